@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
+/*
+ * keel: the contract between keel.ko and its user library.
+ *
+ * Everything a program can ask of keel beyond the common uverbs interface is
+ * defined here and nowhere else. The module and the provider are built from
+ * this one file.
+ *
+ * Rules
+ *  - Structures have the same layout for 32 and 64 bit programs: fixed-width
+ *    types only, 64-bit members on 8-byte boundaries, padding spelled out.
+ *  - Reserved members and unknown flag bits must be zero: -EINVAL otherwise.
+ *    A request longer than the kernel knows is accepted only when the part it
+ *    does not know is zero: -EOPNOTSUPP otherwise.
+ *  - A handle is a uobject handle of the calling file: a handle that does not
+ *    exist, is of another object type or is being destroyed is -ENOENT or
+ *    -EBUSY exactly as for the common verbs.
+ *  - Nothing here says where a peer is. A shared protection domain is named by
+ *    a number of the device; who resolves that number is not part of the
+ *    contract.
+ *
+ * Incompatible changes raise KEEL_ABI_VERSION; the user library refuses a
+ * module whose version it does not know, in one line.
+ */
+#ifndef KEEL_ABI_H
+#define KEEL_ABI_H
+
+#include <linux/types.h>
+#include <rdma/ib_user_ioctl_cmds.h>
+
+/* Reported as the device's uverbs ABI version. */
+#define KEEL_ABI_VERSION	1
+
+/*
+ * keel's driver id ("keel" in ASCII). enum rdma_driver_id numbers its members
+ * from zero and is handed out upstream; a private id far from them cannot be
+ * mistaken for one of theirs.
+ */
+#define KEEL_DRIVER_ID		0x6b65656c
+
+/*
+ * Lower 32 bits of the resource_type that the allocators of a parent domain
+ * get (IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS); the upper 32 are
+ * KEEL_DRIVER_ID.
+ */
+enum keel_res_code {
+	KEEL_RES_CQ		= 1,	/* ring of a completion queue */
+	KEEL_RES_SQ		= 2,	/* ring of a send queue */
+	KEEL_RES_RQ		= 3,	/* ring of a receive queue */
+	KEEL_RES_SRQ		= 4,	/* ring of a shared receive queue */
+	KEEL_RES_DBR		= 5,	/* doorbell record */
+};
+
+/* Kinds of objects, as debugfs, the tracepoints and the holder lists name them. */
+enum keel_uapi_kind {
+	KEEL_UAPI_KIND_CONTEXT	= 0,
+	KEEL_UAPI_KIND_DOMAIN	= 1,
+	KEEL_UAPI_KIND_PD	= 2,
+	KEEL_UAPI_KIND_PARENT	= 3,	/* parent domain */
+	KEEL_UAPI_KIND_TD	= 4,
+	KEEL_UAPI_KIND_XRCD	= 5,
+	KEEL_UAPI_KIND_SHPD	= 6,	/* shared-PD handle */
+	KEEL_UAPI_KIND_DM	= 7,
+	KEEL_UAPI_KIND_MR	= 8,
+	KEEL_UAPI_KIND_DM_MR	= 9,
+	KEEL_UAPI_KIND_MW	= 10,
+	KEEL_UAPI_KIND_AH	= 11,
+};
+
+/**
+ * struct keel_uapi_context_resp - what a program learns when it opens keel
+ * @comp_mask: which later members are valid; 0 today
+ * @dm_access_align: ibv_memcpy_to_dm() and ibv_memcpy_from_dm() refuse an
+ *	offset or a length that is not a multiple of this, a power of two;
+ *	1 means that any will do. Module parameter of the same name.
+ *
+ * Answer to IB_USER_VERBS_CMD_GET_CONTEXT and to
+ * KEEL_ATTR_QUERY_CONTEXT_RESP.
+ */
+struct keel_uapi_context_resp {
+	__u32 comp_mask;
+	__u32 dm_access_align;
+};
+
+/**
+ * enum keel_uapi_pd_kind - what IB_USER_VERBS_CMD_ALLOC_PD makes
+ * @KEEL_UAPI_PD_PLAIN: a protection domain with a new domain below it
+ * @KEEL_UAPI_PD_PARENT: a parent domain: another handle of the domain of
+ *	@pd_handle, with an optional thread domain
+ * @KEEL_UAPI_PD_SHARED: an instance of a shared domain
+ */
+enum keel_uapi_pd_kind {
+	KEEL_UAPI_PD_PLAIN	= 0,
+	KEEL_UAPI_PD_PARENT	= 1,
+	KEEL_UAPI_PD_SHARED	= 2,
+};
+
+/* @td_handle of struct keel_uapi_alloc_pd_req is valid. */
+#define KEEL_UAPI_PD_F_TD	(1U << 0)
+
+/**
+ * struct keel_uapi_alloc_pd_req - driver part of IB_USER_VERBS_CMD_ALLOC_PD
+ * @kind: enum keel_uapi_pd_kind
+ * @flags: KEEL_UAPI_PD_F_*; for KEEL_UAPI_PD_PARENT only
+ * @pd_handle: PARENT: the PD below; must not itself be a parent domain
+ * @td_handle: PARENT with KEEL_UAPI_PD_F_TD: the thread domain
+ * @shpd_handle: SHARED: the handle that KEEL_METHOD_PD_SHARE gave
+ * @reserved: 0
+ * @share_key: SHARED: the key that was given to KEEL_METHOD_PD_SHARE
+ *
+ * Members that @kind does not use must be 0. An absent request is a PLAIN one.
+ *
+ * Errors: EINVAL for an unknown kind or flag, a member that must be 0 and is
+ * not, or a parent domain as @pd_handle; ENOENT for a handle this file does
+ * not have; EACCES for a @shpd_handle and @share_key that do not belong
+ * together, whichever of the two is wrong; ENOMEM beyond the device's max_pd.
+ */
+struct keel_uapi_alloc_pd_req {
+	__u32 kind;
+	__u32 flags;
+	__u32 pd_handle;
+	__u32 td_handle;
+	__u32 shpd_handle;
+	__u32 reserved;
+	__aligned_u64 share_key;
+};
+
+/**
+ * struct keel_uapi_alloc_pd_resp - driver part of the answer
+ * @domain: number of the domain that keys of this PD are checked against; the
+ *	same for a PD, its parent domains and every instance of it
+ * @reserved: 0
+ */
+struct keel_uapi_alloc_pd_resp {
+	__u32 domain;
+	__u32 reserved;
+};
+
+/**
+ * struct keel_uapi_holder - one object that keeps another one alive
+ * @kind: enum keel_uapi_kind
+ * @id: its number, as in debugfs
+ * @pid: thread group that made it
+ * @reserved: 0
+ * @comm: command name of that process, terminated
+ */
+struct keel_uapi_holder {
+	__u32 kind;
+	__u32 id;
+	__u32 pid;
+	__u32 reserved;
+	char comm[16];
+};
+
+/**
+ * struct keel_uapi_dm_info - where a device memory buffer is
+ * @start: address on the device: offset of the first byte from the start of
+ *	the device's memory
+ * @length: usable bytes, as asked for
+ */
+struct keel_uapi_dm_info {
+	__aligned_u64 start;
+	__aligned_u64 length;
+};
+
+/**
+ * struct keel_uapi_dm_map - how to map one stretch of a buffer
+ * @mmap_offset: offset for mmap() on the uverbs file, with MAP_SHARED
+ * @length: length for mmap(), exactly; a multiple of the page size
+ * @start: offset in the buffer where the stretch starts
+ * @reserved: 0
+ *
+ * Device memory need not be one stretch of physical memory. A program that
+ * wants the whole buffer asks for offset 0, maps what it is told, and goes on
+ * at @start + @length until it has the length of the buffer.
+ */
+struct keel_uapi_dm_map {
+	__aligned_u64 mmap_offset;
+	__aligned_u64 length;
+	__aligned_u64 start;
+	__aligned_u64 reserved;
+};
+
+/* Objects of keel's own. */
+enum keel_objects {
+	KEEL_OBJECT_TD = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/*
+ * KEEL_METHOD_TD_ALLOC: a new thread domain. Errors: ENOMEM.
+ * KEEL_METHOD_TD_FREE: EBUSY while a parent domain uses it.
+ * KEEL_METHOD_TD_HOLDERS: as KEEL_METHOD_PD_HOLDERS.
+ */
+enum keel_methods_td {
+	KEEL_METHOD_TD_ALLOC = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_METHOD_TD_FREE,
+	KEEL_METHOD_TD_HOLDERS,
+};
+
+enum keel_attrs_td_alloc {
+	KEEL_ATTR_TD_ALLOC_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum keel_attrs_td_free {
+	KEEL_ATTR_TD_FREE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/*
+ * Methods on UVERBS_OBJECT_PD.
+ *
+ * KEEL_METHOD_PD_SHARE: make the domain of this PD one that others can join.
+ *	Errors: EINVAL when it is shared already, or when this PD is a parent
+ *	domain or an instance of a shared one; ENOSPC when the device has given
+ *	out every handle it has.
+ * KEEL_METHOD_PD_HOLDERS: who holds this PD? Writes as many entries as there
+ *	is room for and says how many there are. Also leaves a
+ *	keel_destroy_refused trace event: the user library calls it when a
+ *	destroy came back with EBUSY.
+ */
+enum keel_methods_pd {
+	KEEL_METHOD_PD_SHARE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_METHOD_PD_HOLDERS,
+};
+
+enum keel_attrs_pd_share {
+	KEEL_ATTR_PD_SHARE_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_ATTR_PD_SHARE_KEY,		/* in, u64 */
+	KEEL_ATTR_PD_SHARE_RESP_SHPD,	/* out, u32 */
+};
+
+/* The same attributes serve every KEEL_METHOD_*_HOLDERS. */
+enum keel_attrs_holders {
+	KEEL_ATTR_HOLDERS_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_ATTR_HOLDERS_RESP_LIST,	/* out, struct keel_uapi_holder[] */
+	KEEL_ATTR_HOLDERS_RESP_COUNT,	/* out, u32: all there are */
+};
+
+/*
+ * Methods on UVERBS_OBJECT_DM.
+ *
+ * KEEL_METHOD_DM_QUERY: struct keel_uapi_dm_info.
+ * KEEL_METHOD_DM_MAP: struct keel_uapi_dm_map for the stretch that covers an
+ *	offset. Errors: EINVAL for an offset beyond the buffer; ENOMEM.
+ * KEEL_METHOD_DM_HOLDERS: as KEEL_METHOD_PD_HOLDERS.
+ */
+enum keel_methods_dm {
+	KEEL_METHOD_DM_QUERY = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_METHOD_DM_MAP,
+	KEEL_METHOD_DM_HOLDERS,
+};
+
+enum keel_attrs_dm_query {
+	KEEL_ATTR_DM_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_ATTR_DM_QUERY_RESP,	/* out, struct keel_uapi_dm_info */
+};
+
+enum keel_attrs_dm_map {
+	KEEL_ATTR_DM_MAP_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_ATTR_DM_MAP_OFFSET,	/* in, u64 */
+	KEEL_ATTR_DM_MAP_RESP,		/* out, struct keel_uapi_dm_map */
+};
+
+/* On UVERBS_METHOD_QUERY_CONTEXT: what ibv_import_device() needs to know. */
+enum keel_attrs_query_context {
+	KEEL_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+#endif /* KEEL_ABI_H */
