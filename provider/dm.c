@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Device memory: buffers, and the program's view of them.
+ *
+ * A buffer is mapped whole, the first time somebody wants to look at it, and
+ * stays mapped until it is freed.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "keel.h"
+
+int keel_cmd_query_dm(struct ibv_context *ibctx, uint32_t handle,
+		      struct keel_uapi_dm_info *info)
+{
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_DM, KEEL_METHOD_DM_QUERY, 2);
+
+	fill_attr_in_obj(cmdb, KEEL_ATTR_DM_QUERY_HANDLE, handle);
+	fill_attr_out_ptr(cmdb, KEEL_ATTR_DM_QUERY_RESP, info);
+
+	return execute_ioctl(ibctx, cmdb);
+}
+
+static int keel_cmd_map_dm(struct keel_dm *dm, uint64_t offset,
+			   struct keel_uapi_dm_map *resp)
+{
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP, 3);
+
+	fill_attr_in_obj(cmdb, KEEL_ATTR_DM_MAP_HANDLE, dm->vdm.handle);
+	fill_attr_in_uint64(cmdb, KEEL_ATTR_DM_MAP_OFFSET, offset);
+	fill_attr_out_ptr(cmdb, KEEL_ATTR_DM_MAP_RESP, resp);
+
+	return execute_ioctl(dm->vdm.dm.context, cmdb);
+}
+
+/* Length of the mapping: whole pages. 0 if no address space holds it. */
+static size_t map_size(const struct keel_dm *dm)
+{
+	uint64_t page = sysconf(_SC_PAGESIZE);
+
+	if (dm->length > SIZE_MAX - (page - 1))
+		return 0;
+	return (dm->length + page - 1) & ~(page - 1);
+}
+
+/* Map the stretch at @offset into [@base, @base + @size) and step over it. */
+static int map_stretch(struct keel_dm *dm, char *base, size_t size,
+		       size_t *offset)
+{
+	struct keel_uapi_dm_map stretch;
+	void *want, *got;
+	int ret;
+
+	ret = keel_cmd_map_dm(dm, *offset, &stretch);
+	if (ret)
+		return ret;
+
+	/* MAP_FIXED overwrites whatever is there: stay inside what is ours. */
+	if (stretch.start != *offset || !stretch.length ||
+	    stretch.length > size - *offset)
+		return EPROTO;
+
+	want = base + *offset;
+	got = mmap(want, stretch.length, PROT_READ | PROT_WRITE,
+		   MAP_SHARED | MAP_FIXED, dm->vdm.dm.context->cmd_fd,
+		   stretch.mmap_offset);
+	if (got == MAP_FAILED)
+		return errno;
+
+	*offset += stretch.length;
+	return 0;
+}
+
+static int map_buffer(struct keel_dm *dm, void **map)
+{
+	size_t size = map_size(dm), offset = 0;
+	void *base;
+	int ret;
+
+	if (!size)
+		return ENOMEM;
+
+	/* Stretches must end up side by side: reserve the place first. */
+	base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (base == MAP_FAILED)
+		return errno;
+
+	while (offset < size) {
+		ret = map_stretch(dm, base, size, &offset);
+		if (ret) {
+			munmap(base, size);
+			return ret;
+		}
+	}
+
+	*map = base;
+	return 0;
+}
+
+int keel_dm_map(struct keel_dm *dm, void **map)
+{
+	int ret = 0;
+
+	*map = atomic_load_explicit(&dm->map, memory_order_acquire);
+	if (*map)
+		return 0;
+
+	pthread_mutex_lock(&dm->map_lock);
+	*map = atomic_load_explicit(&dm->map, memory_order_relaxed);
+	if (!*map) {
+		ret = map_buffer(dm, map);
+		if (!ret)
+			atomic_store_explicit(&dm->map, *map,
+					      memory_order_release);
+	}
+	pthread_mutex_unlock(&dm->map_lock);
+	return ret;
+}
+
+static int check_access(struct keel_dm *dm, uint64_t offset, size_t length)
+{
+	struct keel_context *ctx = to_kctx(dm->vdm.dm.context);
+
+	if (offset > dm->length || length > dm->length - offset)
+		return EINVAL;
+	if ((offset | length) & (ctx->dm_access_align - 1))
+		return EINVAL;
+	return 0;
+}
+
+/* Where in the program's memory is @offset of the buffer? */
+static int find_byte(struct keel_dm *dm, uint64_t offset, size_t length,
+		     void **byte)
+{
+	void *map;
+	int ret;
+
+	ret = check_access(dm, offset, length);
+	if (ret)
+		return ret;
+	ret = keel_dm_map(dm, &map);
+	if (ret)
+		return ret;
+
+	*byte = (char *)map + offset;
+	return 0;
+}
+
+static int keel_memcpy_to_dm(struct ibv_dm *ibdm, uint64_t offset,
+			     const void *host_addr, size_t length)
+{
+	void *byte;
+	int ret;
+
+	ret = find_byte(to_kdm(ibdm), offset, length, &byte);
+	if (!ret && length)
+		memcpy(byte, host_addr, length);
+	return ret;
+}
+
+static int keel_memcpy_from_dm(void *host_addr, struct ibv_dm *ibdm,
+			       uint64_t offset, size_t length)
+{
+	void *byte;
+	int ret;
+
+	ret = find_byte(to_kdm(ibdm), offset, length, &byte);
+	if (!ret && length)
+		memcpy(host_addr, byte, length);
+	return ret;
+}
+
+static struct keel_dm *new_dm(void)
+{
+	struct keel_dm *dm;
+
+	dm = calloc(1, sizeof(*dm));
+	if (!dm)
+		return NULL;
+
+	pthread_mutex_init(&dm->map_lock, NULL);
+	dm->vdm.dm.memcpy_to_dm = keel_memcpy_to_dm;
+	dm->vdm.dm.memcpy_from_dm = keel_memcpy_from_dm;
+	return dm;
+}
+
+static void destroy_dm(struct keel_dm *dm)
+{
+	if (dm->map)
+		munmap(dm->map, map_size(dm));
+	pthread_mutex_destroy(&dm->map_lock);
+	free(dm);
+}
+
+struct ibv_dm *keel_alloc_dm(struct ibv_context *ibctx,
+			     struct ibv_alloc_dm_attr *attr)
+{
+	struct keel_dm *dm;
+	int ret;
+
+	if (attr->comp_mask) {
+		errno = EINVAL;
+		return NULL;
+	}
+
+	dm = new_dm();
+	if (!dm)
+		return NULL;
+
+	ret = ibv_cmd_alloc_dm(ibctx, attr, &dm->vdm, NULL);
+	if (ret) {
+		destroy_dm(dm);
+		errno = ret;
+		return NULL;
+	}
+
+	dm->length = attr->length;
+	return &dm->vdm.dm;
+}
+
+/*
+ * The kernel first: if it refuses, the buffer must stay as it was, and the
+ * program's pointers into it good. If it agrees, the mapping keeps the memory
+ * from getting another owner until munmap().
+ */
+int keel_free_dm(struct ibv_dm *ibdm)
+{
+	struct keel_dm *dm = to_kdm(ibdm);
+	int ret;
+
+	ret = ibv_cmd_free_dm(&dm->vdm);
+	if (ret == EBUSY)
+		keel_report_busy(ibdm->context, &keel_holders_of_dm,
+				 dm->vdm.handle);
+	if (ret)
+		return ret;
+
+	destroy_dm(dm);
+	return 0;
+}
+
+struct ibv_dm *keel_import_dm(struct ibv_context *ibctx, uint32_t handle)
+{
+	struct keel_uapi_dm_info info;
+	struct keel_dm *dm;
+	int ret;
+
+	ret = keel_cmd_query_dm(ibctx, handle, &info);
+	if (ret) {
+		errno = ret;
+		return NULL;
+	}
+
+	dm = new_dm();
+	if (!dm)
+		return NULL;
+
+	dm->vdm.handle = handle;
+	dm->vdm.dm.handle = handle;
+	dm->vdm.dm.comp_mask = IBV_DM_MASK_HANDLE;
+	dm->vdm.dm.context = ibctx;
+	dm->length = info.length;
+	return &dm->vdm.dm;
+}
+
+void keel_unimport_dm(struct ibv_dm *ibdm)
+{
+	destroy_dm(to_kdm(ibdm));
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Who keeps an object alive, and so makes its destruction fail with EBUSY?
+ */
+#include <errno.h>
+
+#include <ccan/array_size.h>
+#include <ccan/minmax.h>
+
+#include "keel.h"
+
+/* As much as one attribute of an ioctl can carry. */
+#define KEEL_HOLDERS_MAX (UINT16_MAX / sizeof(struct keel_uapi_holder))
+
+const struct keel_holders_of keel_holders_of_pd = {
+	.name = "PD",
+	.object = UVERBS_OBJECT_PD,
+	.method = KEEL_METHOD_PD_HOLDERS,
+};
+
+const struct keel_holders_of keel_holders_of_td = {
+	.name = "TD",
+	.object = KEEL_OBJECT_TD,
+	.method = KEEL_METHOD_TD_HOLDERS,
+};
+
+const struct keel_holders_of keel_holders_of_dm = {
+	.name = "DM",
+	.object = UVERBS_OBJECT_DM,
+	.method = KEEL_METHOD_DM_HOLDERS,
+};
+
+static const char *const kind_names[] = {
+	[KEEL_UAPI_KIND_DOMAIN] = "domain",
+	[KEEL_UAPI_KIND_PD] = "pd",
+	[KEEL_UAPI_KIND_PARENT] = "parent",
+	[KEEL_UAPI_KIND_TD] = "td",
+	[KEEL_UAPI_KIND_XRCD] = "xrcd",
+	[KEEL_UAPI_KIND_SHPD] = "shpd",
+	[KEEL_UAPI_KIND_DM] = "dm",
+	[KEEL_UAPI_KIND_MR] = "mr",
+	[KEEL_UAPI_KIND_DM_MR] = "dm_mr",
+	[KEEL_UAPI_KIND_MW] = "mw",
+	[KEEL_UAPI_KIND_AH] = "ah",
+};
+
+const char *keel_kind_str(uint32_t kind)
+{
+	if (kind < ARRAY_SIZE(kind_names) && kind_names[kind])
+		return kind_names[kind];
+	return "unknown";
+}
+
+int keel_cmd_holders(struct ibv_context *ibctx,
+		     const struct keel_holders_of *of, uint32_t handle,
+		     struct keel_uapi_holder *list, uint32_t room,
+		     uint32_t *count)
+{
+	DECLARE_COMMAND_BUFFER(cmdb, of->object, of->method, 3);
+	struct keel_uapi_holder unwanted;
+
+	/* The list is a mandatory attribute and may not be empty. */
+	if (!room) {
+		list = &unwanted;
+		room = 1;
+	}
+
+	fill_attr_in_obj(cmdb, KEEL_ATTR_HOLDERS_HANDLE, handle);
+	fill_attr_out_ptr_array(cmdb, KEEL_ATTR_HOLDERS_RESP_LIST, list,
+				min_t(size_t, room, KEEL_HOLDERS_MAX));
+	fill_attr_out_ptr(cmdb, KEEL_ATTR_HOLDERS_RESP_COUNT, count);
+
+	return execute_ioctl(ibctx, cmdb);
+}
+
+/*
+ * A destroy came back with EBUSY. Asking who is to blame leaves a trace event
+ * in the kernel; with VERBS_LOG_LEVEL at info the program says it, too.
+ */
+void keel_report_busy(struct ibv_context *ibctx,
+		      const struct keel_holders_of *of, uint32_t handle)
+{
+	struct verbs_context *vctx = verbs_get_ctx(ibctx);
+	struct keel_uapi_holder list[16];
+	uint32_t count, shown, i;
+
+	if (keel_cmd_holders(ibctx, of, handle, list, ARRAY_SIZE(list), &count))
+		return;
+
+	shown = min_t(uint32_t, count, ARRAY_SIZE(list));
+	for (i = 0; i < shown; i++)
+		verbs_info(vctx, "%s %u is held by %s %u of process %u (%.*s)\n",
+			   of->name, handle, keel_kind_str(list[i].kind),
+			   list[i].id, list[i].pid,
+			   (int)sizeof(list[i].comm), list[i].comm);
+	if (count > shown)
+		verbs_info(vctx, "%s %u is held by %u more\n", of->name,
+			   handle, count - shown);
+}

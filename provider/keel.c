@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The device and its context: how libibverbs finds keel, and what it offers.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "keel.h"
+
+/*
+ * rdma-core generates this for the headers it knows; it lets a driver's
+ * members be named without .drv_payload, which is not needed here.
+ */
+#define _STRUCT_keel_uapi_context_resp struct {}
+
+DECLARE_DRV_CMD(keel_get_context, IB_USER_VERBS_CMD_GET_CONTEXT,
+		empty, keel_uapi_context_resp);
+
+static const struct verbs_match_ent keel_match_table[] = {
+	VERBS_DRIVER_ID(KEEL_DRIVER_ID),
+	{}
+};
+
+static int keel_query_device_ex(struct ibv_context *ibctx,
+				const struct ibv_query_device_ex_input *input,
+				struct ibv_device_attr_ex *attr,
+				size_t attr_size)
+{
+	struct ib_uverbs_ex_query_device_resp resp;
+	size_t resp_size = sizeof(resp);
+	uint64_t fw;
+	int ret;
+
+	ret = ibv_cmd_query_device_any(ibctx, input, attr, attr_size, &resp,
+				       &resp_size);
+	if (ret)
+		return ret;
+
+	fw = resp.base.fw_ver;
+	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver),
+		 "%u.%u.%u", (unsigned int)(fw >> 32) & 0xffff,
+		 (unsigned int)(fw >> 16) & 0xffff, (unsigned int)fw & 0xffff);
+	return 0;
+}
+
+static int keel_query_port(struct ibv_context *ibctx, uint8_t port,
+			   struct ibv_port_attr *attr)
+{
+	struct ibv_query_port cmd;
+
+	return ibv_cmd_query_port(ibctx, port, attr, &cmd, sizeof(cmd));
+}
+
+static void keel_free_context(struct ibv_context *ibctx)
+{
+	struct keel_context *ctx = to_kctx(ibctx);
+
+	verbs_uninit_context(&ctx->ibvctx);
+	free(ctx);
+}
+
+static const struct verbs_context_ops keel_ctx_ops = {
+	.alloc_dm = keel_alloc_dm,
+	.alloc_mw = keel_alloc_mw,
+	.alloc_parent_domain = keel_alloc_parent_domain,
+	.alloc_pd = keel_alloc_pd,
+	.alloc_td = keel_alloc_td,
+	.close_xrcd = keel_close_xrcd,
+	.create_ah = keel_create_ah,
+	.dealloc_mw = keel_dealloc_mw,
+	.dealloc_pd = keel_dealloc_pd,
+	.dealloc_td = keel_dealloc_td,
+	.dereg_mr = keel_dereg_mr,
+	.destroy_ah = keel_destroy_ah,
+	.free_context = keel_free_context,
+	.free_dm = keel_free_dm,
+	.import_dm = keel_import_dm,
+	.import_mr = keel_import_mr,
+	.import_pd = keel_import_pd,
+	.open_xrcd = keel_open_xrcd,
+	.query_device_ex = keel_query_device_ex,
+	.query_port = keel_query_port,
+	.reg_dm_mr = keel_reg_dm_mr,
+	.reg_mr = keel_reg_mr,
+	.unimport_dm = keel_unimport_dm,
+	.unimport_mr = keel_unimport_mr,
+	.unimport_pd = keel_unimport_pd,
+};
+
+static void keel_setup_context(struct keel_context *ctx,
+			       const struct keel_uapi_context_resp *resp)
+{
+	ctx->dm_access_align = resp->dm_access_align;
+	verbs_set_ops(&ctx->ibvctx, &keel_ctx_ops);
+}
+
+/* cmd_fd is ours from here on: closed with the context, or on failure. */
+static struct verbs_context *keel_alloc_context(struct ibv_device *ibdev,
+						int cmd_fd, void *private_data)
+{
+	struct keel_get_context_resp resp = {};
+	struct keel_get_context cmd = {};
+	struct keel_context *ctx;
+	int ret;
+
+	ctx = verbs_init_and_alloc_context(ibdev, cmd_fd, ctx, ibvctx,
+					   KEEL_DRIVER_ID);
+	if (!ctx)
+		return NULL;
+
+	ret = ibv_cmd_get_context(&ctx->ibvctx, &cmd.ibv_cmd, sizeof(cmd),
+				  &resp.ibv_resp, sizeof(resp));
+	if (ret) {
+		keel_free_context(&ctx->ibvctx.context);
+		errno = ret;
+		return NULL;
+	}
+
+	keel_setup_context(ctx, &resp.drv_payload);
+	return &ctx->ibvctx;
+}
+
+static int keel_cmd_query_context(struct ibv_context *ibctx,
+				  struct keel_uapi_context_resp *resp)
+{
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_DEVICE,
+			       UVERBS_METHOD_QUERY_CONTEXT, 1);
+
+	fill_attr_out_ptr(cmdb, KEEL_ATTR_QUERY_CONTEXT_RESP, resp);
+	return ibv_cmd_query_context(ibctx, cmdb);
+}
+
+/* The kernel's context exists already; another process may have made it. */
+static struct verbs_context *keel_import_context(struct ibv_device *ibdev,
+						 int cmd_fd)
+{
+	struct keel_uapi_context_resp resp = {};
+	struct keel_context *ctx;
+	int ret;
+
+	ctx = verbs_init_and_alloc_context(ibdev, cmd_fd, ctx, ibvctx,
+					   KEEL_DRIVER_ID);
+	if (!ctx)
+		return NULL;
+
+	ret = keel_cmd_query_context(&ctx->ibvctx.context, &resp);
+	if (ret) {
+		keel_free_context(&ctx->ibvctx.context);
+		errno = ret;
+		return NULL;
+	}
+
+	keel_setup_context(ctx, &resp);
+	return &ctx->ibvctx;
+}
+
+static struct verbs_device *keel_alloc_device(struct verbs_sysfs_dev *sysfs_dev)
+{
+	return calloc(1, sizeof(struct verbs_device));
+}
+
+static void keel_uninit_device(struct verbs_device *vdev)
+{
+	free(vdev);
+}
+
+static const struct verbs_device_ops keel_dev_ops = {
+	.name = "keel",
+	.match_min_abi_version = KEEL_ABI_VERSION,
+	.match_max_abi_version = KEEL_ABI_VERSION,
+	.match_table = keel_match_table,
+	.alloc_context = keel_alloc_context,
+	.import_context = keel_import_context,
+	.alloc_device = keel_alloc_device,
+	.uninit_device = keel_uninit_device,
+};
+
+bool keel_is_ours(struct ibv_device *device)
+{
+	return verbs_get_device(device)->ops == &keel_dev_ops;
+}
+
+PROVIDER_DRIVER(keel, keel_dev_ops);

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What keel can tell and do beyond the common verbs: see keeldv(7).
+ * Link with -lkeel -libverbs.
+ *
+ * Every call that returns int returns 0, or the value of errno: EINVAL for a
+ * NULL argument, EOPNOTSUPP for an object of a device that is not keel's.
+ */
+#ifndef INFINIBAND_KEELDV_H
+#define INFINIBAND_KEELDV_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <infiniband/verbs.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Kinds of objects that keel tracks. */
+enum keeldv_kind {
+	KEELDV_KIND_DOMAIN	= 1,
+	KEELDV_KIND_PD		= 2,
+	KEELDV_KIND_PARENT	= 3,	/* parent domain */
+	KEELDV_KIND_TD		= 4,
+	KEELDV_KIND_XRCD	= 5,
+	KEELDV_KIND_SHPD	= 6,	/* shared-PD handle */
+	KEELDV_KIND_DM		= 7,
+	KEELDV_KIND_MR		= 8,
+	KEELDV_KIND_DM_MR	= 9,
+	KEELDV_KIND_MW		= 10,
+	KEELDV_KIND_AH		= 11,
+};
+
+/* What an ibv_pd is. */
+enum keeldv_pd_kind {
+	KEELDV_PD_PLAIN		= 0,	/* from ibv_alloc_pd() */
+	KEELDV_PD_PARENT	= 1,	/* from ibv_alloc_parent_domain() */
+	KEELDV_PD_SHARED	= 2,	/* from ibv_share_pd() */
+};
+
+/**
+ * struct keeldv_pd_attr - what a PD is and where it belongs
+ * @domain: number, on the device, of the domain that its keys are checked
+ *	against; the same for a PD, its parent domains and every instance of it
+ * @kind: what it is
+ */
+struct keeldv_pd_attr {
+	uint32_t domain;
+	enum keeldv_pd_kind kind;
+};
+
+/**
+ * struct keeldv_dm_attr - where a device memory buffer is
+ * @start: address on the device: offset of its first byte from the start of
+ *	the device's memory
+ * @length: usable bytes, as asked for
+ */
+struct keeldv_dm_attr {
+	uint64_t start;
+	uint64_t length;
+};
+
+/**
+ * struct keeldv_holder - one object that keeps another one alive
+ * @kind: what it is
+ * @id: its number, as in debugfs
+ * @pid: process that made it, as the caller sees it; 0 if it cannot
+ * @reserved: 0
+ * @comm: command name of that process, terminated
+ */
+struct keeldv_holder {
+	enum keeldv_kind kind;
+	uint32_t id;
+	uint32_t pid;
+	uint32_t reserved;
+	char comm[16];
+};
+
+/**
+ * keeldv_is_supported - is this a keel device?
+ * @device: from ibv_get_device_list(), or a context's
+ */
+bool keeldv_is_supported(struct ibv_device *device);
+
+/**
+ * keeldv_query_pd - which domain is behind a PD?
+ * @pd: any PD
+ * @attr: filled in
+ */
+int keeldv_query_pd(struct ibv_pd *pd, struct keeldv_pd_attr *attr);
+
+/**
+ * keeldv_query_dm - where is a device memory buffer?
+ * @dm: any DM
+ * @attr: filled in
+ */
+int keeldv_query_dm(struct ibv_dm *dm, struct keeldv_dm_attr *attr);
+
+/**
+ * keeldv_dm_map - a pointer to a device memory buffer
+ * @dm: any DM
+ *
+ * The same pointer every time, to the whole buffer, for loads and stores of
+ * any size. It belongs to @dm: valid until ibv_free_dm() or ibv_unimport_dm()
+ * succeeds. NULL and errno on failure.
+ */
+void *keeldv_dm_map(struct ibv_dm *dm);
+
+/**
+ * keeldv_pd_holders - who makes ibv_dealloc_pd() return EBUSY?
+ * @pd: any PD
+ * @list: filled in; may be NULL if *@count is 0
+ * @count: in: room in @list. out: holders there are, which may be more
+ *
+ * keeldv_td_holders() and keeldv_dm_holders() say the same of
+ * ibv_dealloc_td() and ibv_free_dm().
+ */
+int keeldv_pd_holders(struct ibv_pd *pd, struct keeldv_holder *list,
+		      uint32_t *count);
+int keeldv_td_holders(struct ibv_td *td, struct keeldv_holder *list,
+		      uint32_t *count);
+int keeldv_dm_holders(struct ibv_dm *dm, struct keeldv_holder *list,
+		      uint32_t *count);
+
+/**
+ * keeldv_kind_str - the name of a kind of object
+ * @kind: any value; "unknown" for one that is not in the enum
+ */
+const char *keeldv_kind_str(enum keeldv_kind kind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* INFINIBAND_KEELDV_H */

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Parent domains: a PD's second handle, with a promise about threads (a TD)
+ * and the program's own allocators for the buffers of queues.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "keel.h"
+
+#define KEEL_PARENT_DOMAIN_SUPPORTED				\
+	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |		\
+	 IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+
+/*
+ * The kernel gets handles, and a handle of another context may well exist in
+ * this one and mean something else: pointers are compared here.
+ */
+static bool attr_is_valid(struct ibv_context *ibctx,
+			  const struct ibv_parent_domain_init_attr *attr)
+{
+	if (!attr->pd || attr->pd->context != ibctx)
+		return false;
+	if (to_kpd(attr->pd)->kind == KEEL_UAPI_PD_PARENT)
+		return false;
+	if (attr->td && attr->td->context != ibctx)
+		return false;
+	if (!check_comp_mask(attr->comp_mask, KEEL_PARENT_DOMAIN_SUPPORTED))
+		return false;
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS)
+		return attr->alloc && attr->free;
+	return true;
+}
+
+/* Members that comp_mask does not name may be garbage. */
+static void take_attr(struct keel_parent_domain *parent,
+		      const struct ibv_parent_domain_init_attr *attr)
+{
+	if (attr->td)
+		parent->td = to_ktd(attr->td);
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS) {
+		parent->alloc = attr->alloc;
+		parent->free = attr->free;
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		parent->pd_context = attr->pd_context;
+}
+
+struct ibv_pd *keel_alloc_parent_domain(struct ibv_context *ibctx,
+					struct ibv_parent_domain_init_attr *attr)
+{
+	struct keel_uapi_alloc_pd_req req = { .kind = KEEL_UAPI_PD_PARENT };
+	struct keel_parent_domain *parent;
+	int ret;
+
+	if (!attr_is_valid(ibctx, attr)) {
+		errno = EINVAL;
+		return NULL;
+	}
+
+	parent = calloc(1, sizeof(*parent));
+	if (!parent)
+		return NULL;
+	take_attr(parent, attr);
+
+	req.pd_handle = attr->pd->handle;
+	if (parent->td) {
+		req.flags = KEEL_UAPI_PD_F_TD;
+		req.td_handle = parent->td->handle;
+	}
+
+	ret = keel_cmd_alloc_pd(ibctx, &parent->pd, &req);
+	if (ret) {
+		free(parent);
+		errno = ret;
+		return NULL;
+	}
+	return &parent->pd.ibv_pd;
+}

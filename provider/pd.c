@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Protection domains of every kind: plain ones, parent domains and instances
+ * of shared ones end the same way.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "keel.h"
+
+/* See keel.c. */
+#define _STRUCT_keel_uapi_alloc_pd_req struct {}
+#define _STRUCT_keel_uapi_alloc_pd_resp struct {}
+
+DECLARE_DRV_CMD(keel_alloc_pd_cmd, IB_USER_VERBS_CMD_ALLOC_PD,
+		keel_uapi_alloc_pd_req, keel_uapi_alloc_pd_resp);
+
+int keel_cmd_alloc_pd(struct ibv_context *ibctx, struct keel_pd *pd,
+		      const struct keel_uapi_alloc_pd_req *req)
+{
+	struct keel_alloc_pd_cmd cmd = { .drv_payload = *req };
+	struct keel_alloc_pd_cmd_resp resp = {};
+	int ret;
+
+	ret = ibv_cmd_alloc_pd(ibctx, &pd->ibv_pd, &cmd.ibv_cmd, sizeof(cmd),
+			       &resp.ibv_resp, sizeof(resp));
+	if (ret)
+		return ret;
+
+	pd->kind = req->kind;
+	pd->domain = resp.drv_payload.domain;
+	return 0;
+}
+
+struct ibv_pd *keel_new_pd(struct ibv_context *ibctx,
+			   const struct keel_uapi_alloc_pd_req *req)
+{
+	struct keel_pd *pd;
+	int ret;
+
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return NULL;
+
+	ret = keel_cmd_alloc_pd(ibctx, pd, req);
+	if (ret) {
+		free(pd);
+		errno = ret;
+		return NULL;
+	}
+	return &pd->ibv_pd;
+}
+
+struct ibv_pd *keel_alloc_pd(struct ibv_context *ibctx)
+{
+	static const struct keel_uapi_alloc_pd_req req = {
+		.kind = KEEL_UAPI_PD_PLAIN,
+	};
+
+	return keel_new_pd(ibctx, &req);
+}
+
+static void keel_free_pd(struct keel_pd *pd)
+{
+	/* So that one free() does for parent domains as well. */
+	static_assert(offsetof(struct keel_parent_domain, pd) == 0,
+		      "a parent domain starts with its PD");
+
+	free(pd);
+}
+
+int keel_dealloc_pd(struct ibv_pd *ibpd)
+{
+	int ret;
+
+	ret = ibv_cmd_dealloc_pd(ibpd);
+	if (ret == EBUSY)
+		keel_report_busy(ibpd->context, &keel_holders_of_pd,
+				 ibpd->handle);
+	if (ret)
+		return ret;
+
+	keel_free_pd(to_kpd(ibpd));
+	return 0;
+}
+
+/* A handle that the context does not have is refused now, not at first use. */
+struct ibv_pd *keel_import_pd(struct ibv_context *ibctx, uint32_t handle)
+{
+	struct keel_pd *pd;
+	uint32_t count;
+	int ret;
+
+	ret = keel_cmd_holders(ibctx, &keel_holders_of_pd, handle, NULL, 0,
+			       &count);
+	if (ret) {
+		errno = ret;
+		return NULL;
+	}
+
+	pd = calloc(1, sizeof(*pd));
+	if (!pd)
+		return NULL;
+
+	pd->ibv_pd.context = ibctx;
+	pd->ibv_pd.handle = handle;
+	pd->imported = true;
+	return &pd->ibv_pd;
+}
+
+void keel_unimport_pd(struct ibv_pd *ibpd)
+{
+	keel_free_pd(to_kpd(ibpd));
+}
