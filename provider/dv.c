@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "keel.h"
 #include "keeldv.h"
@@ -116,6 +117,9 @@ static int query_holders(struct ibv_context *ibctx,
 	if (!count || (*count && !list))
 		return EINVAL;
 
+	/* The kernel may write fewer than it counts, even with room for all. */
+	if (list)
+		memset(list, 0, *count * sizeof(*list));
 	return keel_cmd_holders(ibctx, of, handle,
 				(struct keel_uapi_holder *)list, *count, count);
 }

@@ -57,18 +57,13 @@ int keel_cmd_holders(struct ibv_context *ibctx,
 		     uint32_t *count)
 {
 	DECLARE_COMMAND_BUFFER(cmdb, of->object, of->method, 3);
-	struct keel_uapi_holder unwanted;
-
-	/* The list is a mandatory attribute and may not be empty. */
-	if (!room) {
-		list = &unwanted;
-		room = 1;
-	}
 
 	fill_attr_in_obj(cmdb, KEEL_ATTR_HOLDERS_HANDLE, handle);
-	fill_attr_out_ptr_array(cmdb, KEEL_ATTR_HOLDERS_RESP_LIST, list,
-				min_t(size_t, room, KEEL_HOLDERS_MAX));
 	fill_attr_out_ptr(cmdb, KEEL_ATTR_HOLDERS_RESP_COUNT, count);
+	/* Without it the kernel only counts. */
+	if (room)
+		fill_attr_out_ptr_array(cmdb, KEEL_ATTR_HOLDERS_RESP_LIST, list,
+					min_t(size_t, room, KEEL_HOLDERS_MAX));
 
 	return execute_ioctl(ibctx, cmdb);
 }

@@ -111,7 +111,7 @@ void *keeldv_dm_map(struct ibv_dm *dm);
 /**
  * keeldv_pd_holders - who makes ibv_dealloc_pd() return EBUSY?
  * @pd: any PD
- * @list: filled in; may be NULL if *@count is 0
+ * @list: filled in, the rest zeroed; may be NULL if *@count is 0
  * @count: in: room in @list. out: holders there are, which may be more
  *
  * keeldv_td_holders() and keeldv_dm_holders() say the same of
