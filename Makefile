@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: GPL-2.0
+# What the module is made of stands in Kbuild. This is for people:
+# make help
+KDIR ?= /lib/modules/$(shell uname -r)/build
+
+all: modules
+
+modules clean:
+	$(MAKE) -C $(KDIR) M=$(CURDIR) $@
+
+# The guests' userland and kernels, fetched and built ahead of time
+cache:
+	scripts/deps
+	scripts/cache rootfs
+	scripts/cache rdma-core
+	scripts/cache uml
+	scripts/cache uml-debug
+	scripts/cache qemu-6.12
+	scripts/cache qemu-7.2
+
+guest-shell:
+	scripts/guest-shell
+
+demo test:
+	scripts/$@
+
+help:
+	@echo 'make              build keel.ko for the running kernel (or KDIR=...)'
+	@echo 'make clean        remove what that made'
+	@echo 'make demo         show keel at work in a throwaway guest'
+	@echo 'make test         run all tests in throwaway guests'
+	@echo 'make guest-shell  a shell in a guest with keel loaded'
+	@echo 'make cache        fetch and build what the guests need'
+	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
+
+.PHONY: all modules clean cache guest-shell demo test help

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# The User Mode Linux lane of scripts/guest, which sources this and shares its
+# variables.
+# shellcheck disable=SC2034,SC2154
+
+# lane_prepare: the cache entries, and what goes between the root and the run's
+# own files. Sets LOWERS (the first is on top).
+lane_prepare() {
+	cache_get kernel "$lane"
+	LOWERS=("$run/stage" "$kernel/modules")
+	ctl_source=$ctl
+	share_source=$share
+	# Everything counted, the debug kernel is some 40 times slower to start.
+	if [ -n "$debug" ]; then boot_time=240; else boot_time=60; fi
+}
+
+# UML's memory is a file. /dev/shm is best, but small in many containers.
+uml_memory_dir() {
+	local free
+	free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || free=0
+	if [ "$free" -gt $((mem * 1024)) ]; then
+		printf '/dev/shm\n'
+	else
+		printf '%s\n' "$run"
+	fi
+}
+
+# lane_boot: run the guest to its end. The console is the log.
+lane_boot() {
+	mkdir -p "$run/uml"
+	contain timeout -s KILL "$limit" env -i PATH=/usr/bin:/bin HOME="$run/uml" \
+		TMPDIR="$(uml_memory_dir)" \
+		"$kernel/linux" mem="${mem}M" seccomp=on ncpus="$cpus" \
+		root=/dev/root rootfstype=hostfs rootflags="$root/root" ro \
+		init=/usr/sbin/guest-boot keel.ctl="$ctl" uml_dir="$run/uml" \
+		umid=guest con=null con0=null,fd:1 ignore_loglevel \
+		panic=-1 kunit.enable=1 "${append[@]}" >"$run/console" 2>&1 </dev/null
+}

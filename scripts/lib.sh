@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# Helpers shared by the scripts in this folder. Source it; it runs nothing
+# but the few assignments below.
+
+KEEL_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+KEEL_SCRIPTS=$KEEL_TOP/scripts
+KEEL_CACHE=${KEEL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/keel}
+KEEL_JOBS=${KEEL_JOBS:-$(nproc)}
+KEEL_ME=$(basename "$0")
+# What die exits with
+KEEL_FAIL=1
+export KEEL_TOP KEEL_SCRIPTS KEEL_CACHE KEEL_JOBS
+
+say() {
+	printf '%s: %s\n' "$KEEL_ME" "$*" >&2
+}
+
+# die WHAT-FAILED [WHAT-TO-DO...]: every message says both.
+die() {
+	local line
+	for line in "$@"; do
+		say "$line"
+	done
+	exit "$KEEL_FAIL"
+}
+
+# chroot, mounts and namespaces need root: start over under sudo if need be.
+# Call it as: need_root "$@"
+need_root() {
+	[ "$(id -u)" -ne 0 ] || return 0
+	command -v sudo >/dev/null ||
+		die "this needs root, and there is no sudo" \
+		    "run it as root"
+	exec sudo KEEL_CACHE="$KEEL_CACHE" KEEL_JOBS="$KEEL_JOBS" \
+		${KEEL_MIRROR:+"KEEL_MIRROR=$KEEL_MIRROR"} "$0" "$@"
+}
+
+# --- processes and temporary files that leave nothing behind ---------------
+
+KEEL_CLEAN_DIRS=()
+KEEL_CHILD=
+KEEL_CHILD_SIGNAL=
+KEEL_HELPERS=()
+
+# Set up the traps. Bash runs a trap only between commands, so anything slow
+# must go through contain or step (which wait interruptibly), not run in front.
+clean_at_exit() {
+	trap keel_cleanup EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+}
+
+keel_cleanup() {
+	trap '' HUP INT TERM
+	if [ -n "$KEEL_CHILD" ]; then
+		kill -"$KEEL_CHILD_SIGNAL" "$KEEL_CHILD" 2>/dev/null || :
+		wait "$KEEL_CHILD" 2>/dev/null || :
+	fi
+	[ ${#KEEL_HELPERS[@]} -eq 0 ] || kill "${KEEL_HELPERS[@]}" 2>/dev/null || :
+	local d
+	for d in "${KEEL_CLEAN_DIRS[@]}"; do
+		rm -rf --one-file-system -- "$d"
+	done
+}
+
+# temp_dir VAR: a fresh directory that is removed at exit. It takes a variable
+# name, for in $(...) the list of what to remove would be lost. The directories
+# a killed run left are removed here too: their name holds the process id.
+temp_dir() {
+	local -n out=$1
+	local old pid
+	for old in "${TMPDIR:-/tmp}"/keel-run.*; do
+		pid=${old##*/keel-run.}
+		pid=${pid%%.*}
+		if [ -d "$old" ] && ! [ -d "/proc/$pid" ]; then
+			rm -rf --one-file-system -- "$old"
+		fi
+	done
+	out=$(mktemp -d "${TMPDIR:-/tmp}/keel-run.$$.XXXXXX") ||
+		die "cannot make a directory in ${TMPDIR:-/tmp}" \
+		    "set TMPDIR to a writable one"
+	KEEL_CLEAN_DIRS+=("$out")
+}
+
+# spawn SIGNAL COMMAND...: run it and wait in a way that a trap can interrupt;
+# the cleanup then sends it SIGNAL. It gets SIGNAL too when we are killed.
+spawn() {
+	local rc=0
+	KEEL_CHILD_SIGNAL=$1
+	shift
+	setpriv --pdeathsig "$KEEL_CHILD_SIGNAL" -- "$@" <&0 &
+	KEEL_CHILD=$!
+	wait "$KEEL_CHILD" || rc=$?
+	KEEL_CHILD=
+	return "$rc"
+}
+
+# contain COMMAND...: run it as the first process of its own process and mount
+# namespaces. All its descendants and mounts go with it, and it goes with us,
+# even when we are killed with SIGKILL.
+contain() {
+	spawn KILL unshare --mount --propagation private --pid --fork \
+		--kill-child=KILL --mount-proc -- "$@"
+}
+
+# step SCRIPT ARGUMENT...: run another script of this folder, which cleans up
+# after itself.
+step() {
+	local script=$1
+	shift
+	spawn TERM "$KEEL_SCRIPTS/$script" "$@"
+}
+
+# quietly LOGFILE COMMAND...: run contained with all output in a file, say every
+# 15 seconds how far it is, and show the end of the file if it fails.
+quietly() {
+	local log=$1 rc=0 ticker
+	shift
+	: >"$log"
+	ticker "$log" &
+	ticker=$!
+	KEEL_HELPERS+=("$ticker")
+	contain "$@" >>"$log" 2>&1 </dev/null || rc=$?
+	kill "$ticker" 2>/dev/null || :
+	wait "$ticker" 2>/dev/null || :
+	[ "$rc" -eq 0 ] || tail -n 30 "$log" >&2
+	return "$rc"
+}
+
+# The clock is a read that times out, for a sleep would outlive us.
+ticker() {
+	local never n=0
+	trap - EXIT HUP INT TERM
+	exec {never}<> <(:)
+	while kill -0 $$ 2>/dev/null; do
+		read -rt 3 -u "$never" || :
+		n=$((n + 1))
+		[ $((n % 5)) -ne 0 ] ||
+			say "  ... $(tail -n 1 "$1" | tr -d '\r' | cut -c 1-90)"
+	done
+}
+
+# in_root ROOT [--bind SRC:DST | --ro SRC:DST]... -- COMMAND...
+# Run a command in the Debian root. The root itself is read-only there, so
+# any number of these can run at once; /tmp is private.
+in_root() {
+	contain bash "$KEEL_SCRIPTS/enter-root" "$@"
+}
+
+# --- cache -----------------------------------------------------------------
+
+# hash_of FILE-OR-STRING...: one key for all of them.
+hash_of() {
+	local x
+	for x in "$@"; do
+		if [ -f "$x" ]; then cat -- "$x"; else printf '%s\n' "$x"; fi
+	done | sha256sum | cut -c 1-16
+}
+
+# hash_tree DIR...: a key that changes with any name, size or time of change
+# below. Only a few milliseconds, so that it can run before each guest.
+hash_tree() {
+	find "$@" \( -name .git -o -name __pycache__ \) -prune -o -type f -printf '%p %T@ %s\n' |
+		LC_ALL=C sort | sha256sum | cut -c 1-16
+}
+
+# cache_get VAR ENTRY: set VAR to its path, building the entry first if stale.
+cache_get() {
+	local -n path=$1
+	path=$("$KEEL_SCRIPTS/cache" --path "$2") || exit "$KEEL_FAIL"
+	[ -e "$path/.complete" ] || step cache "$2" >/dev/null || exit "$KEEL_FAIL"
+	hold "$path"
+}
+
+# hold DIR: keep a cache entry from being pruned while this process lives.
+hold() {
+	local fd
+	exec {fd}<"$1" || die "$1 vanished" "run this again"
+	flock -s "$fd"
+	[ -e "$1/.complete" ] || die "$1 was pruned just now" "run this again"
+}
+
+# build_dir NAME: print the folder where the objects of this checkout live,
+# outside the checkout. Folders of checkouts that are gone are removed.
+build_dir() {
+	local dir top old
+	dir=$KEEL_CACHE/build/$1-$(hash_of "$KEEL_TOP")
+	mkdir -p "$dir" || exit 1
+	printf '%s\n' "$KEEL_TOP" >"$dir/checkout"
+	for old in "$KEEL_CACHE"/build/*/checkout; do
+		read -r top <"$old" || continue
+		[ -d "$top" ] || rm -rf -- "${old%/checkout}"
+	done
+	printf '%s\n' "$dir"
+}
+
+# lock FILE: take an exclusive lock for the rest of this process.
+lock() {
+	local fd
+	mkdir -p "$(dirname "$1")"
+	exec {fd}>"$1"
+	flock -n "$fd" && return
+	say "waiting for another run that holds $1"
+	flock "$fd"
+}
