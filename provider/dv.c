@@ -64,8 +64,6 @@ int keeldv_query_pd(struct ibv_pd *pd, struct keeldv_pd_attr *attr)
 	if (ret)
 		return ret;
 
-	if (to_kpd(pd)->imported)
-		return EOPNOTSUPP;
 	attr->domain = to_kpd(pd)->domain;
 	attr->kind = (enum keeldv_pd_kind)to_kpd(pd)->kind;
 	return 0;

@@ -32,8 +32,6 @@ struct keel_td {
 
 struct keel_pd {
 	struct ibv_pd ibv_pd;
-	/* Got by ibv_import_pd(), which does not learn what follows. */
-	bool imported;
 	enum keel_uapi_pd_kind kind;
 	uint32_t domain;
 };
@@ -102,8 +100,6 @@ void keel_report_busy(struct ibv_context *ibctx,
 const char *keel_kind_str(uint32_t kind);
 
 /* pd.c */
-int keel_cmd_alloc_pd(struct ibv_context *ibctx, struct keel_pd *pd,
-		      const struct keel_uapi_alloc_pd_req *req);
 struct ibv_pd *keel_new_pd(struct ibv_context *ibctx,
 			   const struct keel_uapi_alloc_pd_req *req);
 struct ibv_pd *keel_alloc_pd(struct ibv_context *ibctx);

@@ -46,10 +46,36 @@ static void take_attr(struct keel_parent_domain *parent,
 		parent->pd_context = attr->pd_context;
 }
 
+static int keel_cmd_alloc_parent(struct keel_parent_domain *parent,
+				 struct ibv_pd *ibpd)
+{
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_PD,
+			       KEEL_METHOD_PD_ALLOC_PARENT, 4);
+	struct keel_uapi_pd_info info;
+	struct ib_uverbs_attr *handle;
+	int ret;
+
+	handle = fill_attr_out_obj(cmdb, KEEL_ATTR_PD_ALLOC_PARENT_HANDLE);
+	fill_attr_in_obj(cmdb, KEEL_ATTR_PD_ALLOC_PARENT_PD, ibpd->handle);
+	if (parent->td)
+		fill_attr_in_obj(cmdb, KEEL_ATTR_PD_ALLOC_PARENT_TD,
+				 parent->td->handle);
+	fill_attr_out_ptr(cmdb, KEEL_ATTR_PD_ALLOC_PARENT_RESP, &info);
+	ret = execute_ioctl(ibpd->context, cmdb);
+	if (ret)
+		return ret;
+
+	parent->pd.ibv_pd.context = ibpd->context;
+	parent->pd.ibv_pd.handle =
+		read_attr_obj(KEEL_ATTR_PD_ALLOC_PARENT_HANDLE, handle);
+	parent->pd.kind = info.kind;
+	parent->pd.domain = info.domain;
+	return 0;
+}
+
 struct ibv_pd *keel_alloc_parent_domain(struct ibv_context *ibctx,
 					struct ibv_parent_domain_init_attr *attr)
 {
-	struct keel_uapi_alloc_pd_req req = { .kind = KEEL_UAPI_PD_PARENT };
 	struct keel_parent_domain *parent;
 	int ret;
 
@@ -63,13 +89,7 @@ struct ibv_pd *keel_alloc_parent_domain(struct ibv_context *ibctx,
 		return NULL;
 	take_attr(parent, attr);
 
-	req.pd_handle = attr->pd->handle;
-	if (parent->td) {
-		req.flags = KEEL_UAPI_PD_F_TD;
-		req.td_handle = parent->td->handle;
-	}
-
-	ret = keel_cmd_alloc_pd(ibctx, &parent->pd, &req);
+	ret = keel_cmd_alloc_parent(parent, attr->pd);
 	if (ret) {
 		free(parent);
 		errno = ret;

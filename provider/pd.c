@@ -10,13 +10,13 @@
 
 /* See keel.c. */
 #define _STRUCT_keel_uapi_alloc_pd_req struct {}
-#define _STRUCT_keel_uapi_alloc_pd_resp struct {}
+#define _STRUCT_keel_uapi_pd_info struct {}
 
 DECLARE_DRV_CMD(keel_alloc_pd_cmd, IB_USER_VERBS_CMD_ALLOC_PD,
-		keel_uapi_alloc_pd_req, keel_uapi_alloc_pd_resp);
+		keel_uapi_alloc_pd_req, keel_uapi_pd_info);
 
-int keel_cmd_alloc_pd(struct ibv_context *ibctx, struct keel_pd *pd,
-		      const struct keel_uapi_alloc_pd_req *req)
+static int keel_cmd_alloc_pd(struct ibv_context *ibctx, struct keel_pd *pd,
+			     const struct keel_uapi_alloc_pd_req *req)
 {
 	struct keel_alloc_pd_cmd cmd = { .drv_payload = *req };
 	struct keel_alloc_pd_cmd_resp resp = {};
@@ -27,7 +27,7 @@ int keel_cmd_alloc_pd(struct ibv_context *ibctx, struct keel_pd *pd,
 	if (ret)
 		return ret;
 
-	pd->kind = req->kind;
+	pd->kind = resp.drv_payload.kind;
 	pd->domain = resp.drv_payload.domain;
 	return 0;
 }
@@ -84,15 +84,25 @@ int keel_dealloc_pd(struct ibv_pd *ibpd)
 	return 0;
 }
 
+static int keel_cmd_query_pd(struct ibv_context *ibctx, uint32_t handle,
+			     struct keel_uapi_pd_info *info)
+{
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_PD, KEEL_METHOD_PD_QUERY, 2);
+
+	fill_attr_in_obj(cmdb, KEEL_ATTR_PD_QUERY_HANDLE, handle);
+	fill_attr_out_ptr(cmdb, KEEL_ATTR_PD_QUERY_RESP, info);
+
+	return execute_ioctl(ibctx, cmdb);
+}
+
 /* A handle that the context does not have is refused now, not at first use. */
 struct ibv_pd *keel_import_pd(struct ibv_context *ibctx, uint32_t handle)
 {
+	struct keel_uapi_pd_info info;
 	struct keel_pd *pd;
-	uint32_t count;
 	int ret;
 
-	ret = keel_cmd_holders(ibctx, &keel_holders_of_pd, handle, NULL, 0,
-			       &count);
+	ret = keel_cmd_query_pd(ibctx, handle, &info);
 	if (ret) {
 		errno = ret;
 		return NULL;
@@ -104,7 +114,8 @@ struct ibv_pd *keel_import_pd(struct ibv_context *ibctx, uint32_t handle)
 
 	pd->ibv_pd.context = ibctx;
 	pd->ibv_pd.handle = handle;
-	pd->imported = true;
+	pd->kind = info.kind;
+	pd->domain = info.domain;
 	return &pd->ibv_pd;
 }
 

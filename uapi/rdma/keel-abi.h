@@ -53,7 +53,6 @@ enum keel_res_code {
 
 /* Kinds of objects, as debugfs, the tracepoints and the holder lists name them. */
 enum keel_uapi_kind {
-	KEEL_UAPI_KIND_CONTEXT	= 0,
 	KEEL_UAPI_KIND_DOMAIN	= 1,
 	KEEL_UAPI_KIND_PD	= 2,
 	KEEL_UAPI_KIND_PARENT	= 3,	/* parent domain */
@@ -83,11 +82,11 @@ struct keel_uapi_context_resp {
 };
 
 /**
- * enum keel_uapi_pd_kind - what IB_USER_VERBS_CMD_ALLOC_PD makes
- * @KEEL_UAPI_PD_PLAIN: a protection domain with a new domain below it
- * @KEEL_UAPI_PD_PARENT: a parent domain: another handle of the domain of
- *	@pd_handle, with an optional thread domain
- * @KEEL_UAPI_PD_SHARED: an instance of a shared domain
+ * enum keel_uapi_pd_kind - what a PD handle stands for
+ * @KEEL_UAPI_PD_PLAIN: a protection domain with a domain of its own below it
+ * @KEEL_UAPI_PD_PARENT: a parent domain: another handle of the domain of the
+ *	PD that it was made from, with an optional thread domain
+ * @KEEL_UAPI_PD_SHARED: an instance of a domain that another PD shared
  */
 enum keel_uapi_pd_kind {
 	KEEL_UAPI_PD_PLAIN	= 0,
@@ -95,52 +94,45 @@ enum keel_uapi_pd_kind {
 	KEEL_UAPI_PD_SHARED	= 2,
 };
 
-/* @td_handle of struct keel_uapi_alloc_pd_req is valid. */
-#define KEEL_UAPI_PD_F_TD	(1U << 0)
-
 /**
  * struct keel_uapi_alloc_pd_req - driver part of IB_USER_VERBS_CMD_ALLOC_PD
- * @kind: enum keel_uapi_pd_kind
- * @flags: KEEL_UAPI_PD_F_*; for KEEL_UAPI_PD_PARENT only
- * @pd_handle: PARENT: the PD below; must not itself be a parent domain
- * @td_handle: PARENT with KEEL_UAPI_PD_F_TD: the thread domain
- * @shpd_handle: SHARED: the handle that KEEL_METHOD_PD_SHARE gave
- * @reserved: 0
- * @share_key: SHARED: the key that was given to KEEL_METHOD_PD_SHARE
+ * @kind: KEEL_UAPI_PD_PLAIN or KEEL_UAPI_PD_SHARED
+ * @shpd_handle: SHARED: the handle that KEEL_METHOD_PD_SHARE gave; else 0
+ * @share_key: SHARED: the key that was given to KEEL_METHOD_PD_SHARE; else 0
  *
- * Members that @kind does not use must be 0. An absent request is a PLAIN one.
+ * An absent request is a PLAIN one. Parent domains are made by
+ * KEEL_METHOD_PD_ALLOC_PARENT, because they need handles of other objects.
  *
- * Errors: EINVAL for an unknown kind or flag, a member that must be 0 and is
- * not, or a parent domain as @pd_handle; ENOENT for a handle this file does
- * not have; EACCES for a @shpd_handle and @share_key that do not belong
- * together, whichever of the two is wrong; ENOMEM beyond the device's max_pd.
+ * Errors: EINVAL for an unknown kind, or a member that must be 0 and is not;
+ * EACCES for a @shpd_handle and @share_key that do not belong together,
+ * whichever of the two is wrong; ENOMEM beyond the device's max_pd.
  */
 struct keel_uapi_alloc_pd_req {
 	__u32 kind;
-	__u32 flags;
-	__u32 pd_handle;
-	__u32 td_handle;
 	__u32 shpd_handle;
-	__u32 reserved;
 	__aligned_u64 share_key;
 };
 
 /**
- * struct keel_uapi_alloc_pd_resp - driver part of the answer
+ * struct keel_uapi_pd_info - what is behind a PD handle
  * @domain: number of the domain that keys of this PD are checked against; the
  *	same for a PD, its parent domains and every instance of it
- * @reserved: 0
+ * @kind: enum keel_uapi_pd_kind
+ *
+ * Driver part of the answer to IB_USER_VERBS_CMD_ALLOC_PD, and answer of
+ * KEEL_METHOD_PD_ALLOC_PARENT and KEEL_METHOD_PD_QUERY.
  */
-struct keel_uapi_alloc_pd_resp {
+struct keel_uapi_pd_info {
 	__u32 domain;
-	__u32 reserved;
+	__u32 kind;
 };
 
 /**
  * struct keel_uapi_holder - one object that keeps another one alive
  * @kind: enum keel_uapi_kind
  * @id: its number, as in debugfs
- * @pid: thread group that made it
+ * @pid: thread group that made it, in the pid namespace of the caller; 0 if it
+ *	cannot be seen from there
  * @reserved: 0
  * @comm: command name of that process, terminated
  */
@@ -216,10 +208,27 @@ enum keel_attrs_td_free {
  *	is room for and says how many there are. Also leaves a
  *	keel_destroy_refused trace event: the user library calls it when a
  *	destroy came back with EBUSY.
+ * KEEL_METHOD_PD_ALLOC_PARENT: a parent domain. Errors: EINVAL when the PD
+ *	below is itself a parent domain; ENOMEM beyond the device's max_pd.
+ * KEEL_METHOD_PD_QUERY: struct keel_uapi_pd_info.
  */
 enum keel_methods_pd {
 	KEEL_METHOD_PD_SHARE = (1U << UVERBS_ID_NS_SHIFT),
 	KEEL_METHOD_PD_HOLDERS,
+	KEEL_METHOD_PD_ALLOC_PARENT,
+	KEEL_METHOD_PD_QUERY,
+};
+
+enum keel_attrs_pd_alloc_parent {
+	KEEL_ATTR_PD_ALLOC_PARENT_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_ATTR_PD_ALLOC_PARENT_PD,	/* the PD below */
+	KEEL_ATTR_PD_ALLOC_PARENT_TD,	/* optional */
+	KEEL_ATTR_PD_ALLOC_PARENT_RESP,	/* out, struct keel_uapi_pd_info */
+};
+
+enum keel_attrs_pd_query {
+	KEEL_ATTR_PD_QUERY_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_ATTR_PD_QUERY_RESP,	/* out, struct keel_uapi_pd_info */
 };
 
 enum keel_attrs_pd_share {

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Aperture backend: kernel memory.
+ *
+ * The core maps physically contiguous memory only (rdma_user_mmap_io()), and
+ * nobody can promise 64 MiB of that on a host that has run for a while. So
+ * the aperture is made of blocks, as large as the page allocator gives them;
+ * neighbours that happen to touch count as one. The kernel sees all of it as
+ * one stretch of virtual memory.
+ */
+#include <linux/err.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include <kunit/visibility.h>
+
+#include "keel_aperture.h"
+
+/* What is cleared or copied between two chances to schedule. */
+#define KEEL_MEM_STEP	SZ_1M
+
+/**
+ * struct keel_aperture_mem - an aperture of kernel memory
+ * @ap: the aperture
+ * @npages: pages in it
+ * @kva: all of it, for the kernel
+ * @order: of the block that starts at a page, valid for first pages of blocks
+ * @pages: all pages
+ */
+struct keel_aperture_mem {
+	struct keel_aperture ap;
+	unsigned long npages;
+	void *kva;
+	u8 *order;
+	struct page *pages[] __counted_by(npages);
+};
+
+static struct keel_aperture_mem *to_mem(struct keel_aperture *ap)
+{
+	return container_of(ap, struct keel_aperture_mem, ap);
+}
+
+static void keel_mem_segment(struct keel_aperture *ap, u64 off,
+			     struct keel_aperture_seg *seg)
+{
+	struct keel_aperture_mem *mem = to_mem(ap);
+	unsigned long first = off >> PAGE_SHIFT, end = first + 1;
+
+	while (first && page_to_pfn(mem->pages[first - 1]) + 1 ==
+			page_to_pfn(mem->pages[first]))
+		first--;
+	while (end < mem->npages && page_to_pfn(mem->pages[end - 1]) + 1 ==
+				    page_to_pfn(mem->pages[end]))
+		end++;
+	seg->start = (u64)first << PAGE_SHIFT;
+	seg->len = (u64)(end - first) << PAGE_SHIFT;
+	seg->pfn = page_to_pfn(mem->pages[first]);
+}
+
+static pgprot_t keel_mem_prot(pgprot_t prot)
+{
+	/* The kernel's own mapping is cached; so must be every other. */
+	return prot;
+}
+
+static void keel_mem_zero(struct keel_aperture *ap, u64 off, u64 len)
+{
+	void *p = to_mem(ap)->kva + off;
+
+	while (len) {
+		size_t n = min_t(u64, len, KEEL_MEM_STEP);
+
+		memset(p, 0, n);
+		p += n;
+		len -= n;
+		cond_resched();
+	}
+}
+
+static void keel_mem_read(struct keel_aperture *ap, u64 off, void *to,
+			  size_t len)
+{
+	memcpy(to, to_mem(ap)->kva + off, len);
+}
+
+static void keel_mem_write(struct keel_aperture *ap, u64 off, const void *from,
+			   size_t len)
+{
+	memcpy(to_mem(ap)->kva + off, from, len);
+}
+
+static void keel_mem_destroy(struct keel_aperture *ap)
+{
+	struct keel_aperture_mem *mem = to_mem(ap);
+	unsigned long i, n;
+
+	vunmap(mem->kva);
+	for (i = 0; i < mem->npages && mem->pages[i]; i += n) {
+		n = 1UL << mem->order[i];
+		__free_pages(mem->pages[i], mem->order[i]);
+	}
+	kvfree(mem->order);
+	kvfree(mem);
+}
+
+static const struct keel_aperture_ops keel_aperture_mem_ops = {
+	.destroy = keel_mem_destroy,
+	.prot = keel_mem_prot,
+	.read = keel_mem_read,
+	.segment = keel_mem_segment,
+	.write = keel_mem_write,
+	.zero = keel_mem_zero,
+};
+
+/* Fill mem->pages from block to block; on failure what is there stays. */
+static int keel_mem_populate(struct keel_aperture_mem *mem)
+{
+	unsigned int order = MAX_PAGE_ORDER;
+	unsigned long i = 0, j;
+
+	while (i < mem->npages) {
+		gfp_t gfp = GFP_KERNEL | __GFP_ZERO;
+		struct page *page;
+
+		order = min_t(unsigned int, order, ilog2(mem->npages - i));
+		if (order)
+			gfp |= __GFP_NOWARN | __GFP_NORETRY;
+		page = alloc_pages(gfp, order);
+		if (!page) {
+			if (!order)
+				return -ENOMEM;
+			order--;
+			continue;
+		}
+		mem->order[i] = order;
+		for (j = 0; j < 1UL << order; j++)
+			mem->pages[i + j] = page + j;
+		i += 1UL << order;
+		cond_resched();
+	}
+	return 0;
+}
+
+/**
+ * keel_aperture_mem_create() - an aperture of kernel memory, cleared
+ * @size: bytes; a multiple of PAGE_SIZE, and not 0
+ *
+ * Context: may sleep.
+ * Return: the aperture, the caller's to keel_aperture_destroy(); or
+ * ERR_PTR(-EINVAL) for a size that cannot be, ERR_PTR(-ENOMEM).
+ */
+struct keel_aperture *keel_aperture_mem_create(u64 size)
+{
+	u64 npages = size >> PAGE_SHIFT;
+	struct keel_aperture_mem *mem;
+	int ret = -ENOMEM;
+
+	if (npages > INT_MAX || npages > totalram_pages())
+		return ERR_PTR(npages > INT_MAX ? -EINVAL : -ENOMEM);
+	mem = kvzalloc(struct_size(mem, pages, npages), GFP_KERNEL);
+	if (!mem)
+		return ERR_PTR(-ENOMEM);
+	mem->npages = npages;
+	mem->ap.ops = &keel_aperture_mem_ops;
+	mem->ap.size = size;
+
+	mem->order = kvcalloc(npages, sizeof(*mem->order), GFP_KERNEL);
+	if (!mem->order && npages)
+		goto err;
+	ret = keel_range_init(&mem->ap.range, size, PAGE_SHIFT);
+	if (ret)
+		goto err;
+	ret = keel_mem_populate(mem);
+	if (ret)
+		goto err;
+	mem->kva = vmap(mem->pages, npages, VM_MAP, PAGE_KERNEL);
+	if (!mem->kva) {
+		ret = -ENOMEM;
+		goto err;
+	}
+	return &mem->ap;
+
+err:
+	keel_aperture_destroy(&mem->ap);
+	return ERR_PTR(ret);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_aperture_mem_create);

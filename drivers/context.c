@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Contexts: ibv_open_device() and ibv_import_device().
+ */
+#include <rdma/uverbs_std_types.h>
+
+#include "keel.h"
+
+static void keel_context_fill(struct keel_uapi_context_resp *resp)
+{
+	resp->dm_access_align = READ_ONCE(keel_dm_access_align);
+}
+
+static int keel_alloc_ucontext(struct ib_ucontext *context,
+			       struct ib_udata *udata)
+{
+	struct keel_uapi_context_resp resp = {};
+
+	if (udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return -EOPNOTSUPP;
+	keel_context_fill(&resp);
+	return ib_respond_udata(udata, resp);
+}
+
+/* All that a context owns are its uobjects, and the core has them. */
+static void keel_dealloc_ucontext(struct ib_ucontext *context)
+{
+}
+
+/*
+ * Having this makes the core take a device away from under a program: it
+ * destroys the uobjects and zaps the mappings itself.
+ */
+static void keel_disassociate_ucontext(struct ib_ucontext *context)
+{
+}
+
+static int keel_query_ucontext(struct ib_ucontext *context,
+			       struct uverbs_attr_bundle *attrs)
+{
+	struct keel_uapi_context_resp resp = {};
+
+	if (!uverbs_attr_is_valid(attrs, KEEL_ATTR_QUERY_CONTEXT_RESP))
+		return 0;
+	keel_context_fill(&resp);
+	return uverbs_copy_to_struct_or_zero(attrs,
+					     KEEL_ATTR_QUERY_CONTEXT_RESP,
+					     &resp, sizeof(resp));
+}
+
+ADD_UVERBS_ATTRIBUTES_SIMPLE(
+	keel_query_context, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_QUERY_CONTEXT_RESP,
+			    UVERBS_ATTR_STRUCT(struct keel_uapi_context_resp,
+					       dm_access_align),
+			    UA_OPTIONAL));
+
+const struct uapi_definition keel_context_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &keel_query_context),
+	{},
+};
+
+const struct ib_device_ops keel_context_ops = {
+	.alloc_ucontext = keel_alloc_ucontext,
+	.dealloc_ucontext = keel_dealloc_ucontext,
+	.disassociate_ucontext = keel_disassociate_ucontext,
+	.query_ucontext = keel_query_ucontext,
+
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, keel_ib_ctx, ib),
+};

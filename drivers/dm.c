@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Device memory: ibv_alloc_dm(). How programs map it is in dm_map.c.
+ */
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <rdma/uverbs_std_types.h>
+
+#include "keel.h"
+
+static void keel_dm_release(struct keel_obj *obj)
+{
+	struct keel_dm *dm = container_of(obj, struct keel_dm, obj);
+
+	/*
+	 * Every MR of the buffer holds this object and every mmap entry has a
+	 * reference until its last mapping is gone: nobody reaches the bytes.
+	 */
+	WARN_ON(!list_empty(&dm->maps));
+	keel_aperture_free(dm->ap, dm->start, dm->length);
+	mutex_destroy(&dm->lock);
+	kfree_rcu(dm, obj.rcu);
+}
+
+static void keel_dm_describe(const struct keel_obj *obj, struct seq_file *m)
+{
+	const struct keel_dm *dm = container_of(obj, struct keel_dm, obj);
+
+	seq_printf(m, " start 0x%llx length %llu", dm->start, dm->length);
+}
+
+static const struct keel_obj_ops keel_dm_obj_ops = {
+	.describe = keel_dm_describe,
+	.release = keel_dm_release,
+};
+
+static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
+				   struct ib_ucontext *context,
+				   struct ib_dm_alloc_attr *attr,
+				   struct uverbs_attr_bundle *attrs)
+{
+	struct keel_dev *kdev = to_kdev(ibdev);
+	struct keel_ib_dm *wrap __free(kfree) = kzalloc(sizeof(*wrap),
+							GFP_KERNEL);
+	struct keel_dm *dm __free(kfree) = kzalloc(sizeof(*dm), GFP_KERNEL);
+	int ret;
+
+	if (!wrap || !dm)
+		return ERR_PTR(-ENOMEM);
+	dm->ap = kdev->ap;
+	dm->length = attr->length;
+	mutex_init(&dm->lock);
+	INIT_LIST_HEAD(&dm->maps);
+	ret = keel_aperture_alloc(kdev->ap, attr->length, attr->alignment,
+				  &dm->start);
+	if (ret)
+		return ERR_PTR(ret);
+	ret = keel_obj_add(&kdev->reg, &dm->obj, KEEL_DM, &keel_dm_obj_ops,
+			   NULL, NULL);
+	if (ret) {
+		keel_aperture_free(kdev->ap, dm->start, dm->length);
+		return ERR_PTR(ret);
+	}
+	wrap->dm = no_free_ptr(dm);
+	return &no_free_ptr(wrap)->ib;
+}
+
+static int keel_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
+{
+	struct keel_ib_dm *wrap = container_of(ibdm, struct keel_ib_dm, ib);
+
+	/* The core has seen to it that no MR is left. */
+	keel_dm_unmap(wrap->dm);
+	keel_obj_close(&wrap->dm->obj);
+	kfree(wrap);
+	return 0;
+}
+
+static int UVERBS_HANDLER(KEEL_METHOD_DM_QUERY)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *ibdm = uverbs_attr_get_obj(attrs,
+						 KEEL_ATTR_DM_QUERY_HANDLE);
+	struct keel_uapi_dm_info info = {
+		.start = to_kdm(ibdm)->start,
+		.length = to_kdm(ibdm)->length,
+	};
+
+	return uverbs_copy_to_struct_or_zero(attrs, KEEL_ATTR_DM_QUERY_RESP,
+					     &info, sizeof(info));
+}
+
+static int UVERBS_HANDLER(KEEL_METHOD_DM_HOLDERS)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *ibdm = uverbs_attr_get_obj(attrs,
+						 KEEL_ATTR_HOLDERS_HANDLE);
+
+	return keel_holders_respond(attrs, &to_kdm(ibdm)->obj);
+}
+
+DECLARE_UVERBS_NAMED_METHOD(
+	KEEL_METHOD_DM_QUERY,
+	UVERBS_ATTR_IDR(KEEL_ATTR_DM_QUERY_HANDLE, UVERBS_OBJECT_DM,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_DM_QUERY_RESP,
+			    UVERBS_ATTR_STRUCT(struct keel_uapi_dm_info,
+					       length),
+			    UA_MANDATORY));
+
+DECLARE_UVERBS_NAMED_METHOD(
+	KEEL_METHOD_DM_HOLDERS,
+	UVERBS_ATTR_IDR(KEEL_ATTR_HOLDERS_HANDLE, UVERBS_OBJECT_DM,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_HOLDERS_RESP_LIST,
+			    UVERBS_ATTR_MIN_SIZE(0), UA_OPTIONAL),
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_HOLDERS_RESP_COUNT,
+			    UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
+
+ADD_UVERBS_METHODS(keel_dm_methods, UVERBS_OBJECT_DM,
+		   &UVERBS_METHOD(KEEL_METHOD_DM_QUERY),
+		   &UVERBS_METHOD(KEEL_METHOD_DM_HOLDERS));
+
+const struct uapi_definition keel_dm_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &keel_dm_methods),
+	{},
+};
+
+const struct ib_device_ops keel_dm_ops = {
+	.alloc_dm = keel_alloc_dm,
+	.dealloc_dm = keel_dealloc_dm,
+};

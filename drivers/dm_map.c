@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Mapping device memory: KEEL_METHOD_DM_MAP and mmap() on the uverbs file.
+ *
+ * A buffer is mapped stretch by stretch, one mmap entry of the core for each
+ * that is one in physical memory. The core tracks the mappings: it zaps them
+ * when the device goes, and calls keel_mmap_free() when an entry is removed
+ * and its last mapping closed. Until then the entry's reference on the buffer
+ * keeps its pages from getting another owner.
+ */
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <rdma/uverbs_std_types.h>
+
+#include "keel.h"
+
+/**
+ * struct keel_dm_map - one stretch of a buffer that has an mmap offset
+ * @entry: the core's part
+ * @node: in &keel_dm.maps
+ * @dm: the buffer; owns a reference
+ * @seg: the stretch
+ */
+struct keel_dm_map {
+	struct rdma_user_mmap_entry entry;
+	struct list_head node;
+	struct keel_dm *dm;
+	struct keel_aperture_seg seg;
+};
+
+static struct keel_dm_map *keel_dm_map_find(struct keel_dm *dm, u64 at)
+{
+	struct keel_dm_map *map;
+
+	lockdep_assert_held(&dm->lock);
+	list_for_each_entry(map, &dm->maps, node)
+		if (at >= map->seg.start && at - map->seg.start < map->seg.len)
+			return map;
+	return NULL;
+}
+
+/* The map of the stretch at offset @off of the buffer, made on first use. */
+static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
+					   struct ib_ucontext *context, u64 off)
+{
+	struct keel_dm_map *map;
+	int ret;
+
+	lockdep_assert_held(&dm->lock);
+	map = keel_dm_map_find(dm, dm->start + off);
+	if (map)
+		return map;
+	map = kzalloc(sizeof(*map), GFP_KERNEL);
+	if (!map)
+		return ERR_PTR(-ENOMEM);
+	map->dm = dm;
+	keel_aperture_segment(dm->ap, dm->start, dm->length, off, &map->seg);
+	ret = rdma_user_mmap_entry_insert(context, &map->entry, map->seg.len);
+	if (ret) {
+		kfree(map);
+		return ERR_PTR(ret);
+	}
+	keel_obj_get(&dm->obj);
+	list_add(&map->node, &dm->maps);
+	return map;
+}
+
+/**
+ * keel_dm_unmap() - no new mappings of a buffer
+ * @dm: the buffer, whose uobject is being destroyed
+ *
+ * Mappings that exist stay, and so do the bytes behind them, until the
+ * program unmaps them or ends. Context: may sleep.
+ */
+void keel_dm_unmap(struct keel_dm *dm)
+{
+	struct keel_dm_map *map, *next;
+	LIST_HEAD(maps);
+
+	/* Removing an entry may free it, and with it drop the buffer. */
+	scoped_guard(mutex, &dm->lock)
+		list_splice_init(&dm->maps, &maps);
+	list_for_each_entry_safe(map, next, &maps, node) {
+		list_del_init(&map->node);
+		rdma_user_mmap_entry_remove(&map->entry);
+	}
+}
+
+static int keel_mmap(struct ib_ucontext *context, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *entry;
+	struct keel_dm_map *map;
+	int ret;
+
+	/* Refuses private mappings, unknown offsets and any other length. */
+	entry = rdma_user_mmap_entry_get(context, vma);
+	if (!entry)
+		return -EINVAL;
+	map = container_of(entry, struct keel_dm_map, entry);
+	ret = rdma_user_mmap_io(context, vma, map->seg.pfn, map->seg.len,
+				map->dm->ap->ops->prot(vma->vm_page_prot),
+				entry);
+	/* The vma has a reference of its own now. */
+	rdma_user_mmap_entry_put(entry);
+	return ret;
+}
+
+static void keel_mmap_free(struct rdma_user_mmap_entry *entry)
+{
+	struct keel_dm_map *map = container_of(entry, struct keel_dm_map, entry);
+
+	keel_obj_put(&map->dm->obj);
+	kfree(map);
+}
+
+static int UVERBS_HANDLER(KEEL_METHOD_DM_MAP)(struct uverbs_attr_bundle *attrs)
+{
+	struct ib_dm *ibdm = uverbs_attr_get_obj(attrs,
+						 KEEL_ATTR_DM_MAP_HANDLE);
+	struct keel_uapi_dm_map resp = {};
+	struct keel_dm *dm = to_kdm(ibdm);
+	struct keel_dm_map *map;
+	u64 off;
+	int ret;
+
+	ret = uverbs_copy_from(&off, attrs, KEEL_ATTR_DM_MAP_OFFSET);
+	if (ret)
+		return ret;
+	if (off >= dm->length)
+		return -EINVAL;
+	scoped_guard(mutex, &dm->lock) {
+		map = keel_dm_map_get(dm, attrs->context, off);
+		if (IS_ERR(map))
+			return PTR_ERR(map);
+		/* Only destroy removes it, and the call's lock bars that. */
+		resp.mmap_offset = rdma_user_mmap_get_offset(&map->entry);
+		resp.length = map->seg.len;
+		resp.start = map->seg.start - dm->start;
+	}
+	return uverbs_copy_to_struct_or_zero(attrs, KEEL_ATTR_DM_MAP_RESP,
+					     &resp, sizeof(resp));
+}
+
+DECLARE_UVERBS_NAMED_METHOD(
+	KEEL_METHOD_DM_MAP,
+	UVERBS_ATTR_IDR(KEEL_ATTR_DM_MAP_HANDLE, UVERBS_OBJECT_DM,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(KEEL_ATTR_DM_MAP_OFFSET, UVERBS_ATTR_TYPE(u64),
+			   UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_DM_MAP_RESP,
+			    UVERBS_ATTR_STRUCT(struct keel_uapi_dm_map,
+					       reserved),
+			    UA_MANDATORY));
+
+ADD_UVERBS_METHODS(keel_dm_map_methods, UVERBS_OBJECT_DM,
+		   &UVERBS_METHOD(KEEL_METHOD_DM_MAP));
+
+const struct uapi_definition keel_dm_map_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &keel_dm_map_methods),
+	{},
+};
+
+const struct ib_device_ops keel_dm_map_ops = {
+	.mmap = keel_mmap,
+	.mmap_free = keel_mmap_free,
+};

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Domains: the protection scopes that keys are checked against.
+ */
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "keel.h"
+
+static void keel_domain_release(struct keel_obj *obj)
+{
+	struct keel_domain *domain = container_of(obj, struct keel_domain, obj);
+
+	kfree_rcu(domain, obj.rcu);
+}
+
+static void keel_domain_describe(const struct keel_obj *obj, struct seq_file *m)
+{
+	const struct keel_domain *domain =
+		container_of(obj, struct keel_domain, obj);
+
+	seq_printf(m, " instances %u", refcount_read(&domain->instances));
+}
+
+static const struct keel_obj_ops keel_domain_obj_ops = {
+	.describe = keel_domain_describe,
+	.release = keel_domain_release,
+};
+
+/**
+ * keel_domain_create() - a new domain with one instance
+ * @kdev: the device
+ *
+ * Return: the domain. The caller owns a reference (keel_obj_put()) and the
+ * instance (keel_domain_leave()). ERR_PTR(-ENOMEM).
+ */
+struct keel_domain *keel_domain_create(struct keel_dev *kdev)
+{
+	struct keel_domain *domain = kzalloc(sizeof(*domain), GFP_KERNEL);
+	int ret;
+
+	if (!domain)
+		return ERR_PTR(-ENOMEM);
+	refcount_set(&domain->instances, 1);
+	ret = keel_obj_add(&kdev->reg, &domain->obj, KEEL_DOMAIN,
+			   &keel_domain_obj_ops, NULL, NULL);
+	if (ret) {
+		kfree(domain);
+		return ERR_PTR(ret);
+	}
+	return domain;
+}
+
+/**
+ * keel_domain_join() - one more instance
+ * @domain: the domain; the caller keeps its memory alive
+ *
+ * Return: false when the last instance has gone already; it never comes back.
+ */
+bool keel_domain_join(struct keel_domain *domain)
+{
+	return refcount_inc_not_zero(&domain->instances);
+}
+
+/**
+ * keel_domain_leave() - one instance less
+ * @kdev: the device
+ * @domain: the domain; the caller has a reference
+ *
+ * The last one takes the shared-PD handle with it. The domain itself lives on
+ * while an object below it is still in use.
+ */
+void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain)
+{
+	if (!refcount_dec_and_mutex_lock(&domain->instances,
+					 &kdev->shpds.lock))
+		return;
+	keel_shpd_remove(domain);
+	mutex_unlock(&kdev->shpds.lock);
+}

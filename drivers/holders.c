@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Who holds this object? The answer to "why is it busy", for every object
+ * that has a KEEL_METHOD_*_HOLDERS.
+ */
+#include <linux/slab.h>
+
+#include "keel.h"
+
+/* More than anybody reads; a bound on what one call allocates. */
+#define KEEL_HOLDERS_MAX	1024
+
+/**
+ * keel_holders_respond() - handler body of a KEEL_METHOD_*_HOLDERS
+ * @attrs: the call
+ * @obj: the object; the call's lock on its uobject keeps it alive
+ *
+ * Return: 0 or a negative errno.
+ */
+int keel_holders_respond(struct uverbs_attr_bundle *attrs,
+			 struct keel_obj *obj)
+{
+	struct keel_uapi_holder *list __free(kvfree) = NULL;
+	u32 room = 0, count;
+	int ret;
+
+	if (uverbs_attr_is_valid(attrs, KEEL_ATTR_HOLDERS_RESP_LIST)) {
+		ret = uverbs_attr_ptr_get_array_size(attrs,
+						     KEEL_ATTR_HOLDERS_RESP_LIST,
+						     sizeof(*list));
+		if (ret < 0)
+			return ret;
+		room = min(ret, KEEL_HOLDERS_MAX);
+		list = kvcalloc(room, sizeof(*list), GFP_KERNEL);
+		if (!list)
+			return -ENOMEM;
+	}
+	keel_obj_refused(obj);
+	count = keel_obj_holders(obj, list, room);
+	if (room && count) {
+		ret = uverbs_copy_to(attrs, KEEL_ATTR_HOLDERS_RESP_LIST, list,
+				     min(room, count) * sizeof(*list));
+		if (ret)
+			return ret;
+	}
+	return uverbs_copy_to(attrs, KEEL_ATTR_HOLDERS_RESP_COUNT, &count,
+			      sizeof(count));
+}

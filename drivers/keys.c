@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Table of lkeys and rkeys. Lookups take no lock.
+ */
+#include <linux/err.h>
+#include <linux/random.h>
+#include <kunit/visibility.h>
+
+#include "keel_keys.h"
+
+#define KEEL_KEY_INDEX_SHIFT	8
+#define KEEL_KEY_INDEX_MAX	(U32_MAX >> KEEL_KEY_INDEX_SHIFT)
+
+/**
+ * keel_keys_init() - an empty table
+ * @keys: the table
+ */
+void keel_keys_init(struct keel_keys *keys)
+{
+	xa_init_flags(&keys->xa, XA_FLAGS_ALLOC1);
+	keys->next = 1;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_keys_init);
+
+/**
+ * keel_keys_fini() - take an empty table down
+ * @keys: the table
+ */
+void keel_keys_fini(struct keel_keys *keys)
+{
+	WARN_ON(!xa_empty(&keys->xa));
+	xa_destroy(&keys->xa);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_keys_fini);
+
+/**
+ * keel_key_insert() - issue a key
+ * @keys: the table
+ * @key: complete but for @key->key, which is set; must stay valid for an RCU
+ *	grace period after keel_key_remove()
+ *
+ * The key works from here on. Indexes go round before one is used again, and
+ * the lower 8 bits are random: neither the next key nor a stale one is worth
+ * guessing. Key 0 is never given out.
+ *
+ * Context: may sleep.
+ * Return: 0, or -ENOMEM.
+ */
+int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
+{
+	u32 index;
+	int ret;
+
+	ret = xa_alloc_cyclic(&keys->xa, &index, NULL,
+			      XA_LIMIT(1, KEEL_KEY_INDEX_MAX), &keys->next,
+			      GFP_KERNEL);
+	if (ret < 0)
+		return -ENOMEM;
+	key->key = index << KEEL_KEY_INDEX_SHIFT | get_random_u8();
+	/* The slot exists: this cannot need memory. */
+	xa_store(&keys->xa, index, key, GFP_KERNEL);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
+
+/**
+ * keel_key_remove() - take a key back
+ * @keys: the table
+ * @key: the key
+ *
+ * No lookup that starts from here on finds it. One that found it before has a
+ * reference on the object and may still use it.
+ */
+void keel_key_remove(struct keel_keys *keys, struct keel_key *key)
+{
+	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_key_remove);
+
+static int keel_key_check(const struct keel_key *k, u32 domain, u32 access,
+			  u64 addr, u64 len)
+{
+	u64 off = addr - k->iova;
+
+	if (k->domain != domain)
+		return -EPERM;
+	if (access & ~k->access)
+		return -EACCES;
+	/* Below iova, off is huge: one comparison refuses both sides. */
+	if (off > k->length || len > k->length - off)
+		return -ERANGE;
+	return 0;
+}
+
+/**
+ * keel_key_get() - the memory behind a key, if it may be used so
+ * @keys: the table
+ * @key: what the program gave
+ * @domain: domain of the queue pair that wants it
+ * @access: rights it needs, enum ib_access_flags
+ * @addr: first byte, in the addresses of the key
+ * @len: bytes
+ *
+ * Context: any.
+ * Return: the key, with a reference on its object that the caller drops with
+ * keel_obj_put(); or ERR_PTR(): -ENOENT for a key that is none (any more),
+ * -EPERM for one of another domain, -EACCES for want of a right, -ERANGE for a
+ * range that leaves the memory.
+ */
+struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
+			      u32 access, u64 addr, u64 len)
+{
+	struct keel_key *k;
+	int ret;
+
+	guard(rcu)();
+	k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
+	if (!k || k->key != key)
+		return ERR_PTR(-ENOENT);
+	ret = keel_key_check(k, domain, access, addr, len);
+	if (ret)
+		return ERR_PTR(ret);
+	/* RCU keeps the memory of k and of its object until here. */
+	if (!keel_obj_tryget(k->obj))
+		return ERR_PTR(-ENOENT);
+	return k;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_key_get);

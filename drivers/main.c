@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * keel: a software RDMA device with the whole uverbs object layer.
+ * Module load and unload, "rdma link add", and netdevs that change or go.
+ */
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <rdma/rdma_netlink.h>
+
+#include "keel.h"
+
+static bool default_device = true;
+module_param(default_device, bool, 0444);
+MODULE_PARM_DESC(default_device,
+		 "Bring up keel0 on a netdev of its own at load (default yes)");
+
+static struct ib_device *keel_dev_on(struct net_device *netdev)
+{
+	return ib_device_get_by_netdev(netdev,
+				       (enum rdma_driver_id)KEEL_DRIVER_ID);
+}
+
+/* rdma link add NAME type keel netdev IF */
+static int keel_newlink(const char *name, struct net_device *netdev)
+{
+	struct ib_device *ibdev = keel_dev_on(netdev);
+
+	if (ibdev) {
+		ib_device_put(ibdev);
+		return -EEXIST;
+	}
+	return keel_dev_create(name, netdev, false);
+}
+
+static struct rdma_link_ops keel_link_ops = {
+	.type = "keel",
+	.newlink = keel_newlink,
+};
+
+static void keel_port_event(struct ib_device *ibdev, struct net_device *netdev)
+{
+	bool up = netif_running(netdev) && netif_carrier_ok(netdev);
+	struct ib_event event = {
+		.device = ibdev,
+		.element.port_num = KEEL_PORT,
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+	};
+
+	ib_dispatch_event(&event);
+}
+
+static int keel_netdev_event(struct notifier_block *nb, unsigned long event,
+			     void *arg)
+{
+	struct net_device *netdev = netdev_notifier_info_to_dev(arg);
+	struct ib_device *ibdev = keel_dev_on(netdev);
+
+	if (!ibdev)
+		return NOTIFY_DONE;
+	switch (event) {
+	case NETDEV_UNREGISTER:
+		/* RTNL is held here, and unregistration takes it: queue it. */
+		ib_unregister_device_queued(ibdev);
+		break;
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+		if (KEEL_DRIVER_PORT_EVENTS)
+			keel_port_event(ibdev, netdev);
+		break;
+	default:
+		break;
+	}
+	ib_device_put(ibdev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block keel_netdev_nb = {
+	.notifier_call = keel_netdev_event,
+};
+
+static int keel_default_create(void)
+{
+	struct net_device *netdev;
+	int ret;
+
+	if (!default_device)
+		return 0;
+	netdev = keel_netdev_create();
+	if (IS_ERR(netdev))
+		return PTR_ERR(netdev);
+	ret = keel_dev_create("keel%d", netdev, true);
+	if (ret)
+		keel_netdev_destroy(netdev);
+	return ret;
+}
+
+static int __init keel_init(void)
+{
+	int ret;
+
+	keel_debugfs_init();
+	ret = register_netdevice_notifier(&keel_netdev_nb);
+	if (ret)
+		goto err_debugfs;
+	ret = keel_default_create();
+	if (ret)
+		goto err_notifier;
+	rdma_link_register(&keel_link_ops);
+	return 0;
+
+err_notifier:
+	unregister_netdevice_notifier(&keel_netdev_nb);
+err_debugfs:
+	keel_debugfs_exit();
+	return ret;
+}
+
+static void __exit keel_exit(void)
+{
+	/* No new device, then no device, then nobody who looks at them. */
+	rdma_link_unregister(&keel_link_ops);
+	ib_unregister_driver((enum rdma_driver_id)KEEL_DRIVER_ID);
+	unregister_netdevice_notifier(&keel_netdev_nb);
+	keel_debugfs_exit();
+	/* The objects' kfree_rcu() needs no code of this module. */
+}
+
+module_init(keel_init);
+module_exit(keel_exit);
+
+MODULE_AUTHOR("the keel authors");
+MODULE_DESCRIPTION("Software RDMA device with the whole uverbs object layer");
+MODULE_LICENSE("GPL");
+MODULE_VERSION(KEEL_VERSION);
+MODULE_ALIAS_RDMA_LINK("keel");

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The netdev of a device that was not given one.
+ *
+ * A RoCE port takes its state and its GIDs from a netdev. On a machine with
+ * no NIC and no set-up there is only "lo"; a device on it comes up, but
+ * rdma_cm cannot resolve an address over it, nobody can give it addresses of
+ * its own, and it is not keel's to take away. So "insmod keel.ko" brings a
+ * netdev along: up, with carrier, one link-local address, and whatever
+ * address the administrator adds. Frames sent to it vanish.
+ */
+#include <linux/etherdevice.h>
+#include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
+
+#include "keel.h"
+
+static netdev_tx_t keel_netdev_xmit(struct sk_buff *skb,
+				    struct net_device *netdev)
+{
+	dev_lstats_add(netdev, skb->len);
+	dev_kfree_skb(skb);
+	return NETDEV_TX_OK;
+}
+
+static void keel_netdev_stats(struct net_device *netdev,
+			      struct rtnl_link_stats64 *stats)
+{
+	dev_lstats_read(netdev, &stats->tx_packets, &stats->tx_bytes);
+}
+
+static const struct net_device_ops keel_netdev_ops = {
+	.ndo_get_stats64 = keel_netdev_stats,
+	.ndo_set_mac_address = eth_mac_addr,
+	.ndo_start_xmit = keel_netdev_xmit,
+	.ndo_validate_addr = eth_validate_addr,
+};
+
+static void keel_netdev_setup(struct net_device *netdev)
+{
+	ether_setup(netdev);
+	netdev->netdev_ops = &keel_netdev_ops;
+	netdev->pcpu_stat_type = NETDEV_PCPU_STAT_LSTATS;
+	netdev->flags |= IFF_NOARP;
+	netdev->flags &= ~IFF_MULTICAST;
+	netdev->priv_flags |= IFF_NO_QUEUE | IFF_LIVE_ADDR_CHANGE;
+	/* It goes with its device, not with a namespace it was moved to. */
+	netdev->netns_immutable = true;
+	eth_hw_addr_random(netdev);
+}
+
+/**
+ * keel_netdev_create() - a netdev "keel%d" in the initial namespace, up
+ *
+ * Context: may sleep, takes RTNL.
+ * Return: the netdev, the caller's to keel_netdev_destroy(); or ERR_PTR().
+ */
+struct net_device *keel_netdev_create(void)
+{
+	struct net_device *netdev;
+	int ret;
+
+	netdev = alloc_netdev(0, "keel%d", NET_NAME_ENUM, keel_netdev_setup);
+	if (!netdev)
+		return ERR_PTR(-ENOMEM);
+	ret = register_netdev(netdev);
+	if (ret) {
+		free_netdev(netdev);
+		return ERR_PTR(ret);
+	}
+	rtnl_lock();
+	ret = dev_open(netdev, NULL);
+	rtnl_unlock();
+	if (ret) {
+		keel_netdev_destroy(netdev);
+		return ERR_PTR(ret);
+	}
+	return netdev;
+}
+
+/**
+ * keel_netdev_destroy() - take a netdev of keel_netdev_create() away
+ * @netdev: the netdev, or NULL; no ib_device may be on it any more
+ *
+ * Context: may sleep, takes RTNL.
+ */
+void keel_netdev_destroy(struct net_device *netdev)
+{
+	if (!netdev)
+		return;
+	unregister_netdev(netdev);
+	free_netdev(netdev);
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Registry of objects: birth, references, death, and who holds what.
+ * A core unit: it knows no uverbs and no device.
+ */
+#include <linux/seq_file.h>
+#include <kunit/visibility.h>
+
+#include "keel_obj.h"
+#include "keel_trace.h"
+
+static const char * const keel_kind_names[KEEL_KINDS] = {
+	[KEEL_DOMAIN]	= "domain",
+	[KEEL_PD]	= "pd",
+	[KEEL_PARENT]	= "parent",
+	[KEEL_TD]	= "td",
+	[KEEL_XRCD]	= "xrcd",
+	[KEEL_SHPD]	= "shpd",
+	[KEEL_DM]	= "dm",
+	[KEEL_MR]	= "mr",
+	[KEEL_DM_MR]	= "dm_mr",
+	[KEEL_MW]	= "mw",
+	[KEEL_AH]	= "ah",
+};
+
+/**
+ * keel_kind_name() - the word for a kind of object
+ * @kind: the kind
+ *
+ * Return: a constant string, never NULL.
+ */
+const char *keel_kind_name(enum keel_kind kind)
+{
+	if (kind >= KEEL_KINDS || !keel_kind_names[kind])
+		return "?";
+	return keel_kind_names[kind];
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_kind_name);
+
+/**
+ * keel_registry_init() - make an empty registry without limits
+ * @reg: the registry
+ * @name: name of the device; must stay valid as long as @reg
+ */
+void keel_registry_init(struct keel_registry *reg, const char *name)
+{
+	int i;
+
+	spin_lock_init(&reg->lock);
+	reg->name = name;
+	for (i = 0; i < KEEL_KINDS; i++) {
+		xa_init_flags(&reg->objs[i], XA_FLAGS_ALLOC1);
+		atomic_set(&reg->count[i], 0);
+		reg->limit[i] = INT_MAX;
+		reg->next[i] = 1;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_registry_init);
+
+/**
+ * keel_registry_fini() - take an empty registry down
+ * @reg: the registry
+ *
+ * ib_core destroys every uobject before it lets a device go, and a mapping of
+ * device memory loses its reference when the core zaps it. An object that is
+ * still here is a bug of keel's, and whoever holds it would run into freed
+ * memory: say so.
+ */
+void keel_registry_fini(struct keel_registry *reg)
+{
+	int i;
+
+	for (i = 0; i < KEEL_KINDS; i++) {
+		WARN(!xa_empty(&reg->objs[i]), "keel: %s left behind\n",
+		     keel_kind_name(i));
+		xa_destroy(&reg->objs[i]);
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_registry_fini);
+
+/* Which limit a kind counts against. */
+static enum keel_kind keel_quota(enum keel_kind kind)
+{
+	switch (kind) {
+	case KEEL_PARENT:
+		return KEEL_PD;
+	case KEEL_DM_MR:
+		return KEEL_MR;
+	default:
+		return kind;
+	}
+}
+
+static void keel_obj_hold(struct keel_obj *obj, int slot,
+			  struct keel_obj *target)
+{
+	struct keel_hold *hold = &obj->holds[slot];
+
+	INIT_LIST_HEAD(&hold->node);
+	hold->holder = obj;
+	hold->target = target;
+	if (target)
+		kref_get(&target->ref);
+}
+
+/**
+ * keel_obj_add() - bring an object to life
+ * @reg: where to list it
+ * @obj: the object, zeroed, inside a structure that is otherwise complete:
+ *	debugfs can show it from here on
+ * @kind: what it is
+ * @ops: what it does
+ * @first: an object that it needs, or NULL; its place in the tree
+ * @second: another one, or NULL
+ *
+ * The object takes a reference on @first and @second and keeps it until it is
+ * released; the caller must have one of its own on each during the call. The
+ * caller owns the reference that a live object starts with, and gives it up
+ * with keel_obj_close().
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM for want of memory, or with as many objects of this kind
+ * as the device can have. On failure @obj is as it was, the caller's to free,
+ * and nothing was taken.
+ */
+int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
+		 enum keel_kind kind, const struct keel_obj_ops *ops,
+		 struct keel_obj *first, struct keel_obj *second)
+{
+	enum keel_kind quota = keel_quota(kind);
+	int ret, i;
+
+	/* Steps of one never get past the limit. */
+	if (!atomic_add_unless(&reg->count[quota], 1, reg->limit[quota]))
+		return -ENOMEM;
+
+	kref_init(&obj->ref);
+	obj->reg = reg;
+	obj->ops = ops;
+	obj->kind = kind;
+	obj->closing = false;
+	obj->pid = get_pid(task_tgid(current));
+	get_task_comm(obj->comm, current->group_leader);
+	INIT_LIST_HEAD(&obj->holders);
+	keel_obj_hold(obj, 0, first);
+	keel_obj_hold(obj, 1, second);
+
+	/* Reserve a number first: what readers find must be complete. */
+	ret = xa_alloc_cyclic(&reg->objs[kind], &obj->id, NULL,
+			      XA_LIMIT(1, INT_MAX), &reg->next[kind],
+			      GFP_KERNEL);
+	if (ret < 0)
+		goto err_count;
+
+	spin_lock(&reg->lock);
+	for (i = 0; i < KEEL_MAX_HOLDS; i++)
+		if (obj->holds[i].target)
+			list_add_tail(&obj->holds[i].node,
+				      &obj->holds[i].target->holders);
+	spin_unlock(&reg->lock);
+	/* The slot exists: this cannot need memory. */
+	xa_store(&reg->objs[kind], obj->id, obj, GFP_KERNEL);
+
+	trace_keel_obj_birth(obj);
+	return 0;
+
+err_count:
+	/* The caller's references keep both alive: these are not the last. */
+	if (second)
+		keel_obj_put(second);
+	if (first)
+		keel_obj_put(first);
+	put_pid(obj->pid);
+	atomic_dec(&reg->count[quota]);
+	return -ENOMEM;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_obj_add);
+
+static void keel_obj_release(struct kref *ref)
+{
+	struct keel_obj *obj = container_of(ref, struct keel_obj, ref);
+	struct keel_obj *targets[KEEL_MAX_HOLDS];
+	struct keel_registry *reg = obj->reg;
+	enum keel_kind kind = obj->kind;
+	int i;
+
+	trace_keel_obj_death(obj);
+	WARN_ON(!list_empty(&obj->holders));
+	xa_erase(&reg->objs[kind], obj->id);
+
+	spin_lock(&reg->lock);
+	for (i = 0; i < KEEL_MAX_HOLDS; i++) {
+		targets[i] = obj->holds[i].target;
+		list_del_init(&obj->holds[i].node);
+	}
+	spin_unlock(&reg->lock);
+
+	put_pid(obj->pid);
+	obj->ops->release(obj);
+	for (i = KEEL_MAX_HOLDS - 1; i >= 0; i--)
+		if (targets[i])
+			keel_obj_put(targets[i]);
+	/* Last: the limit counts what still takes memory. */
+	atomic_dec(&reg->count[keel_quota(kind)]);
+}
+
+/**
+ * keel_obj_put() - drop a reference
+ * @obj: the object; may be gone afterwards
+ *
+ * Context: may sleep, for the last reference of an object may be among those
+ * that it holds in turn. Chains are as short as the tree is deep: an object
+ * only ever holds older kinds (see Documentation/objects.rst).
+ */
+void keel_obj_put(struct keel_obj *obj)
+{
+	kref_put(&obj->ref, keel_obj_release);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_obj_put);
+
+/**
+ * keel_obj_close() - the uobject goes, and with it its reference
+ * @obj: the object; may be gone afterwards
+ *
+ * Context: may sleep.
+ */
+void keel_obj_close(struct keel_obj *obj)
+{
+	spin_lock(&obj->reg->lock);
+	obj->closing = true;
+	spin_unlock(&obj->reg->lock);
+	keel_obj_put(obj);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_obj_close);
+
+/**
+ * keel_obj_refused() - leave a trace of a destroy that was refused
+ * @obj: the object that is in use; the caller has a reference
+ *
+ * Names the first holder: the place to start looking.
+ */
+void keel_obj_refused(struct keel_obj *obj)
+{
+	struct keel_uapi_holder first = {};
+	u32 n = keel_obj_holders(obj, &first, 1);
+
+	trace_keel_destroy_refused(obj, n, &first);
+}
+
+/**
+ * keel_obj_holders() - who holds an object
+ * @obj: the object; the caller has a reference
+ * @list: where to write them, zeroed by the caller
+ * @room: how many fit
+ *
+ * Process numbers are those of the caller's pid namespace, 0 for a process
+ * that cannot be seen from there.
+ *
+ * Return: how many there are, which may be more than @room.
+ */
+u32 keel_obj_holders(struct keel_obj *obj, struct keel_uapi_holder *list,
+		     u32 room)
+{
+	const struct keel_hold *hold;
+	u32 n = 0;
+
+	spin_lock(&obj->reg->lock);
+	list_for_each_entry(hold, &obj->holders, node) {
+		const struct keel_obj *holder = hold->holder;
+
+		if (n < room) {
+			list[n].kind = holder->kind;
+			list[n].id = holder->id;
+			list[n].pid = pid_vnr(holder->pid);
+			strscpy(list[n].comm, holder->comm);
+		}
+		n++;
+	}
+	spin_unlock(&obj->reg->lock);
+	return n;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_obj_holders);

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The port: ibv_query_port(). RoCE v2 on the device's netdev, which gives it
+ * its state and its GIDs, and nothing else: there is no wire.
+ */
+#include <linux/netdevice.h>
+
+#include "keel.h"
+
+static int keel_query_port(struct ib_device *ibdev, u32 port,
+			   struct ib_port_attr *attr)
+{
+	struct net_device *netdev = ib_device_get_netdev(ibdev, port);
+	bool up = netdev && netif_running(netdev) && netif_carrier_ok(netdev);
+
+	dev_put(netdev);
+	/* The core has cleared *attr. */
+	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP :
+				IB_PORT_PHYS_STATE_DISABLED;
+	/* Bytes are copied, not packed: the netdev's MTU bounds nothing. */
+	attr->max_mtu = IB_MTU_4096;
+	attr->active_mtu = IB_MTU_4096;
+	attr->gid_tbl_len = KEEL_GIDS;
+	attr->pkey_tbl_len = KEEL_PKEYS;
+	attr->ip_gids = true;
+	/* Nominal: programs want a number, and a copy is about that fast. */
+	attr->active_width = IB_WIDTH_4X;
+	attr->active_speed = IB_SPEED_HDR;
+	return 0;
+}
+
+static int keel_query_pkey(struct ib_device *ibdev, u32 port, u16 index,
+			   u16 *pkey)
+{
+	if (index >= KEEL_PKEYS)
+		return -EINVAL;
+	*pkey = 0xffff;
+	return 0;
+}
+
+static int keel_port_immutable(struct ib_device *ibdev, u32 port,
+			       struct ib_port_immutable *immutable)
+{
+	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
+				    RDMA_CORE_CAP_ETH_AH;
+	immutable->gid_tbl_len = KEEL_GIDS;
+	immutable->pkey_tbl_len = KEEL_PKEYS;
+	return 0;
+}
+
+static enum rdma_link_layer keel_link_layer(struct ib_device *ibdev, u32 port)
+{
+	return IB_LINK_LAYER_ETHERNET;
+}
+
+const struct ib_device_ops keel_port_ops = {
+	.get_link_layer = keel_link_layer,
+	.get_port_immutable = keel_port_immutable,
+	.query_pkey = keel_query_pkey,
+	.query_port = keel_query_port,
+};

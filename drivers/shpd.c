@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Shared protection domains: ibv_alloc_shpd() gives a domain a handle that
+ * other programs can join it by, with ibv_share_pd() (see pd.c).
+ *
+ * A handle is a secret permutation of a counter: no two are ever alike, and
+ * one says nothing about the next. What protects a domain is the key; it is
+ * compared in constant time, and a wrong key and a wrong handle look alike.
+ */
+#include <linux/random.h>
+#include <linux/slab.h>
+#include <rdma/uverbs_std_types.h>
+
+#include "keel.h"
+
+/**
+ * struct keel_shpd - the shared-PD handle of a domain
+ * @obj: the object; holds the domain
+ * @node: in the device's table, under its lock
+ * @domain: the domain
+ * @handle: what programs call it
+ * @key: what they must know
+ *
+ * Has no uobject: it ends with the last instance of the domain.
+ */
+struct keel_shpd {
+	struct keel_obj obj;
+	struct hlist_node node;
+	struct keel_domain *domain;
+	u32 handle;
+	u64 key;
+};
+
+static void keel_shpd_release(struct keel_obj *obj)
+{
+	struct keel_shpd *shpd = container_of(obj, struct keel_shpd, obj);
+
+	kfree_rcu(shpd, obj.rcu);
+}
+
+static const struct keel_obj_ops keel_shpd_obj_ops = {
+	.release = keel_shpd_release,
+};
+
+/**
+ * keel_shpds_init() - an empty table of handles
+ * @shpds: the table
+ */
+void keel_shpds_init(struct keel_shpds *shpds)
+{
+	mutex_init(&shpds->lock);
+	hash_init(shpds->table);
+	get_random_bytes(&shpds->secret, sizeof(shpds->secret));
+}
+
+/* Four rounds of a Feistel network: a permutation of 32 bits. */
+static u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n)
+{
+	u16 left = n >> 16, right = n;
+	int round;
+
+	for (round = 0; round < 4; round++) {
+		u16 next = left ^ (u16)siphash_2u32(right, round,
+						    &shpds->secret);
+
+		left = right;
+		right = next;
+	}
+	return (u32)left << 16 | right;
+}
+
+static struct keel_shpd *keel_shpd_find(struct keel_shpds *shpds, u32 handle)
+{
+	struct keel_shpd *shpd;
+
+	lockdep_assert_held(&shpds->lock);
+	hash_for_each_possible(shpds->table, shpd, node, handle)
+		if (shpd->handle == handle)
+			return shpd;
+	return NULL;
+}
+
+static bool keel_shpd_key_ok(const struct keel_shpd *shpd, u64 key)
+{
+	/* Without a handle, compare all the same: it shall take as long. */
+	u64 diff = (shpd ? shpd->key : ~key) ^ key;
+
+	/* Fold, so that no machine can stop at the first half. */
+	diff |= diff >> 32;
+	OPTIMIZER_HIDE_VAR(diff);
+	return !(u32)diff;
+}
+
+/**
+ * keel_shpd_join() - join a shared domain
+ * @kdev: the device
+ * @handle: which one
+ * @key: its key
+ *
+ * Return: the domain; the caller owns a reference (keel_obj_put()) and an
+ * instance (keel_domain_leave()). ERR_PTR(-EACCES) if there is no such handle
+ * on this device, or the key is not its own.
+ */
+struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
+{
+	struct keel_shpd *shpd;
+
+	guard(mutex)(&kdev->shpds.lock);
+	shpd = keel_shpd_find(&kdev->shpds, handle);
+	if (!keel_shpd_key_ok(shpd, key))
+		return ERR_PTR(-EACCES);
+	/* In the table it holds the domain, though maybe not an instance. */
+	if (!keel_domain_join(shpd->domain))
+		return ERR_PTR(-EACCES);
+	keel_obj_get(&shpd->domain->obj);
+	return shpd->domain;
+}
+
+/**
+ * keel_shpd_remove() - no one can join a domain any more
+ * @domain: the domain, shared or not; the caller has a reference and the
+ *	device's &keel_shpds.lock
+ */
+void keel_shpd_remove(struct keel_domain *domain)
+{
+	struct keel_shpd *shpd = domain->shpd;
+
+	if (!shpd)
+		return;
+	hash_del(&shpd->node);
+	domain->shpd = NULL;
+	keel_obj_close(&shpd->obj);
+}
+
+/* Make the handle of a domain that has none, under the table's lock. */
+static int keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain,
+			    u64 key)
+{
+	struct keel_shpds *shpds = &kdev->shpds;
+	struct keel_shpd *shpd;
+	int ret;
+
+	lockdep_assert_held(&shpds->lock);
+	if (domain->shpd)
+		return -EINVAL;
+	if (shpds->given > U32_MAX)
+		return -ENOSPC;
+	shpd = kzalloc(sizeof(*shpd), GFP_KERNEL);
+	if (!shpd)
+		return -ENOMEM;
+	shpd->domain = domain;
+	shpd->key = key;
+	shpd->handle = keel_shpd_permute(shpds, shpds->given);
+	ret = keel_obj_add(&kdev->reg, &shpd->obj, KEEL_SHPD,
+			   &keel_shpd_obj_ops, &domain->obj, NULL);
+	if (ret) {
+		kfree(shpd);
+		return ret;
+	}
+	shpds->given++;
+	hash_add(shpds->table, &shpd->node, shpd->handle);
+	domain->shpd = shpd;
+	return 0;
+}
+
+static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_pd *ibpd = uverbs_attr_get_obj(attrs,
+						 KEEL_ATTR_PD_SHARE_HANDLE);
+	struct keel_dev *kdev = to_kdev(ibpd->device);
+	struct keel_pd *pd = to_kpd(ibpd);
+	u64 key;
+	int ret;
+
+	ret = uverbs_copy_from(&key, attrs, KEEL_ATTR_PD_SHARE_KEY);
+	if (ret)
+		return ret;
+	if (pd->base || pd->joined)
+		return -EINVAL;
+
+	guard(mutex)(&kdev->shpds.lock);
+	ret = keel_shpd_create(kdev, pd->domain, key);
+	if (ret)
+		return ret;
+	ret = uverbs_copy_to(attrs, KEEL_ATTR_PD_SHARE_RESP_SHPD,
+			     &pd->domain->shpd->handle,
+			     sizeof(pd->domain->shpd->handle));
+	if (ret)
+		keel_shpd_remove(pd->domain);
+	return ret;
+}
+
+DECLARE_UVERBS_NAMED_METHOD(
+	KEEL_METHOD_PD_SHARE,
+	UVERBS_ATTR_IDR(KEEL_ATTR_PD_SHARE_HANDLE, UVERBS_OBJECT_PD,
+			UVERBS_ACCESS_READ, UA_MANDATORY),
+	UVERBS_ATTR_PTR_IN(KEEL_ATTR_PD_SHARE_KEY, UVERBS_ATTR_TYPE(u64),
+			   UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_PD_SHARE_RESP_SHPD,
+			    UVERBS_ATTR_TYPE(u32), UA_MANDATORY));
+
+ADD_UVERBS_METHODS(keel_shpd_methods, UVERBS_OBJECT_PD,
+		   &UVERBS_METHOD(KEEL_METHOD_PD_SHARE));
+
+const struct uapi_definition keel_shpd_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_PD, &keel_shpd_methods),
+	{},
+};

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The one place that knows that kernels differ.
+ *
+ * Each KEEL_HAVE_* is an answer that Kbuild got by looking for the feature in
+ * the headers of the kernel it builds for; no version number is compared
+ * anywhere. The rest of keel is written for the newest interface.
+ */
+#ifndef KEEL_COMPAT_H
+#define KEEL_COMPAT_H
+
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+/* reg_user_mr() got a DMA handle argument together with struct ib_dmah. */
+#ifdef KEEL_HAVE_DMAH
+#define KEEL_DMAH_PARAM	struct ib_dmah *dmah,
+#define KEEL_DMAH_SET	(!!dmah)
+#else
+#define KEEL_DMAH_PARAM
+#define KEEL_DMAH_SET	false
+#endif
+
+/*
+ * The core's rules for driver data in requests and answers, for kernels that
+ * do not have the helpers yet: a shorter request is padded with zeros, a
+ * longer one must be zero where it is longer; an answer is cut to the room
+ * there is, and room beyond it is cleared.
+ */
+#ifndef KEEL_HAVE_ROBUST_UDATA
+static inline int keel_udata_in(struct ib_udata *udata, void *req, size_t size,
+				size_t min)
+{
+	int ret;
+
+	if (udata->inlen < min)
+		return -EINVAL;
+	ret = copy_struct_from_user(req, size, udata->inbuf, udata->inlen);
+	return ret == -E2BIG ? -EOPNOTSUPP : ret;
+}
+
+#define ib_copy_validate_udata_in(_udata, _req, _end_member)	\
+	keel_udata_in(_udata, &(_req), sizeof(_req),		\
+		      offsetofend(typeof(_req), _end_member))
+
+static inline int ib_no_udata_io(struct ib_udata *udata)
+{
+	if (!udata)
+		return 0;
+	if (udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return -EOPNOTSUPP;
+	if (udata->outlen && clear_user(udata->outbuf, udata->outlen))
+		return -EFAULT;
+	return 0;
+}
+
+static inline int keel_udata_out(struct ib_udata *udata, void *resp,
+				 size_t size)
+{
+	size_t len = min(size, udata->outlen);
+
+	if (len && copy_to_user(udata->outbuf, resp, len))
+		return -EFAULT;
+	if (udata->outlen > size &&
+	    clear_user(udata->outbuf + size, udata->outlen - size))
+		return -EFAULT;
+	return 0;
+}
+
+#define ib_respond_udata(_udata, _rep)	\
+	keel_udata_out(_udata, &(_rep), sizeof(_rep))
+
+#define KEEL_ROBUST_UDATA
+#else
+#define KEEL_ROBUST_UDATA	.uverbs_robust_udata = true,
+#endif
+
+/*
+ * ib_core exports these for the uverbs module that makes PDs, and declares
+ * them in a header of its own directory. keel makes parent domains itself,
+ * and "rdma resource show" shall list them with the other PDs.
+ */
+void rdma_restrack_new(struct rdma_restrack_entry *res,
+		       enum rdma_restrack_type type);
+void rdma_restrack_set_name(struct rdma_restrack_entry *res,
+			    const char *caller);
+void rdma_restrack_add(struct rdma_restrack_entry *res);
+
+/*
+ * Where the core turns changes of the netdev into port events itself, a
+ * driver must not do it again.
+ */
+#ifdef KEEL_HAVE_CORE_PORT_EVENTS
+#define KEEL_DRIVER_PORT_EVENTS	false
+#else
+#define KEEL_DRIVER_PORT_EVENTS	true
+#endif
+
+#endif /* KEEL_COMPAT_H */

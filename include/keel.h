@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The device, and what the objects of its verbs have to know of each other.
+ */
+#ifndef KEEL_H
+#define KEEL_H
+
+#include <linux/hashtable.h>
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/refcount.h>
+#include <linux/siphash.h>
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+#include <rdma/uverbs_types.h>
+
+#include "compat.h"
+#include "keel_aperture.h"
+#include "keel_keys.h"
+#include "keel_obj.h"
+
+#define UVERBS_MODULE_NAME keel
+#include <rdma/uverbs_named_ioctl.h>
+
+/* Limits, as ibv_query_device() tells them. Each can be reached. */
+#define KEEL_MAX_PD	16384
+#define KEEL_MAX_MR	65536
+#define KEEL_MAX_MW	65536
+#define KEEL_MAX_AH	65536
+/* What ibv_query_device() has no word for. */
+#define KEEL_MAX_TD	16384
+#define KEEL_MAX_XRCD	16384
+#define KEEL_MAX_DM	65536
+
+/* A locally administered OUI: keel is nobody's product. */
+#define KEEL_VENDOR_ID	0x026b65
+
+#define KEEL_PORT	1
+#define KEEL_GIDS	256
+#define KEEL_PKEYS	1
+
+/**
+ * struct keel_shpds - shared-PD handles of a device
+ * @lock: protects @table, and &keel_domain.shpd of every domain
+ * @table: by handle
+ * @secret: turns @given into the next handle
+ * @given: how many handles were ever given; none is given twice
+ */
+struct keel_shpds {
+	struct mutex lock;
+	DECLARE_HASHTABLE(table, 8);
+	siphash_key_t secret;
+	u64 given;
+};
+
+/**
+ * struct keel_dev - a device
+ * @ib: for ib_core
+ * @reg: its objects
+ * @keys: its lkeys and rkeys
+ * @shpds: its shared-PD handles
+ * @ap: its memory
+ * @own_netdev: a netdev that came with the device and goes with it, or NULL
+ * @debugfs: its directory
+ */
+struct keel_dev {
+	struct ib_device ib;
+	struct keel_registry reg;
+	struct keel_keys keys;
+	struct keel_shpds shpds;
+	struct keel_aperture *ap;
+	struct net_device *own_netdev;
+	struct dentry *debugfs;
+};
+
+/**
+ * struct keel_domain - a protection scope: what keys are checked against
+ * @obj: its number is the number of the domain
+ * @instances: PDs that are not parent domains; the domain can be shared while
+ *	there is one
+ * @shpd: its shared-PD handle or NULL, under &keel_shpds.lock
+ *
+ * Has no uobject: instances and the shared-PD handle hold it.
+ */
+struct keel_domain {
+	struct keel_obj obj;
+	refcount_t instances;
+	struct keel_shpd *shpd;
+};
+
+/**
+ * struct keel_td - a thread domain
+ * @obj: the object
+ * @users: parent domains that use it and have a uobject; changes under the
+ *	uobject's read lock, destroy looks at it under the write lock
+ */
+struct keel_td {
+	struct keel_obj obj;
+	atomic_t users;
+};
+
+/**
+ * struct keel_pd - a PD, a parent domain, or an instance of a shared PD
+ * @obj: the object; a PD holds its domain, a parent domain @base and @td
+ * @domain: its domain, held by @obj, directly or through @base
+ * @base: the PD that a parent domain was made from, or NULL
+ * @td: the thread domain of a parent domain, or NULL
+ * @joined: an instance of a domain that somebody else shared
+ * @users: parent domains made from it, locked as &keel_td.users
+ */
+struct keel_pd {
+	struct keel_obj obj;
+	struct keel_domain *domain;
+	struct keel_pd *base;
+	struct keel_td *td;
+	bool joined;
+	atomic_t users;
+};
+
+/**
+ * struct keel_dm - a buffer of device memory
+ * @obj: the object
+ * @ap: the aperture it is in
+ * @start: its offset there
+ * @length: bytes, as asked for; the rest of its last page is nobody's
+ * @lock: protects @maps
+ * @maps: mmap entries, each with a reference on @obj until the last mapping
+ *	of it is gone
+ */
+struct keel_dm {
+	struct keel_obj obj;
+	struct keel_aperture *ap;
+	u64 start;
+	u64 length;
+	struct mutex lock;
+	struct list_head maps;
+};
+
+/* What ib_core allocates, each with a pointer at the object. */
+struct keel_ib_ctx {
+	struct ib_ucontext ib;
+};
+
+struct keel_ib_pd {
+	struct ib_pd ib;
+	struct keel_pd *pd;
+};
+
+struct keel_ib_dm {
+	struct ib_dm ib;
+	struct keel_dm *dm;
+};
+
+static inline struct keel_dev *to_kdev(struct ib_device *ib)
+{
+	return container_of(ib, struct keel_dev, ib);
+}
+
+static inline struct keel_ib_pd *to_kibpd(struct ib_pd *ib)
+{
+	return container_of(ib, struct keel_ib_pd, ib);
+}
+
+static inline struct keel_pd *to_kpd(struct ib_pd *ib)
+{
+	return to_kibpd(ib)->pd;
+}
+
+static inline struct keel_dm *to_kdm(struct ib_dm *ib)
+{
+	return container_of(ib, struct keel_ib_dm, ib)->dm;
+}
+
+/* device.c */
+int keel_dev_create(const char *name, struct net_device *netdev, bool own);
+extern unsigned int keel_dm_access_align;
+
+/* netdev.c */
+struct net_device *keel_netdev_create(void);
+void keel_netdev_destroy(struct net_device *netdev);
+
+/* domain.c */
+struct keel_domain *keel_domain_create(struct keel_dev *kdev);
+bool keel_domain_join(struct keel_domain *domain);
+void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
+
+/* shpd.c */
+void keel_shpds_init(struct keel_shpds *shpds);
+struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key);
+void keel_shpd_remove(struct keel_domain *domain);
+
+/* dm_map.c */
+void keel_dm_unmap(struct keel_dm *dm);
+
+/* holders.c */
+int keel_holders_respond(struct uverbs_attr_bundle *attrs,
+			 struct keel_obj *obj);
+
+/* debugfs.c */
+void keel_debugfs_init(void);
+void keel_debugfs_exit(void);
+void keel_debugfs_add(struct keel_dev *kdev);
+void keel_debugfs_del(struct keel_dev *kdev);
+
+/* Each object's share of the ops and of the uverbs tree. */
+extern const struct ib_device_ops keel_ah_ops;
+extern const struct ib_device_ops keel_context_ops;
+extern const struct ib_device_ops keel_dm_map_ops;
+extern const struct ib_device_ops keel_dm_ops;
+extern const struct ib_device_ops keel_mr_ops;
+extern const struct ib_device_ops keel_mw_ops;
+extern const struct ib_device_ops keel_pd_ops;
+extern const struct ib_device_ops keel_port_ops;
+extern const struct ib_device_ops keel_xrcd_ops;
+
+extern const struct uapi_definition keel_context_defs[];
+extern const struct uapi_definition keel_dm_defs[];
+extern const struct uapi_definition keel_dm_map_defs[];
+extern const struct uapi_definition keel_pd_defs[];
+extern const struct uapi_definition keel_shpd_defs[];
+extern const struct uapi_definition keel_td_defs[];
+
+#endif /* KEEL_H */

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Objects: the one lifetime rule.
+ *
+ * Everything that a program can make on a keel device is a struct keel_obj
+ * inside a structure of its own. What ib_core allocates (struct ib_pd, ...)
+ * only points at it:
+ *
+ *	uobject -> struct ib_xyz -> struct keel_obj <- holders
+ *
+ * The uobject owns one reference, and every object that needs another one to
+ * work holds a reference on it (a "hold") until it is itself released. So an
+ * object can outlive its uobject, never the other way round, and debugfs can
+ * say who holds what.
+ */
+#ifndef KEEL_OBJ_H
+#define KEEL_OBJ_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/pid.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/xarray.h>
+#include <rdma/keel-abi.h>
+
+/**
+ * enum keel_kind - kinds of objects
+ *
+ * The numbers are those of user space, see enum keel_uapi_kind.
+ */
+enum keel_kind {
+	KEEL_DOMAIN	= KEEL_UAPI_KIND_DOMAIN,
+	KEEL_PD		= KEEL_UAPI_KIND_PD,
+	KEEL_PARENT	= KEEL_UAPI_KIND_PARENT,
+	KEEL_TD		= KEEL_UAPI_KIND_TD,
+	KEEL_XRCD	= KEEL_UAPI_KIND_XRCD,
+	KEEL_SHPD	= KEEL_UAPI_KIND_SHPD,
+	KEEL_DM		= KEEL_UAPI_KIND_DM,
+	KEEL_MR		= KEEL_UAPI_KIND_MR,
+	KEEL_DM_MR	= KEEL_UAPI_KIND_DM_MR,
+	KEEL_MW		= KEEL_UAPI_KIND_MW,
+	KEEL_AH		= KEEL_UAPI_KIND_AH,
+	KEEL_KINDS,
+};
+
+/* No object holds more than this many others. */
+#define KEEL_MAX_HOLDS	2
+
+struct keel_obj;
+struct seq_file;
+
+/**
+ * struct keel_obj_ops - what a kind of object does
+ * @release: the last reference is gone: free what the object owns and the
+ *	object itself, the latter after an RCU grace period (kfree_rcu() on
+ *	&keel_obj.rcu). The holds are dropped by the caller afterwards. May
+ *	sleep.
+ * @describe: print what is particular to the object, or NULL. Called under
+ *	&keel_registry.lock, so @closing cannot change under it.
+ */
+struct keel_obj_ops {
+	void (*release)(struct keel_obj *obj);
+	void (*describe)(const struct keel_obj *obj, struct seq_file *m);
+};
+
+/* One object's reference on another. */
+struct keel_hold {
+	struct keel_obj *holder;
+	struct keel_obj *target;
+	struct list_head node;		/* in target->holders */
+};
+
+/**
+ * struct keel_registry - all objects of a device
+ * @lock: protects the holder lists and @closing of every object; taken inside
+ *	anything, takes nothing but the lock of an xarray
+ * @objs: by kind and number
+ * @next: where to look for the next number of a kind
+ * @limit: how many there may be of a kind
+ * @count: how many there are; parent domains count as PDs and MRs of device
+ *	memory as MRs, because that is how a device states its limits
+ * @name: of the device, for trace events
+ */
+struct keel_registry {
+	spinlock_t lock;
+	struct xarray objs[KEEL_KINDS];
+	u32 next[KEEL_KINDS];
+	u32 limit[KEEL_KINDS];
+	atomic_t count[KEEL_KINDS];
+	const char *name;
+};
+
+/**
+ * struct keel_obj - what all objects have
+ * @ref: one for the uobject, one for every hold, one for whoever else uses
+ *	the object at this moment
+ * @reg: the registry that lists it; outlives it, because the device is only
+ *	freed when every object is gone
+ * @ops: what its kind does
+ * @id: number in its kind, not used again soon
+ * @kind: what it is
+ * @closing: the uobject is gone and only the holders keep it
+ * @pid: thread group that made it
+ * @comm: name of that process
+ * @holders: who holds it
+ * @holds: whom it holds; the first one is its place in the tree of debugfs
+ * @rcu: for @ops->release
+ */
+struct keel_obj {
+	struct kref ref;
+	struct keel_registry *reg;
+	const struct keel_obj_ops *ops;
+	u32 id;
+	enum keel_kind kind;
+	bool closing;
+	struct pid *pid;
+	char comm[TASK_COMM_LEN];
+	struct list_head holders;
+	struct keel_hold holds[KEEL_MAX_HOLDS];
+	struct rcu_head rcu;
+};
+
+void keel_registry_init(struct keel_registry *reg, const char *name);
+void keel_registry_fini(struct keel_registry *reg);
+
+int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
+		 enum keel_kind kind, const struct keel_obj_ops *ops,
+		 struct keel_obj *first, struct keel_obj *second);
+void keel_obj_close(struct keel_obj *obj);
+void keel_obj_put(struct keel_obj *obj);
+void keel_obj_refused(struct keel_obj *obj);
+u32 keel_obj_holders(struct keel_obj *obj, struct keel_uapi_holder *list,
+		     u32 room);
+const char *keel_kind_name(enum keel_kind kind);
+
+/**
+ * keel_obj_get() - take a reference on an object that has one already
+ * @obj: the object
+ */
+static inline void keel_obj_get(struct keel_obj *obj)
+{
+	kref_get(&obj->ref);
+}
+
+/**
+ * keel_obj_tryget() - take a reference on an object found under RCU
+ * @obj: the object
+ *
+ * Return: false when its last reference is gone already.
+ */
+static inline bool keel_obj_tryget(struct keel_obj *obj)
+{
+	return kref_get_unless_zero(&obj->ref);
+}
+
+#endif /* KEEL_OBJ_H */

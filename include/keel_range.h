@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Range allocator of the aperture: page-sized units, any power-of-two
+ * alignment. A core unit: it touches no memory but its own bitmap.
+ */
+#ifndef KEEL_RANGE_H
+#define KEEL_RANGE_H
+
+#include <linux/mutex.h>
+#include <linux/types.h>
+
+/**
+ * struct keel_range - what of an aperture is taken
+ * @lock: protects @map
+ * @map: one bit a unit, set where it is taken
+ * @units: how many there are
+ * @shift: log2 of the bytes in a unit
+ */
+struct keel_range {
+	struct mutex lock;
+	unsigned long *map;
+	unsigned long units;
+	unsigned int shift;
+};
+
+int keel_range_init(struct keel_range *r, u64 size, unsigned int shift);
+void keel_range_fini(struct keel_range *r);
+int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start);
+void keel_range_free(struct keel_range *r, u64 start, u64 len);
+
+#endif /* KEEL_RANGE_H */

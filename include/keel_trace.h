@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Trace events: every object's birth and death, and every destroy that was
+ * refused because somebody still needs the object.
+ */
+#undef TRACE_SYSTEM
+#define TRACE_SYSTEM keel
+
+#if !defined(KEEL_TRACE_H) || defined(TRACE_HEADER_MULTI_READ)
+#define KEEL_TRACE_H
+
+#include <linux/tracepoint.h>
+
+#include "keel_obj.h"
+
+DECLARE_EVENT_CLASS(keel_obj_class,
+	TP_PROTO(const struct keel_obj *obj),
+	TP_ARGS(obj),
+	TP_STRUCT__entry(
+		__string(dev, obj->reg->name)
+		__string(kind, keel_kind_name(obj->kind))
+		__string(comm, obj->comm)
+		__field(u32, id)
+		__field(pid_t, pid)
+	),
+	TP_fast_assign(
+		__assign_str(dev);
+		__assign_str(kind);
+		__assign_str(comm);
+		__entry->id = obj->id;
+		__entry->pid = pid_nr(obj->pid);
+	),
+	TP_printk("%s: %s %u of pid %d (%s)", __get_str(dev), __get_str(kind),
+		  __entry->id, __entry->pid, __get_str(comm))
+);
+
+DEFINE_EVENT(keel_obj_class, keel_obj_birth,
+	TP_PROTO(const struct keel_obj *obj),
+	TP_ARGS(obj)
+);
+
+DEFINE_EVENT(keel_obj_class, keel_obj_death,
+	TP_PROTO(const struct keel_obj *obj),
+	TP_ARGS(obj)
+);
+
+TRACE_EVENT(keel_destroy_refused,
+	TP_PROTO(const struct keel_obj *obj, u32 holders,
+		 const struct keel_uapi_holder *first),
+	TP_ARGS(obj, holders, first),
+	TP_STRUCT__entry(
+		__string(dev, obj->reg->name)
+		__string(kind, keel_kind_name(obj->kind))
+		__string(holder, holders ? keel_kind_name(first->kind) : "-")
+		__string(comm, first->comm)
+		__field(u32, id)
+		__field(u32, holders)
+		__field(u32, holder_id)
+		__field(u32, holder_pid)
+	),
+	TP_fast_assign(
+		__assign_str(dev);
+		__assign_str(kind);
+		__assign_str(holder);
+		__assign_str(comm);
+		__entry->id = obj->id;
+		__entry->holders = holders;
+		__entry->holder_id = first->id;
+		__entry->holder_pid = first->pid;
+	),
+	TP_printk("%s: %s %u is held by %u, first by %s %u of pid %u (%s)",
+		  __get_str(dev), __get_str(kind), __entry->id,
+		  __entry->holders, __get_str(holder), __entry->holder_id,
+		  __entry->holder_pid, __get_str(comm))
+);
+
+#endif /* KEEL_TRACE_H */
+
+#undef TRACE_INCLUDE_PATH
+#define TRACE_INCLUDE_PATH .
+#undef TRACE_INCLUDE_FILE
+#define TRACE_INCLUDE_FILE keel_trace
+#include <trace/define_trace.h>
