@@ -118,7 +118,7 @@ static struct ib_mr *keel_reg_user_mr(struct ib_pd *ibpd, u64 start,
 	mr->key.access = access;
 	mr->key.iova = iova;
 	mr->key.length = length;
-	mr->umem = ib_umem_get(&kdev->ib, start, length, access);
+	mr->umem = ib_umem_get_va(&kdev->ib, start, length, access);
 	if (IS_ERR(mr->umem)) {
 		ret = PTR_ERR(mr->umem);
 		kfree(mr);

@@ -9,6 +9,7 @@
 #ifndef KEEL_COMPAT_H
 #define KEEL_COMPAT_H
 
+#include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
@@ -19,6 +20,11 @@
 #else
 #define KEEL_DMAH_PARAM
 #define KEEL_DMAH_SET	false
+#endif
+
+/* Pinning by address got a name of its own when other sources came. */
+#ifndef KEEL_HAVE_UMEM_GET_VA
+#define ib_umem_get_va	ib_umem_get
 #endif
 
 /*
