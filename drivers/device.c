@@ -50,7 +50,7 @@ static int keel_query_device(struct ib_device *ibdev,
 	 * The core has cleared *attr, and zero is the truth about everything
 	 * that is not said here: there are no queues to have limits.
 	 */
-	attr->fw_ver = KEEL_ABI_VERSION;
+	attr->fw_ver = KEEL_FW_VER;
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->vendor_id = KEEL_VENDOR_ID;
 	/* No region is larger than the memory there is to pin. */
@@ -63,6 +63,8 @@ static int keel_query_device(struct ib_device *ibdev,
 	attr->max_pkeys = KEEL_PKEYS;
 	attr->atomic_cap = IB_ATOMIC_NONE;
 	attr->max_dm_size = kdev->ap->size;
+	/* "rdma link delete" may take any keel device, keel0 too. */
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	return 0;
 }
 
