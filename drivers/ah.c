@@ -60,7 +60,7 @@ static int keel_create_user_ah(struct ib_ah *ibah,
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
-	ah = kzalloc(sizeof(*ah), GFP_KERNEL);
+	ah = kzalloc_obj(*ah);
 	if (!ah)
 		return -ENOMEM;
 	ah->attr = *init->ah_attr;

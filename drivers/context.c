@@ -6,6 +6,8 @@
 
 #include "keel.h"
 
+static_assert(sizeof(struct keel_uapi_context_resp) == 8);
+
 static void keel_context_fill(struct keel_uapi_context_resp *resp)
 {
 	resp->dm_access_align = READ_ONCE(keel_dm_access_align);

@@ -40,9 +40,8 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 				   struct uverbs_attr_bundle *attrs)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
-	struct keel_ib_dm *wrap __free(kfree) = kzalloc(sizeof(*wrap),
-							GFP_KERNEL);
-	struct keel_dm *dm __free(kfree) = kzalloc(sizeof(*dm), GFP_KERNEL);
+	struct keel_ib_dm *wrap __free(kfree) = kzalloc_obj(*wrap);
+	struct keel_dm *dm __free(kfree) = kzalloc_obj(*dm);
 	int ret;
 
 	if (!wrap || !dm)
@@ -75,6 +74,8 @@ static int keel_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 	kfree(wrap);
 	return 0;
 }
+
+static_assert(sizeof(struct keel_uapi_dm_info) == 16);
 
 static int UVERBS_HANDLER(KEEL_METHOD_DM_QUERY)(
 	struct uverbs_attr_bundle *attrs)

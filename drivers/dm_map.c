@@ -50,7 +50,7 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 	map = keel_dm_map_find(dm, dm->start + off);
 	if (map)
 		return map;
-	map = kzalloc(sizeof(*map), GFP_KERNEL);
+	map = kzalloc_obj(*map);
 	if (!map)
 		return ERR_PTR(-ENOMEM);
 	map->dm = dm;
@@ -112,6 +112,8 @@ static void keel_mmap_free(struct rdma_user_mmap_entry *entry)
 	keel_obj_put(&map->dm->obj);
 	kfree(map);
 }
+
+static_assert(sizeof(struct keel_uapi_dm_map) == 32);
 
 static int UVERBS_HANDLER(KEEL_METHOD_DM_MAP)(struct uverbs_attr_bundle *attrs)
 {

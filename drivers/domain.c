@@ -36,7 +36,7 @@ static const struct keel_obj_ops keel_domain_obj_ops = {
  */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev)
 {
-	struct keel_domain *domain = kzalloc(sizeof(*domain), GFP_KERNEL);
+	struct keel_domain *domain = kzalloc_obj(*domain);
 	int ret;
 
 	if (!domain)

@@ -10,6 +10,8 @@
 /* More than anybody reads; a bound on what one call allocates. */
 #define KEEL_HOLDERS_MAX	1024
 
+static_assert(sizeof(struct keel_uapi_holder) == 32);
+
 /**
  * keel_holders_respond() - handler body of a KEEL_METHOD_*_HOLDERS
  * @attrs: the call

@@ -3,6 +3,7 @@
  * keel: a software RDMA device with the whole uverbs object layer.
  * Module load and unload, "rdma link add", and netdevs that change or go.
  */
+#include <linux/if_arp.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <rdma/rdma_netlink.h>
@@ -23,8 +24,12 @@ static struct ib_device *keel_dev_on(struct net_device *netdev)
 /* rdma link add NAME type keel netdev IF */
 static int keel_newlink(const char *name, struct net_device *netdev)
 {
-	struct ib_device *ibdev = keel_dev_on(netdev);
+	struct ib_device *ibdev;
 
+	/* GIDs and the node GUID are made from a MAC address. */
+	if (netdev->type != ARPHRD_ETHER && netdev->type != ARPHRD_LOOPBACK)
+		return -EINVAL;
+	ibdev = keel_dev_on(netdev);
 	if (ibdev) {
 		ib_device_put(ibdev);
 		return -EEXIST;

@@ -63,7 +63,7 @@ static const struct keel_obj_ops keel_mr_obj_ops = {
 static struct ib_mr *keel_mr_publish(struct keel_dev *kdev, struct keel_pd *pd,
 				     struct keel_mr *mr)
 {
-	struct keel_ib_mr *ibmr = kzalloc(sizeof(*ibmr), GFP_KERNEL);
+	struct keel_ib_mr *ibmr = kzalloc_obj(*ibmr);
 	int ret = -ENOMEM;
 
 	if (!ibmr)
@@ -112,7 +112,7 @@ static struct ib_mr *keel_reg_user_mr(struct ib_pd *ibpd, u64 start,
 	/* Programs count from iova: the last byte must have an address too. */
 	if (length > kdev->ib.attrs.max_mr_size || iova + length < iova)
 		return ERR_PTR(-EINVAL);
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc_obj(*mr);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->key.access = access;
@@ -138,7 +138,7 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	/* The core has checked this against the same length; so do we. */
 	if (attr->offset > dm->length || attr->length > dm->length - attr->offset)
 		return ERR_PTR(-EINVAL);
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc_obj(*mr);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->key.access = attr->access_flags;

@@ -54,7 +54,7 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
-	mw = kzalloc(sizeof(*mw), GFP_KERNEL);
+	mw = kzalloc_obj(*mw);
 	if (!mw)
 		return -ENOMEM;
 	mw->keys = &kdev->keys;

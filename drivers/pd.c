@@ -40,7 +40,7 @@ static const struct keel_obj_ops keel_pd_obj_ops = {
 static struct keel_pd *keel_pd_create(struct keel_dev *kdev,
 				      struct keel_domain *domain, bool joined)
 {
-	struct keel_pd *pd = kzalloc(sizeof(*pd), GFP_KERNEL);
+	struct keel_pd *pd = kzalloc_obj(*pd);
 	int ret = -ENOMEM;
 
 	if (!pd)
@@ -102,7 +102,7 @@ static struct keel_pd *keel_pd_parent(struct keel_dev *kdev,
 
 	if (base->base)
 		return ERR_PTR(-EINVAL);
-	pd = kzalloc(sizeof(*pd), GFP_KERNEL);
+	pd = kzalloc_obj(*pd);
 	if (!pd)
 		return ERR_PTR(-ENOMEM);
 	pd->domain = base->domain;
@@ -131,6 +131,9 @@ static void keel_pd_close(struct keel_dev *kdev, struct keel_pd *pd)
 	}
 	keel_obj_close(&pd->obj);
 }
+
+static_assert(sizeof(struct keel_uapi_alloc_pd_req) == 16);
+static_assert(sizeof(struct keel_uapi_pd_info) == 8);
 
 static struct keel_uapi_pd_info keel_pd_info(const struct keel_pd *pd)
 {

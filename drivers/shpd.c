@@ -145,7 +145,7 @@ static int keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain,
 		return -EINVAL;
 	if (shpds->given > U32_MAX)
 		return -ENOSPC;
-	shpd = kzalloc(sizeof(*shpd), GFP_KERNEL);
+	shpd = kzalloc_obj(*shpd);
 	if (!shpd)
 		return -ENOMEM;
 	shpd->domain = domain;
@@ -170,6 +170,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 						 KEEL_ATTR_PD_SHARE_HANDLE);
 	struct keel_dev *kdev = to_kdev(ibpd->device);
 	struct keel_pd *pd = to_kpd(ibpd);
+	u32 handle;
 	u64 key;
 	int ret;
 
@@ -179,15 +180,22 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 	if (pd->base || pd->joined)
 		return -EINVAL;
 
-	guard(mutex)(&kdev->shpds.lock);
-	ret = keel_shpd_create(kdev, pd->domain, key);
+	scoped_guard(mutex, &kdev->shpds.lock) {
+		ret = keel_shpd_create(kdev, pd->domain, key);
+		if (ret)
+			return ret;
+		handle = pd->domain->shpd->handle;
+	}
+	/*
+	 * Not under the lock: a program decides how long a copy to its memory
+	 * takes. The call's lock on the PD keeps an instance, and with it the
+	 * handle; nobody else knows it yet.
+	 */
+	ret = uverbs_copy_to(attrs, KEEL_ATTR_PD_SHARE_RESP_SHPD, &handle,
+			     sizeof(handle));
 	if (ret)
-		return ret;
-	ret = uverbs_copy_to(attrs, KEEL_ATTR_PD_SHARE_RESP_SHPD,
-			     &pd->domain->shpd->handle,
-			     sizeof(pd->domain->shpd->handle));
-	if (ret)
-		keel_shpd_remove(pd->domain);
+		scoped_guard(mutex, &kdev->shpds.lock)
+			keel_shpd_remove(pd->domain);
 	return ret;
 }
 

@@ -64,7 +64,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
-	xrcd = kzalloc(sizeof(*xrcd), GFP_KERNEL);
+	xrcd = kzalloc_obj(*xrcd);
 	if (!xrcd)
 		return -ENOMEM;
 	xrcd->ib = ibxrcd;

@@ -9,9 +9,15 @@
 #ifndef KEEL_COMPAT_H
 #define KEEL_COMPAT_H
 
+#include <linux/slab.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
+
+/* Allocation by type. */
+#ifndef kzalloc_obj
+#define kzalloc_obj(_obj)	((typeof(_obj) *)kzalloc(sizeof(_obj), GFP_KERNEL))
+#endif
 
 /* reg_user_mr() got a DMA handle argument together with struct ib_dmah. */
 #ifdef KEEL_HAVE_DMAH
