@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Files, shell commands, and the device by its name.
+ */
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+
+#include "t.h"
+
+bool t_debug_kernel(void)
+{
+	const char *debug = getenv("KEEL_DEBUG");
+
+	return debug && *debug;
+}
+
+static char *read_fd(int fd)
+{
+	size_t size = 4096, len = 0;
+	char *text = malloc(size);
+	ssize_t n;
+
+	while ((n = read(fd, text + len, size - len - 1)) > 0) {
+		len += n;
+		if (len == size - 1)
+			text = realloc(text, size *= 2);
+	}
+	text[len] = '\0';
+	return text;
+}
+
+char *t_read_file(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char *text;
+
+	if (fd < 0)
+		FAIL("%s: got %s, want to read it", path, t_errname(errno));
+	text = read_fd(fd);
+	close(fd);
+	return text;
+}
+
+int t_write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int ret = 0;
+
+	if (fd < 0)
+		return errno;
+	if (write(fd, text, strlen(text)) < 0)
+		ret = errno;
+	close(fd);
+	return ret;
+}
+
+static char *shell(const char *fmt, va_list ap, int *status)
+{
+	char cmd[1024], *text, *end;
+	FILE *f;
+
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	f = popen(cmd, "re");
+	if (!f)
+		FAIL("%s: got %s, want to run it", cmd, t_errname(errno));
+	text = read_fd(fileno(f));
+	*status = WEXITSTATUS(pclose(f));
+	end = text + strlen(text);
+	if (end > text && end[-1] == '\n')
+		end[-1] = '\0';
+	return text;
+}
+
+char *t_shell(const char *fmt, ...)
+{
+	int status;
+	va_list ap;
+	char *text;
+
+	va_start(ap, fmt);
+	text = shell(fmt, ap, &status);
+	va_end(ap);
+	if (status)
+		FAIL("%s: got exit status %d (%s), want 0", fmt, status, text);
+	return text;
+}
+
+int t_shell_status(const char *fmt, ...)
+{
+	int status;
+	va_list ap;
+
+	va_start(ap, fmt);
+	free(shell(fmt, ap, &status));
+	va_end(ap);
+	return status;
+}
+
+struct ibv_context *dev_open(const char *name)
+{
+	struct ibv_device **list = MUST(ibv_get_device_list(NULL));
+	struct ibv_context *ctx;
+	int i;
+
+	for (i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			break;
+	if (!list[i])
+		FAIL("got no device %s, want one", name);
+	ctx = MUST(ibv_open_device(list[i]));
+	ibv_free_device_list(list);
+	return ctx;
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Protection domains.
+ */
+#include <fcntl.h>
+#include <signal.h>
+
+#include <infiniband/keeldv.h>
+
+#include "peer.h"
+#include "t.h"
+#include "tree.h"
+
+#define PAGE	4096
+
+static char page[PAGE] __attribute__((aligned(PAGE)));
+
+static struct ibv_ah *make_ah(struct ibv_pd *pd)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+
+	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
+	return MUST(ibv_create_ah(pd, &attr));
+}
+
+TEST(alloc_dealloc, "PD-1", "a PD is allocated, seen by the kernel, and gone after dealloc")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct tree tree;
+
+	CHECK(pd->context == ctx);
+	tree_read(KEEL0, &tree);
+	CHECK_EQ(tree.count, 2);
+	CHECK_EQ(tree_only(&tree, "pd")->pid, getpid());
+	CHECK_EQ(tree_value(tree_only(&tree, "pd"), "domain"),
+		 tree_only(&tree, "domain")->id);
+	CHECK_EQ(res_count(KEEL0, "pd"), 1);
+	CHECK_OK(ibv_dealloc_pd(pd));
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	CHECK_EQ(res_count(KEEL0, "pd"), 0);
+}
+
+TEST(own_number, "PD-1", "live domains of two contexts all have different numbers")
+{
+	struct ibv_context *ctx[2] = { dev_open(KEEL0), dev_open(KEEL0) };
+	struct keeldv_pd_attr attr[64];
+	struct ibv_pd *pd[64];
+	int i, j;
+
+	for (i = 0; i < 64; i++) {
+		pd[i] = MUST(ibv_alloc_pd(ctx[i % 2]));
+		CHECK_OK(keeldv_query_pd(pd[i], &attr[i]));
+		CHECK_EQ(attr[i].kind, KEELDV_PD_PLAIN);
+		for (j = 0; j < i; j++)
+			CHECK(attr[j].domain != attr[i].domain);
+		/* One that went, and one that came in its place. */
+		if (i % 3)
+			continue;
+		CHECK_OK(ibv_dealloc_pd(pd[i]));
+		pd[i] = MUST(ibv_alloc_pd(ctx[i % 2]));
+		CHECK_OK(keeldv_query_pd(pd[i], &attr[i]));
+		for (j = 0; j < i; j++)
+			CHECK(attr[j].domain != attr[i].domain);
+	}
+	for (i = 0; i < 64; i++)
+		CHECK_OK(ibv_dealloc_pd(pd[i]));
+}
+
+/* A refused dealloc must change nothing: the tree is as before. */
+static void check_busy(struct ibv_pd *pd)
+{
+	char *before = tree_text(KEEL0), *after;
+
+	CHECK_RET(ibv_dealloc_pd(pd), EBUSY);
+	after = tree_text(KEEL0);
+	CHECK_STR(after, before);
+	free(before);
+	free(after);
+}
+
+static void check_holder(struct ibv_pd *pd, enum keeldv_kind kind)
+{
+	struct keeldv_holder holder;
+	uint32_t count = 1;
+
+	CHECK_OK(keeldv_pd_holders(pd, &holder, &count));
+	CHECK_EQ(count, 1);
+	CHECK_EQ(holder.kind, kind);
+	CHECK_EQ(holder.pid, getpid());
+}
+
+TEST(busy_mr, "PD-2", "dealloc of a PD with an MR is refused with EBUSY, and succeeds after dereg")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_mr *a = MUST(ibv_reg_mr(pd, page, PAGE, 0));
+	struct ibv_mr *b = MUST(ibv_reg_mr(pd, page, 1, 0));
+
+	check_busy(pd);
+	CHECK_OK(ibv_dereg_mr(a));
+	check_busy(pd);
+	check_holder(pd, KEELDV_KIND_MR);
+	CHECK_OK(ibv_dereg_mr(b));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(busy_mw, "PD-2", "dealloc of a PD with an MW is refused with EBUSY, and succeeds after dealloc of the MW")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+
+	check_busy(pd);
+	check_holder(pd, KEELDV_KIND_MW);
+	CHECK_OK(ibv_dealloc_mw(mw));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(busy_ah, "PD-2", "dealloc of a PD with an AH is refused with EBUSY, and succeeds after destroy")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_ah *ah = make_ah(pd);
+
+	check_busy(pd);
+	check_holder(pd, KEELDV_KIND_AH);
+	CHECK_OK(ibv_destroy_ah(ah));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(busy_parent, "PD-2,PDM-9", "dealloc of a PD with a parent domain is refused with EBUSY, and succeeds after that is gone")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_parent_domain_init_attr attr = { .pd = pd };
+	struct ibv_pd *a = MUST(ibv_alloc_parent_domain(ctx, &attr));
+	struct ibv_pd *b = MUST(ibv_alloc_parent_domain(ctx, &attr));
+
+	check_busy(pd);
+	CHECK_OK(ibv_dealloc_pd(a));
+	check_busy(pd);
+	check_holder(pd, KEELDV_KIND_PARENT);
+	CHECK_OK(ibv_dealloc_pd(b));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(busy_dm_mr, "PD-2", "dealloc of a PD with an MR of device memory is refused with EBUSY, and succeeds after dereg")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_alloc_dm_attr attr = { .length = PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &attr));
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_mr *mr = MUST(ibv_reg_dm_mr(pd, dm, 0, PAGE,
+					       IBV_ACCESS_ZERO_BASED));
+
+	check_busy(pd);
+	check_holder(pd, KEELDV_KIND_DM_MR);
+	CHECK_OK(ibv_dereg_mr(mr));
+	CHECK_OK(ibv_dealloc_pd(pd));
+	CHECK_OK(ibv_free_dm(dm));
+}
+
+TEST(busy_many, "PD-2", "of an MR, an MW, an AH, a DM-MR and a parent domain, whichever is left last keeps the PD busy")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
+	int last, i;
+
+	for (last = 0; last < 5; last++) {
+		struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+		struct ibv_parent_domain_init_attr attr = { .pd = pd };
+		struct ibv_pd *parent = MUST(ibv_alloc_parent_domain(ctx, &attr));
+		struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, PAGE, 0));
+		struct ibv_mw *mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+		struct ibv_ah *ah = make_ah(pd);
+		struct ibv_mr *dm_mr = MUST(ibv_reg_dm_mr(pd, dm, 0, 8,
+						IBV_ACCESS_ZERO_BASED));
+
+		for (i = 0; i < 5; i++) {
+			CHECK_RET(ibv_dealloc_pd(pd), EBUSY);
+			switch ((last + 1 + i) % 5) {
+			case 0:
+				CHECK_OK(ibv_dereg_mr(mr));
+				break;
+			case 1:
+				CHECK_OK(ibv_dealloc_mw(mw));
+				break;
+			case 2:
+				CHECK_OK(ibv_destroy_ah(ah));
+				break;
+			case 3:
+				CHECK_OK(ibv_dereg_mr(dm_mr));
+				break;
+			case 4:
+				CHECK_OK(ibv_dealloc_pd(parent));
+				break;
+			}
+		}
+		CHECK_OK(ibv_dealloc_pd(pd));
+	}
+	CHECK_OK(ibv_free_dm(dm));
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+}
+
+/* One object of each kind, with everything that hangs on it. */
+static void make_everything(struct ibv_context *ctx, bool mapped)
+{
+	struct ibv_xrcd_init_attr xrcd = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1, .oflags = O_CREAT,
+	};
+	struct ibv_td_init_attr td = {};
+	struct ibv_parent_domain_init_attr parent = {
+		.pd = MUST(ibv_alloc_pd(ctx)),
+		.td = MUST(ibv_alloc_td(ctx, &td)),
+	};
+	struct ibv_pd *pd = MUST(ibv_alloc_parent_domain(ctx, &parent));
+	struct ibv_alloc_dm_attr dm_attr = { .length = 3 * PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
+
+	MUST(ibv_reg_mr(pd, page, PAGE, 0));
+	MUST(ibv_reg_mr(parent.pd, page, PAGE, 0));
+	MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+	make_ah(pd);
+	MUST(ibv_reg_dm_mr(pd, dm, PAGE, PAGE, IBV_ACCESS_ZERO_BASED));
+	if (mapped)
+		memset(MUST(keeldv_dm_map(dm)), 1, 3 * PAGE);
+	MUST(ibv_open_xrcd(ctx, &xrcd));
+}
+
+static void hold_everything(struct peer *parent)
+{
+	make_everything(dev_open(KEEL0), true);
+	make_everything(dev_open(KEEL0), true);
+	peer_tell(parent);
+	pause();
+}
+
+TEST(die_by_signal, "PD-3", "a process that any signal ends leaves no object, whatever it had")
+{
+	static const int sigs[] = {
+		SIGKILL, SIGTERM, SIGINT, SIGSEGV, SIGABRT, SIGBUS, SIGUSR1,
+	};
+	struct peer p;
+	size_t i;
+
+	for (i = 0; i < sizeof(sigs) / sizeof(*sigs); i++) {
+		peer_start(&p, hold_everything);
+		peer_wait(&p);
+		CHECK_EQ(tree_count(KEEL0, NULL), 2 * 11);
+		peer_kill(&p, sigs[i]);
+		CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	}
+}
+
+static void exit_with_everything(struct peer *parent)
+{
+	make_everything(dev_open(KEEL0), true);
+	exit(0);
+}
+
+TEST(die_by_exit, "PD-3", "a process that exits without freeing anything leaves no object")
+{
+	struct peer p;
+
+	peer_start(&p, exit_with_everything);
+	peer_end(&p);
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	CHECK_EQ(res_count(KEEL0, "pd") + res_count(KEEL0, "mr"), 0);
+}
+
+static void exec_with_everything(struct peer *parent)
+{
+	make_everything(dev_open(KEEL0), true);
+	execl("/bin/true", "true", NULL);
+}
+
+TEST(die_by_exec, "PD-3", "a process that execs another program leaves no object")
+{
+	struct peer p;
+
+	peer_start(&p, exec_with_everything);
+	peer_end(&p);
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+}
+
+TEST(close_device, "PD-3", "closing the device destroys what was made with it, the rest of the process untouched")
+{
+	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(other));
+
+	/* A mapping of device memory would keep the file open. */
+	make_everything(ctx, false);
+	CHECK_EQ(tree_count(KEEL0, NULL), 11 + 2);
+	CHECK_OK(ibv_close_device(ctx));
+	CHECK_EQ(tree_count(KEEL0, "pd"), 1);
+	CHECK_EQ(tree_count(KEEL0, "mr") + tree_count(KEEL0, "xrcd"), 0);
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
