@@ -193,9 +193,11 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 	 */
 	ret = uverbs_copy_to(attrs, KEEL_ATTR_PD_SHARE_RESP_SHPD, &handle,
 			     sizeof(handle));
-	if (ret)
-		scoped_guard(mutex, &kdev->shpds.lock)
-			keel_shpd_remove(pd->domain);
+	if (ret) {
+		mutex_lock(&kdev->shpds.lock);
+		keel_shpd_remove(pd->domain);
+		mutex_unlock(&kdev->shpds.lock);
+	}
 	return ret;
 }
 
