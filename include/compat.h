@@ -19,6 +19,13 @@
 #define kzalloc_obj(_obj)	((typeof(_obj) *)kzalloc(sizeof(_obj), GFP_KERNEL))
 #endif
 
+/* The namespace of a symbol: a name first, a string later. */
+#ifdef KEEL_HAVE_STRING_NS
+#define KEEL_IMPORT_NS(_ns)	MODULE_IMPORT_NS(#_ns)
+#else
+#define KEEL_IMPORT_NS(_ns)	MODULE_IMPORT_NS(_ns)
+#endif
+
 /* reg_user_mr() got a DMA handle argument together with struct ib_dmah. */
 #ifdef KEEL_HAVE_DMAH
 #define KEEL_DMAH_PARAM	struct ib_dmah *dmah,
