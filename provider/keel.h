@@ -36,7 +36,7 @@ struct keel_pd {
 	uint32_t domain;
 };
 
-/* What a KEEL_UAPI_PD_PARENT has beyond its struct keel_pd. */
+/* Every KEEL_UAPI_PD_PARENT is one of these, imported ones included. */
 struct keel_parent_domain {
 	struct keel_pd pd;
 	struct keel_td *td;

@@ -95,7 +95,11 @@ static int keel_cmd_query_pd(struct ibv_context *ibctx, uint32_t handle,
 	return execute_ioctl(ibctx, cmdb);
 }
 
-/* A handle that the context does not have is refused now, not at first use. */
+/*
+ * A handle that the context does not have is refused now, not at first use.
+ * An imported parent domain has no TD and no allocators: those are the
+ * exporter's, and its queues here get locks and memory like any other.
+ */
 struct ibv_pd *keel_import_pd(struct ibv_context *ibctx, uint32_t handle)
 {
 	struct keel_uapi_pd_info info;
@@ -108,7 +112,8 @@ struct ibv_pd *keel_import_pd(struct ibv_context *ibctx, uint32_t handle)
 		return NULL;
 	}
 
-	pd = calloc(1, sizeof(*pd));
+	pd = calloc(1, info.kind == KEEL_UAPI_PD_PARENT ?
+		       sizeof(struct keel_parent_domain) : sizeof(*pd));
 	if (!pd)
 		return NULL;
 
