@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Several threads that do the same to one thing at the same time.
+ */
+#include <linux/completion.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include <linux/sched/task.h>
+
+#include "crowd.h"
+
+struct crowd_member {
+	struct task_struct *task;
+	struct completion here, *go;
+	void (*fn)(void *arg, unsigned int who);
+	void *arg;
+	unsigned int who;
+};
+
+static int crowd_thread(void *data)
+{
+	struct crowd_member *me = data;
+
+	complete(&me->here);
+	wait_for_completion(me->go);
+	me->fn(me->arg, me->who);
+	return 0;
+}
+
+/* A thread that is stopped before it ran never runs: wait until it does. */
+static void crowd_add(struct kunit *test, struct crowd_member *m)
+{
+	init_completion(&m->here);
+	m->task = kthread_create(crowd_thread, m, "keel_crowd/%u", m->who);
+	KUNIT_EXPECT_FALSE(test, IS_ERR(m->task));
+	if (IS_ERR(m->task))
+		return;
+	get_task_struct(m->task);
+	wake_up_process(m->task);
+	wait_for_completion(&m->here);
+}
+
+void crowd_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
+	       void *arg)
+{
+	struct crowd_member *members;
+	struct completion go;
+	unsigned int i;
+
+	members = kunit_kcalloc(test, CROWD, sizeof(*members), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, members);
+	init_completion(&go);
+	for (i = 0; i < CROWD; i++) {
+		members[i].go = &go;
+		members[i].fn = fn;
+		members[i].arg = arg;
+		members[i].who = i;
+		crowd_add(test, &members[i]);
+	}
+	complete_all(&go);
+	for (i = 0; i < CROWD; i++)
+		if (!IS_ERR(members[i].task))
+			kthread_stop_put(members[i].task);
+}
