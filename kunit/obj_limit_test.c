@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The registry of objects: limits, and the lists of who holds what.
+ */
+#include <kunit/test.h>
+#include <linux/err.h>
+#include <linux/string.h>
+
+#include "thing.h"
+
+#define LIMIT	5
+
+struct limit_case {
+	const char *desc;
+	enum keel_kind kind;
+	enum keel_kind quota;
+};
+
+static const struct limit_case limit_cases[] = {
+	{ "PD-5: PDs", KEEL_PD, KEEL_PD },
+	{ "PD-5: parent domains are PDs", KEEL_PARENT, KEEL_PD },
+	{ "TD-1: thread domains", KEEL_TD, KEEL_TD },
+	{ "XRC domains", KEEL_XRCD, KEEL_XRCD },
+	{ "shared-PD handles", KEEL_SHPD, KEEL_SHPD },
+	{ "DM-1: buffers of device memory", KEEL_DM, KEEL_DM },
+	{ "MRs", KEEL_MR, KEEL_MR },
+	{ "MRs of device memory are MRs", KEEL_DM_MR, KEEL_MR },
+	{ "MWs", KEEL_MW, KEEL_MW },
+	{ "AHs", KEEL_AH, KEEL_AH },
+	{ "domains", KEEL_DOMAIN, KEEL_DOMAIN },
+};
+KUNIT_ARRAY_PARAM_DESC(limit, limit_cases, desc);
+
+/* PD-5: as many as the limit says, not one more; and one for one that ends. */
+static void pd_5_limit(struct kunit *test)
+{
+	const struct limit_case *c = test->param_value;
+	struct things *things = test->priv;
+	struct thing *thing[LIMIT], *over;
+	int i, round;
+
+	things->reg.limit[c->quota] = LIMIT;
+	for (i = 0; i < LIMIT; i++)
+		thing[i] = thing_new(test, c->kind, 'a', NULL, NULL);
+	for (round = 0; round < 3; round++) {
+		over = thing_try(things, c->kind, 'b', NULL, NULL);
+		KUNIT_ASSERT_TRUE(test, IS_ERR(over));
+		KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR(over));
+		KUNIT_EXPECT_EQ(test, LIMIT,
+				atomic_read(&things->reg.count[c->quota]));
+		thing_close(thing[round]);
+		thing[round] = thing_new(test, c->kind, 'a', NULL, NULL);
+	}
+	for (i = 0; i < LIMIT; i++)
+		thing_close(thing[i]);
+}
+
+/* A kind that has its limit takes nothing from the others. */
+static void pd_5_limits_are_apart(struct kunit *test)
+{
+	const struct limit_case *c = test->param_value;
+	struct things *things = test->priv;
+	enum keel_kind other;
+
+	things->reg.limit[c->quota] = 0;
+	for (other = KEEL_DOMAIN; other < KEEL_KINDS; other++) {
+		struct thing *t = thing_try(things, other, 'a', NULL, NULL);
+		bool same = false;
+		size_t i;
+
+		for (i = 0; i < ARRAY_SIZE(limit_cases); i++)
+			if (limit_cases[i].kind == other)
+				same = limit_cases[i].quota == c->quota;
+		KUNIT_EXPECT_EQ_MSG(test, same, IS_ERR(t), "%s",
+				    keel_kind_name(other));
+		if (!IS_ERR(t))
+			thing_close(t);
+	}
+}
+
+/* PD-5: PDs and parent domains share one number, as MRs of both sorts do. */
+static void pd_5_shared_limit(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *pd, *parent, *over;
+
+	things->reg.limit[KEEL_PD] = 2;
+	pd = thing_new(test, KEEL_PD, 'a', NULL, NULL);
+	parent = thing_new(test, KEEL_PARENT, 'b', pd, NULL);
+	over = thing_try(things, KEEL_PD, 'c', NULL, NULL);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
+	over = thing_try(things, KEEL_PARENT, 'c', pd, NULL);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
+	thing_close(parent);
+	over = thing_new(test, KEEL_PD, 'd', NULL, NULL);
+	thing_close(over);
+	thing_close(pd);
+
+	things->reg.limit[KEEL_MR] = 1;
+	pd = thing_new(test, KEEL_DM_MR, 'a', NULL, NULL);
+	over = thing_try(things, KEEL_MR, 'b', NULL, NULL);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
+	thing_close(pd);
+}
+
+/* The limit counts what still takes memory, not what has a uobject. */
+static void pd_5_held_counts(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *pd, *mr, *over;
+
+	things->reg.limit[KEEL_PD] = 1;
+	pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	mr = thing_new(test, KEEL_MR, 'm', pd, NULL);
+	thing_close(pd);
+	over = thing_try(things, KEEL_PD, 'q', NULL, NULL);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
+	thing_close(mr);
+	pd = thing_new(test, KEEL_PD, 'q', NULL, NULL);
+	thing_close(pd);
+}
+
+/* PD-2, DM-8: one that was refused holds nothing. */
+static void pd_2_refused_holds_nothing(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct thing *dm = thing_new(test, KEEL_DM, 'd', NULL, NULL);
+	struct thing *mr;
+
+	things->reg.limit[KEEL_MR] = 0;
+	mr = thing_try(things, KEEL_DM_MR, 'm', pd, dm);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(mr));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(pd));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(dm));
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
+	KUNIT_EXPECT_TRUE(test, xa_empty(&things->reg.objs[KEEL_DM_MR]));
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&things->reg.count[KEEL_MR]));
+	KUNIT_EXPECT_EQ(test, 0, things->released);
+	thing_close(dm);
+	thing_close(pd);
+}
+
+/* PD-2: who is to blame, in the order in which they came. */
+static void pd_2_holders(struct kunit *test)
+{
+	static const enum keel_kind kinds[] = {
+		KEEL_MR, KEEL_PARENT, KEEL_MW, KEEL_AH, KEEL_DM_MR,
+	};
+	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct thing *holder[ARRAY_SIZE(kinds)];
+	struct keel_uapi_holder list[ARRAY_SIZE(kinds)] = {};
+	unsigned int i;
+
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, list, 1));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		holder[i] = thing_new(test, kinds[i], 'h', pd, NULL);
+	KUNIT_ASSERT_EQ(test, ARRAY_SIZE(kinds),
+			keel_obj_holders(&pd->obj, list, ARRAY_SIZE(list)));
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		KUNIT_EXPECT_EQ(test, kinds[i], list[i].kind);
+		KUNIT_EXPECT_EQ(test, holder[i]->obj.id, list[i].id);
+		KUNIT_EXPECT_EQ(test, task_tgid_vnr(current), list[i].pid);
+		KUNIT_EXPECT_STREQ(test, current->group_leader->comm,
+				   list[i].comm);
+	}
+	/* The one in the middle goes, and the others close up. */
+	thing_close(holder[2]);
+	memset(list, 0, sizeof(list));
+	KUNIT_EXPECT_EQ(test, ARRAY_SIZE(kinds) - 1,
+			keel_obj_holders(&pd->obj, list, ARRAY_SIZE(list)));
+	KUNIT_EXPECT_EQ(test, KEEL_PARENT, list[1].kind);
+	KUNIT_EXPECT_EQ(test, KEEL_AH, list[2].kind);
+	for (i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (i != 2)
+			thing_close(holder[i]);
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
+	thing_close(pd);
+}
+
+/* A list too short gets what fits, and the number of all. */
+static void pd_2_holders_room(struct kunit *test)
+{
+	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct keel_uapi_holder list[4], blank;
+	struct thing *mr[3];
+	u32 i, room;
+
+	for (i = 0; i < 3; i++)
+		mr[i] = thing_new(test, KEEL_MR, 'm', pd, NULL);
+	memset(&blank, 0x5a, sizeof(blank));
+	for (room = 0; room <= 4; room++) {
+		memset(list, 0x5a, sizeof(list));
+		KUNIT_EXPECT_EQ(test, 3,
+				keel_obj_holders(&pd->obj, list, room));
+		for (i = 0; i < min(room, 3); i++)
+			KUNIT_EXPECT_EQ(test, mr[i]->obj.id, list[i].id);
+		for (; i < 4; i++)
+			KUNIT_EXPECT_MEMEQ(test, &list[i], &blank,
+					   sizeof(blank));
+	}
+	for (i = 0; i < 3; i++)
+		thing_close(mr[i]);
+	thing_close(pd);
+}
+
+static struct kunit_case obj_limit_test_cases[] = {
+	KUNIT_CASE_PARAM(pd_5_limit, limit_gen_params),
+	KUNIT_CASE_PARAM(pd_5_limits_are_apart, limit_gen_params),
+	KUNIT_CASE(pd_5_shared_limit),
+	KUNIT_CASE(pd_5_held_counts),
+	KUNIT_CASE(pd_2_refused_holds_nothing),
+	KUNIT_CASE(pd_2_holders),
+	KUNIT_CASE(pd_2_holders_room),
+	{}
+};
+
+static struct kunit_suite obj_limit_test_suite = {
+	.name = "keel_obj_limit",
+	.init = things_init,
+	.exit = things_exit,
+	.test_cases = obj_limit_test_cases,
+};
+kunit_test_suite(obj_limit_test_suite);

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The registry of objects: birth, holds, limits, death. Several threads at
+ * once are in obj_crowd_test.c.
+ */
+#include <kunit/test.h>
+
+#include "thing.h"
+
+/* PD-1: each live object of a kind has a number of its own. */
+static void pd_1_birth(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *a = thing_new(test, KEEL_PD, 'a', NULL, NULL);
+	struct thing *b = thing_new(test, KEEL_PD, 'b', NULL, NULL);
+	struct thing *c = thing_new(test, KEEL_MR, 'c', a, NULL);
+
+	KUNIT_EXPECT_EQ(test, KEEL_PD, a->obj.kind);
+	KUNIT_EXPECT_EQ(test, KEEL_MR, c->obj.kind);
+	KUNIT_EXPECT_GT(test, a->obj.id, 0);
+	KUNIT_EXPECT_GT(test, c->obj.id, 0);
+	KUNIT_EXPECT_NE(test, a->obj.id, b->obj.id);
+	KUNIT_EXPECT_PTR_EQ(test, &a->obj,
+			    xa_load(&things->reg.objs[KEEL_PD], a->obj.id));
+	KUNIT_EXPECT_PTR_EQ(test, &b->obj,
+			    xa_load(&things->reg.objs[KEEL_PD], b->obj.id));
+	KUNIT_EXPECT_PTR_EQ(test, &c->obj,
+			    xa_load(&things->reg.objs[KEEL_MR], c->obj.id));
+	KUNIT_EXPECT_EQ(test, task_tgid_nr(current), pid_nr(a->obj.pid));
+	KUNIT_EXPECT_STREQ(test, current->group_leader->comm, a->obj.comm);
+	KUNIT_EXPECT_FALSE(test, a->obj.closing);
+	KUNIT_EXPECT_EQ(test, 2, thing_refs(a));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(b));
+	KUNIT_EXPECT_EQ(test, 2, atomic_read(&things->reg.count[KEEL_PD]));
+	thing_close(c);
+	thing_close(b);
+	thing_close(a);
+	KUNIT_EXPECT_STREQ(test, "cba", things->log);
+}
+
+/* A number of the dead is not soon that of somebody else. */
+static void obj_id_not_reused_soon(struct kunit *test)
+{
+	struct thing *thing = thing_new(test, KEEL_MR, 'a', NULL, NULL);
+	u32 last = thing->obj.id;
+	int i;
+
+	thing_close(thing);
+	for (i = 0; i < 1000; i++) {
+		thing = thing_new(test, KEEL_MR, 'b', NULL, NULL);
+		KUNIT_EXPECT_GT(test, thing->obj.id, last);
+		last = thing->obj.id;
+		thing_close(thing);
+	}
+}
+
+/* After the last number comes the first that is free, and never 0. */
+static void obj_id_wraps(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *first = thing_new(test, KEEL_MR, 'a', NULL, NULL);
+	struct thing *last, *next;
+
+	KUNIT_EXPECT_EQ(test, 1, first->obj.id);
+	things->reg.next[KEEL_MR] = INT_MAX;
+	last = thing_new(test, KEEL_MR, 'b', NULL, NULL);
+	KUNIT_EXPECT_EQ(test, INT_MAX, last->obj.id);
+	next = thing_new(test, KEEL_MR, 'c', NULL, NULL);
+	KUNIT_EXPECT_EQ(test, 2, next->obj.id);
+	thing_close(first);
+	thing_close(last);
+	thing_close(next);
+}
+
+struct order_case {
+	const char *desc;
+	const char *close;
+	unsigned int alive[3];
+};
+
+/* Domain, PD and MR, and how many are left after each step. */
+static const struct order_case order_cases[] = {
+	{ "MR, PD, domain", "mpd", { 2, 1, 0 } },
+	{ "MR, domain, PD", "mdp", { 2, 2, 0 } },
+	{ "PD, MR, domain", "pmd", { 3, 1, 0 } },
+	{ "PD, domain, MR", "pdm", { 3, 3, 0 } },
+	{ "domain, MR, PD", "dmp", { 3, 2, 0 } },
+	{ "domain, PD, MR", "dpm", { 3, 3, 0 } },
+};
+KUNIT_ARRAY_PARAM_DESC(order, order_cases, desc);
+
+/* SPD-6: whatever the order of uobjects' ends, what is needed goes last. */
+static void spd_6_release_order(struct kunit *test)
+{
+	const struct order_case *c = test->param_value;
+	struct things *things = test->priv;
+	struct thing *d = thing_new(test, KEEL_DOMAIN, 'd', NULL, NULL);
+	struct thing *p = thing_new(test, KEEL_PD, 'p', d, NULL);
+	struct thing *m = thing_new(test, KEEL_MR, 'm', p, NULL);
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		struct thing *t = c->close[i] == 'd' ? d :
+				  c->close[i] == 'p' ? p : m;
+
+		thing_close(t);
+		KUNIT_EXPECT_EQ(test, 3 - c->alive[i], things->released);
+	}
+	KUNIT_EXPECT_STREQ(test, "mpd", things->log);
+}
+
+/* PD-2: a hold keeps its target alive after the target's uobject has gone. */
+static void pd_2_hold_keeps_alive(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct thing *m = thing_new(test, KEEL_MR, 'm', p, NULL);
+	u32 id = p->obj.id;
+
+	KUNIT_EXPECT_EQ(test, 2, thing_refs(p));
+	thing_close(p);
+	KUNIT_EXPECT_EQ(test, 0, things->released);
+	KUNIT_EXPECT_TRUE(test, p->obj.closing);
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(p));
+	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&p->obj, NULL, 0));
+	KUNIT_EXPECT_PTR_EQ(test, &p->obj,
+			    xa_load(&things->reg.objs[KEEL_PD], id));
+	thing_close(m);
+	KUNIT_EXPECT_STREQ(test, "mp", things->log);
+	KUNIT_EXPECT_NULL(test, xa_load(&things->reg.objs[KEEL_PD], id));
+}
+
+/* DM-8: an MR of device memory holds two, the PD and the buffer. */
+static void dm_8_two_holds(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct thing *b = thing_new(test, KEEL_DM, 'b', NULL, NULL);
+	struct thing *m = thing_new(test, KEEL_DM_MR, 'm', p, b);
+
+	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&p->obj, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&b->obj, NULL, 0));
+	thing_close(b);
+	thing_close(p);
+	KUNIT_EXPECT_EQ(test, 0, things->released);
+	thing_close(m);
+	KUNIT_EXPECT_EQ(test, 3, things->released);
+	KUNIT_EXPECT_EQ(test, 'm', things->log[0]);
+}
+
+/* One may hold only its second, or the same one twice. */
+static void obj_odd_holds(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct thing *m = thing_new(test, KEEL_MR, 'm', NULL, p);
+	struct thing *n = thing_new(test, KEEL_MR, 'n', p, p);
+
+	KUNIT_EXPECT_EQ(test, 4, thing_refs(p));
+	KUNIT_EXPECT_EQ(test, 3, keel_obj_holders(&p->obj, NULL, 0));
+	thing_close(n);
+	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&p->obj, NULL, 0));
+	thing_close(m);
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&p->obj, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(p));
+	thing_close(p);
+	KUNIT_EXPECT_STREQ(test, "nmp", things->log);
+}
+
+/* Somebody who uses an object right now keeps it, too. */
+static void obj_get_keeps_alive(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *a = thing_new(test, KEEL_AH, 'a', NULL, NULL);
+
+	keel_obj_get(&a->obj);
+	KUNIT_EXPECT_TRUE(test, keel_obj_tryget(&a->obj));
+	KUNIT_EXPECT_EQ(test, 3, thing_refs(a));
+	thing_close(a);
+	keel_obj_put(&a->obj);
+	KUNIT_EXPECT_EQ(test, 0, things->released);
+	keel_obj_put(&a->obj);
+	KUNIT_EXPECT_EQ(test, 1, things->released);
+}
+
+static void at_release_look(struct keel_obj *obj, void *arg)
+{
+	struct kunit *test = arg;
+	struct things *things = test->priv;
+
+	KUNIT_EXPECT_FALSE(test, keel_obj_tryget(obj));
+	KUNIT_EXPECT_NULL(test, xa_load(&things->reg.objs[obj->kind],
+					obj->id));
+	/* What it holds is still there: release may use it. */
+	if (obj->holds[0].target) {
+		KUNIT_EXPECT_GE(test,
+				kref_read(&obj->holds[0].target->ref), 1);
+		KUNIT_EXPECT_EQ(test, 0,
+				keel_obj_holders(obj->holds[0].target, NULL,
+						 0));
+	}
+}
+
+/* While an object is released nobody can find it or get hold of it. */
+static void obj_dying_is_dead(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *p, *m;
+
+	things->at_release = at_release_look;
+	things->arg = test;
+	p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	m = thing_new(test, KEEL_MR, 'm', p, NULL);
+	thing_close(p);
+	thing_close(m);
+	KUNIT_EXPECT_EQ(test, 2, things->released);
+}
+
+static void obj_kind_names(struct kunit *test)
+{
+	int kind, other;
+
+	for (kind = KEEL_DOMAIN; kind < KEEL_KINDS; kind++) {
+		KUNIT_EXPECT_STRNEQ(test, "?", keel_kind_name(kind));
+		for (other = KEEL_DOMAIN; other < kind; other++)
+			KUNIT_EXPECT_STRNEQ(test, keel_kind_name(other),
+					    keel_kind_name(kind));
+	}
+	KUNIT_EXPECT_STREQ(test, "?", keel_kind_name(0));
+	KUNIT_EXPECT_STREQ(test, "?", keel_kind_name(KEEL_KINDS));
+	KUNIT_EXPECT_STREQ(test, "?", keel_kind_name(U32_MAX));
+}
+
+static struct kunit_case obj_test_cases[] = {
+	KUNIT_CASE(pd_1_birth),
+	KUNIT_CASE(obj_id_not_reused_soon),
+	KUNIT_CASE(obj_id_wraps),
+	KUNIT_CASE_PARAM(spd_6_release_order, order_gen_params),
+	KUNIT_CASE(pd_2_hold_keeps_alive),
+	KUNIT_CASE(dm_8_two_holds),
+	KUNIT_CASE(obj_odd_holds),
+	KUNIT_CASE(obj_get_keeps_alive),
+	KUNIT_CASE(obj_dying_is_dead),
+	KUNIT_CASE(obj_kind_names),
+	{}
+};
+
+static struct kunit_suite obj_test_suite = {
+	.name = "keel_obj",
+	.init = things_init,
+	.exit = things_exit,
+	.test_cases = obj_test_cases,
+};
+kunit_test_suite(obj_test_suite);
