@@ -150,6 +150,8 @@ static bool run_case(const struct t_case *c, char *why, size_t size)
 		run_child(c);
 	waitpid(pid, &status, 0);
 	reap_group(pid);
+	if (t_after)
+		t_after();
 	close(fds[1]);
 	if (!read_report(fds[0], why, size) && WIFSIGNALED(status))
 		snprintf(why, size, "killed by SIG%s%s",

@@ -38,20 +38,26 @@ struct t_case {
 void t_add(struct t_case *c);
 
 /*
- * TEST(function, "PD-1,PD-2", "what is shown") { ... }
+ * A program may define this: the harness calls it after each test, however
+ * that ended, to undo what outlives a process.
+ */
+void t_after(void) __attribute__((weak));
+
+/*
+ * TEST(name, "PD-1,PD-2", "what is shown") { ... }
  * TEST_SLOW() may take so many seconds.
  */
 #define TEST_SLOW(fn, its_ids, its_title, seconds)			\
-	static void fn(void);						\
-	static struct t_case fn##_case = {				\
-		.ids = its_ids, .title = its_title, .run = fn,		\
+	static void test_##fn(void);					\
+	static struct t_case case_##fn = {				\
+		.ids = its_ids, .title = its_title, .run = test_##fn,	\
 		.limit = seconds,					\
 	};								\
-	__attribute__((constructor)) static void fn##_add(void)	\
+	__attribute__((constructor)) static void add_##fn(void)	\
 	{								\
-		t_add(&fn##_case);					\
+		t_add(&case_##fn);					\
 	}								\
-	static void fn(void)
+	static void test_##fn(void)
 #define TEST(fn, its_ids, its_title)	TEST_SLOW(fn, its_ids, its_title, 0)
 
 void t_fail(const char *file, int line, const char *fmt, ...)

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The char device without a library: RDMA_VERBS_IOCTL and write() commands
+ * with every field in the test's hand.
+ */
+#ifndef RAW_H
+#define RAW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rdma/ib_user_verbs.h>
+#include <rdma/keel-abi.h>
+#include <rdma/rdma_user_ioctl.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+#define RAW_MAX_ATTRS	16
+#define RAW_MANDATORY	UVERBS_ATTR_F_MANDATORY
+
+/* An ioctl in the making. */
+struct raw_cmd {
+	struct ib_uverbs_ioctl_hdr hdr;
+	struct ib_uverbs_attr attrs[RAW_MAX_ATTRS];
+};
+
+/* A new descriptor of the device, without a context. */
+int raw_open(const char *dev);
+/* Get a context, as ibv_open_device() does: 0 or errno. */
+int raw_get_context(int fd);
+
+void raw_init(struct raw_cmd *cmd, uint16_t object, uint16_t method);
+/* Each returns the attribute, for the test to spoil. */
+struct ib_uverbs_attr *raw_obj(struct raw_cmd *cmd, uint16_t id, uint64_t handle);
+struct ib_uverbs_attr *raw_new(struct raw_cmd *cmd, uint16_t id);
+struct ib_uverbs_attr *raw_out(struct raw_cmd *cmd, uint16_t id, void *p,
+			       uint16_t len);
+/* Up to 8 bytes go into the attribute itself. */
+struct ib_uverbs_attr *raw_in(struct raw_cmd *cmd, uint16_t id, const void *p,
+			      uint16_t len);
+/* 0 or errno. */
+int raw_run(int fd, struct raw_cmd *cmd);
+
+/* A write() command with what is in core and driver: 0 or errno. */
+int raw_write(int fd, uint32_t command, const void *core, size_t core_len,
+	      const void *drv, size_t drv_len, size_t resp_len);
+/*
+ * The same commands as an ioctl (UVERBS_METHOD_INVOKE_WRITE): 0 or errno.
+ * NULL and 0 leave an attribute out; a length without a pointer is passed.
+ */
+struct raw_invoke {
+	uint32_t command;
+	const void *in;
+	uint16_t in_len;
+	void *out;
+	uint16_t out_len;
+	const void *drv_in;
+	uint16_t drv_in_len;
+	void *drv_out;
+	uint16_t drv_out_len;
+};
+
+int raw_invoke(int fd, const struct raw_invoke *inv);
+
+/* KEEL_METHOD_DM_MAP: 0 or errno. */
+int raw_dm_map(int fd, uint32_t dm, uint64_t offset,
+	       struct keel_uapi_dm_map *map);
+
+#endif /* RAW_H */

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Parent domains, as far as they need no queue pair.
+ */
+#include <infiniband/keeldv.h>
+
+#include "t.h"
+#include "tree.h"
+
+#define PAGE	4096
+
+static char page[PAGE] __attribute__((aligned(PAGE)));
+
+static struct ibv_td *make_td(struct ibv_context *ctx)
+{
+	struct ibv_td_init_attr attr = {};
+
+	return MUST(ibv_alloc_td(ctx, &attr));
+}
+
+static struct ibv_pd *make_parent(struct ibv_pd *pd, struct ibv_td *td)
+{
+	struct ibv_parent_domain_init_attr attr = { .pd = pd, .td = td };
+
+	return MUST(ibv_alloc_parent_domain(pd->context, &attr));
+}
+
+static uint32_t domain_of(struct ibv_pd *pd)
+{
+	struct keeldv_pd_attr attr;
+
+	CHECK_OK(keeldv_query_pd(pd, &attr));
+	return attr.domain;
+}
+
+/* Refused, and nothing is other than before. */
+static void check_refused(struct ibv_context *ctx,
+			  struct ibv_parent_domain_init_attr attr)
+{
+	char *before = tree_text(KEEL0), *after;
+
+	CHECK_NULL(ibv_alloc_parent_domain(ctx, &attr), EINVAL);
+	after = tree_text(KEEL0);
+	CHECK_STR(after, before);
+	free(before);
+	free(after);
+}
+
+TEST(known, "PDM-1", "a parent domain is listed by the kernel, counted with the PDs, and gone after dealloc")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct keeldv_pd_attr attr;
+	struct tree tree;
+
+	CHECK(parent->context == ctx);
+	CHECK(parent->handle != pd->handle);
+	CHECK_OK(keeldv_query_pd(parent, &attr));
+	CHECK_EQ(attr.kind, KEELDV_PD_PARENT);
+	tree_read(KEEL0, &tree);
+	CHECK_EQ(tree.count, 3);
+	CHECK_EQ(tree_only(&tree, "parent")->pid, getpid());
+	CHECK_EQ(tree_only(&tree, "parent")->depth, 2);
+	CHECK_EQ(res_count(KEEL0, "pd"), 2);
+	CHECK_OK(ibv_dealloc_pd(parent));
+	CHECK_EQ(res_count(KEEL0, "pd"), 1);
+	CHECK_EQ(tree_count(KEEL0, "parent"), 0);
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(cleaned_up, "PDM-1", "a parent domain left behind by its process is cleaned up, with what is below and above it")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *parent = make_parent(MUST(ibv_alloc_pd(ctx)),
+					    make_td(ctx));
+
+	MUST(ibv_reg_mr(parent, page, PAGE, 0));
+	CHECK_EQ(tree_count(KEEL0, NULL), 5);
+	CHECK_OK(ibv_close_device(ctx));
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	CHECK_EQ(res_count(KEEL0, "pd"), 0);
+}
+
+TEST(td, "PDM-2", "td may be NULL or a TD of the same context, which the parent domain then holds")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_td *td = make_td(ctx);
+	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct tree tree;
+
+	tree_read(KEEL0, &tree);
+	CHECK(!strstr(tree_only(&tree, "parent")->holds, "td"));
+	CHECK_OK(ibv_dealloc_pd(parent));
+	parent = make_parent(pd, td);
+	tree_read(KEEL0, &tree);
+	CHECK(strstr(tree_only(&tree, "parent")->holds, ", td "));
+	CHECK_OK(ibv_dealloc_pd(parent));
+	CHECK_OK(ibv_dealloc_td(td));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(td_foreign, "PDM-2", "a td of another context is refused with EINVAL, though its handle exists here too")
+{
+	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = MUST(ibv_alloc_pd(ctx)), .td = make_td(other),
+	};
+	struct ibv_td *mine = make_td(ctx);
+
+	MUST(ibv_alloc_pd(other));
+	check_refused(ctx, attr);
+	CHECK_OK(ibv_dealloc_td(mine));
+	CHECK_OK(ibv_dealloc_td(attr.td));
+}
+
+TEST(pd_wrong, "PDM-5", "pd NULL, of another context, or itself a parent domain is refused with EINVAL")
+{
+	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
+	struct ibv_parent_domain_init_attr attr = { .td = make_td(ctx) };
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+
+	check_refused(ctx, attr);
+	attr.pd = MUST(ibv_alloc_pd(other));
+	check_refused(ctx, attr);
+	attr.td = NULL;
+	check_refused(ctx, attr);
+	attr.pd = make_parent(pd, NULL);
+	check_refused(ctx, attr);
+	attr.pd = make_parent(pd, make_td(ctx));
+	check_refused(ctx, attr);
+}
+
+static void *never_alloc(struct ibv_pd *pd, void *pd_context, size_t size,
+			 size_t alignment, uint64_t resource_type)
+{
+	FAIL("got a call of alloc, want none without a queue");
+}
+
+static void never_free(struct ibv_pd *pd, void *pd_context, void *ptr,
+		       uint64_t resource_type)
+{
+	FAIL("got a call of free, want none without a queue");
+}
+
+TEST(comp_mask, "PDM-8", "every unknown comp_mask bit is refused with EINVAL")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = MUST(ibv_alloc_pd(ctx)),
+		.alloc = never_alloc, .free = never_free,
+	};
+	int bit;
+
+	for (bit = 2; bit < 32; bit++) {
+		attr.comp_mask = 1U << bit;
+		check_refused(ctx, attr);
+		attr.comp_mask |= IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+				  IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+		check_refused(ctx, attr);
+	}
+}
+
+TEST(one_allocator, "PDM-8", "ALLOCATORS with only one of the two callbacks, or none, is refused with EINVAL")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = MUST(ibv_alloc_pd(ctx)),
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+	};
+
+	check_refused(ctx, attr);
+	attr.alloc = never_alloc;
+	check_refused(ctx, attr);
+	attr.alloc = NULL;
+	attr.free = never_free;
+	check_refused(ctx, attr);
+	attr.comp_mask |= IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+	check_refused(ctx, attr);
+}
+
+TEST(allocators, "PDM-8", "both callbacks, with and without PD_CONTEXT, are accepted; members that no bit names are ignored")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = MUST(ibv_alloc_pd(ctx)),
+		.alloc = never_alloc, .free = never_free, .pd_context = page,
+	};
+	struct ibv_pd *parent;
+
+	for (attr.comp_mask = 0; attr.comp_mask < 4; attr.comp_mask++) {
+		parent = MUST(ibv_alloc_parent_domain(ctx, &attr));
+		/* No queue, no buffer: neither callback is called. */
+		CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr(parent, page, PAGE, 0))));
+		CHECK_OK(ibv_dealloc_pd(parent));
+	}
+	attr.comp_mask = 0;
+	attr.free = NULL;
+	CHECK_OK(ibv_dealloc_pd(MUST(ibv_alloc_parent_domain(ctx, &attr))));
+}
+
+TEST(busy, "PDM-9", "dealloc of a parent domain is refused with EBUSY while an MR, MW, AH or DM-MR made with it lives")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1 };
+	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct ibv_mr *mr;
+	struct ibv_mw *mw;
+	struct ibv_ah *ah;
+	char *before;
+
+	mr = MUST(ibv_reg_mr(parent, page, PAGE, 0));
+	before = tree_text(KEEL0);
+	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
+	CHECK_STR(tree_text(KEEL0), before);
+	CHECK_OK(ibv_dereg_mr(mr));
+	mw = MUST(ibv_alloc_mw(parent, IBV_MW_TYPE_1));
+	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
+	CHECK_OK(ibv_dealloc_mw(mw));
+	CHECK_OK(ibv_query_gid(ctx, 1, 0, &ah_attr.grh.dgid));
+	ah = MUST(ibv_create_ah(parent, &ah_attr));
+	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
+	CHECK_OK(ibv_destroy_ah(ah));
+	mr = MUST(ibv_reg_dm_mr(parent, dm, 0, 1, IBV_ACCESS_ZERO_BASED));
+	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
+	CHECK_OK(ibv_dereg_mr(mr));
+	CHECK_OK(ibv_dealloc_pd(parent));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(busy_below, "PDM-9", "the PD and the TD below are EBUSY as long as the parent domain lives, and only so long")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_td *td = make_td(ctx);
+	struct ibv_pd *parent = make_parent(pd, td);
+	struct ibv_mr *mr = MUST(ibv_reg_mr(parent, page, PAGE, 0));
+
+	CHECK_RET(ibv_dealloc_pd(pd), EBUSY);
+	CHECK_RET(ibv_dealloc_td(td), EBUSY);
+	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
+	CHECK_OK(ibv_dereg_mr(mr));
+	CHECK_RET(ibv_dealloc_pd(pd), EBUSY);
+	CHECK_RET(ibv_dealloc_td(td), EBUSY);
+	CHECK_OK(ibv_dealloc_pd(parent));
+	CHECK_OK(ibv_dealloc_td(td));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(own_objects, "PDM-9", "an MR made with the PD itself does not keep a parent domain of it busy")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, PAGE, 0));
+
+	CHECK_OK(ibv_dealloc_pd(parent));
+	CHECK_RET(ibv_dealloc_pd(pd), EBUSY);
+	CHECK_OK(ibv_dereg_mr(mr));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+/* What keel checks a key against is the domain: see what the MR has. */
+static unsigned int mr_domain(const struct ibv_mr *mr)
+{
+	char *text = t_shell("rdma -dd resource show mr | "
+			     "grep -A 1 'dev " KEEL0 " .*lkey 0x%x ' | "
+			     "sed -n 's/.* drv_domain \\([0-9]*\\).*/\\1/p'",
+			     mr->lkey);
+	unsigned int domain = strtoul(text, NULL, 0);
+
+	free(text);
+	return domain;
+}
+
+TEST(same_scope, "PDM-3", "keys made by reg_mr and reg_dm_mr through a parent domain are checked against the domain of its PD")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_pd *other = MUST(ibv_alloc_pd(ctx));
+	struct ibv_pd *a = make_parent(pd, NULL);
+	struct ibv_pd *b = make_parent(pd, make_td(ctx));
+	uint32_t domain = domain_of(pd);
+
+	CHECK_EQ(domain_of(a), domain);
+	CHECK_EQ(domain_of(b), domain);
+	CHECK(domain_of(other) != domain);
+	CHECK_EQ(mr_domain(MUST(ibv_reg_mr(pd, page, PAGE, 0))), domain);
+	CHECK_EQ(mr_domain(MUST(ibv_reg_mr(a, page, PAGE, 0))), domain);
+	CHECK_EQ(mr_domain(MUST(ibv_reg_mr(b, page, PAGE, 0))), domain);
+	CHECK_EQ(mr_domain(MUST(ibv_reg_dm_mr(b, dm, 0, PAGE,
+					      IBV_ACCESS_ZERO_BASED))), domain);
+	CHECK_EQ(mr_domain(MUST(ibv_reg_mr(other, page, PAGE, 0))),
+		 domain_of(other));
+}
+
+TEST(every_verb, "PDM-3", "reg_mr, reg_mr_iova, reg_dm_mr, alloc_mw and create_ah work alike through a PD and its parent domains")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
+	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1 };
+	struct ibv_pd *pd[3];
+	int i;
+
+	CHECK_OK(ibv_query_gid(ctx, 1, 0, &ah_attr.grh.dgid));
+	pd[0] = MUST(ibv_alloc_pd(ctx));
+	pd[1] = make_parent(pd[0], NULL);
+	pd[2] = make_parent(pd[0], make_td(ctx));
+	for (i = 0; i < 3; i++) {
+		struct ibv_mr *mr = MUST(ibv_reg_mr(pd[i], page, PAGE,
+					IBV_ACCESS_LOCAL_WRITE |
+					IBV_ACCESS_REMOTE_WRITE));
+		struct ibv_mr *iova = MUST(ibv_reg_mr_iova(pd[i], page, PAGE,
+							   PAGE * 7, 0));
+		struct ibv_mr *dm_mr = MUST(ibv_reg_dm_mr(pd[i], dm, 8, 16,
+						IBV_ACCESS_ZERO_BASED));
+		struct ibv_mw *mw = MUST(ibv_alloc_mw(pd[i], IBV_MW_TYPE_2));
+		struct ibv_ah *ah = MUST(ibv_create_ah(pd[i], &ah_attr));
+
+		CHECK(mr->pd == pd[i] && iova->pd == pd[i]);
+		CHECK(dm_mr->pd == pd[i] && mw->pd == pd[i] && ah->pd == pd[i]);
+		CHECK_OK(ibv_destroy_ah(ah));
+		CHECK_OK(ibv_dealloc_mw(mw));
+		CHECK_OK(ibv_dereg_mr(dm_mr));
+		CHECK_OK(ibv_dereg_mr(iova));
+		CHECK_OK(ibv_dereg_mr(mr));
+	}
+	CHECK_OK(ibv_dealloc_pd(pd[2]));
+	CHECK_OK(ibv_dealloc_pd(pd[1]));
+	CHECK_OK(ibv_dealloc_pd(pd[0]));
+}
