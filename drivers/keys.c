@@ -19,6 +19,8 @@ void keel_keys_init(struct keel_keys *keys)
 {
 	xa_init_flags(&keys->xa, XA_FLAGS_ALLOC1);
 	keys->next = 1;
+	keys->round = 0;
+	get_random_bytes(&keys->secret, sizeof(keys->secret));
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_init);
 
@@ -33,6 +35,18 @@ void keel_keys_fini(struct keel_keys *keys)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_fini);
 
+/*
+ * The lower 8 bits of a key. One index has a start and a step that only the
+ * secret tells, and an odd step comes back to the same value after 256 rounds.
+ */
+static u8 keel_key_salt(const struct keel_keys *keys, u32 index)
+{
+	u64 hash = siphash_1u32(index, &keys->secret);
+	u8 step = (u8)(hash >> 8) | 1;
+
+	return (u8)hash + step * keys->round;
+}
+
 /**
  * keel_key_insert() - issue a key
  * @keys: the table
@@ -40,8 +54,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_keys_fini);
  *	grace period after keel_key_remove()
  *
  * The key works from here on. Indexes go round before one is used again, and
- * the lower 8 bits are random: neither the next key nor a stale one is worth
- * guessing. Key 0 is never given out.
+ * it then has other lower 8 bits: a stale key opens nothing, and the next one
+ * is not worth guessing. Key 0 is never given out.
  *
  * Context: may sleep.
  * Return: 0, or -ENOMEM.
@@ -51,12 +65,19 @@ int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 	u32 index;
 	int ret;
 
-	ret = xa_alloc_cyclic(&keys->xa, &index, NULL,
-			      XA_LIMIT(1, KEEL_KEY_INDEX_MAX), &keys->next,
-			      GFP_KERNEL);
+	xa_lock(&keys->xa);
+	ret = __xa_alloc_cyclic(&keys->xa, &index, NULL,
+				XA_LIMIT(1, KEEL_KEY_INDEX_MAX), &keys->next,
+				GFP_KERNEL);
+	/* 1 says that this one started from the lowest index again. */
+	if (ret > 0)
+		keys->round++;
+	if (ret >= 0)
+		key->key = index << KEEL_KEY_INDEX_SHIFT |
+			   keel_key_salt(keys, index);
+	xa_unlock(&keys->xa);
 	if (ret < 0)
 		return -ENOMEM;
-	key->key = index << KEEL_KEY_INDEX_SHIFT | get_random_u8();
 	/* The slot exists: this cannot need memory. */
 	xa_store(&keys->xa, index, key, GFP_KERNEL);
 	return 0;

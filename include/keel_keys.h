@@ -6,6 +6,7 @@
 #ifndef KEEL_KEYS_H
 #define KEEL_KEYS_H
 
+#include <linux/siphash.h>
 #include <linux/types.h>
 #include <linux/xarray.h>
 
@@ -15,16 +16,21 @@
  * struct keel_keys - all keys of a device
  * @xa: by the upper 24 bits of the key
  * @next: where to look for a free index
+ * @round: how often indexes went round
+ * @secret: makes the lower 8 bits of keys
  */
 struct keel_keys {
 	struct xarray xa;
 	u32 next;
+	u8 round;
+	siphash_key_t secret;
 };
 
 /**
  * struct keel_key - what a key opens
  * @key: lkey and rkey; its lower 8 bits change from use to use of an index,
- *	so that a key that was given back does not soon open something else
+ *	so that a key that was given back does not soon open something else:
+ *	only after indexes went round 256 times
  * @domain: number of the domain it belongs to
  * @access: enum ib_access_flags
  * @iova: the address that programs call the first byte
