@@ -7,24 +7,27 @@
 
 #include "keel.h"
 
-/* More than anybody reads; a bound on what one call allocates. */
-#define KEEL_HOLDERS_MAX	1024
-
 static_assert(sizeof(struct keel_uapi_holder) == 32);
 
 /**
  * keel_holders_respond() - handler body of a KEEL_METHOD_*_HOLDERS
  * @attrs: the call
  * @obj: the object; the call's lock on its uobject keeps it alive
+ * @core: the core refuses to destroy the object, and never asks keel
  *
  * Return: 0 or a negative errno.
  */
 int keel_holders_respond(struct uverbs_attr_bundle *attrs,
-			 struct keel_obj *obj)
+			 struct keel_obj *obj, bool core)
 {
 	struct keel_uapi_holder *list __free(kvfree) = NULL;
-	u32 room = 0, count;
+	u32 room = 0, flags, count;
 	int ret;
+
+	ret = uverbs_get_flags32(&flags, attrs, KEEL_ATTR_HOLDERS_FLAGS,
+				 KEEL_UAPI_HOLDERS_F_REFUSED);
+	if (ret)
+		return ret;
 
 	if (uverbs_attr_is_valid(attrs, KEEL_ATTR_HOLDERS_RESP_LIST)) {
 		ret = uverbs_attr_ptr_get_array_size(attrs,
@@ -32,12 +35,13 @@ int keel_holders_respond(struct uverbs_attr_bundle *attrs,
 						     sizeof(*list));
 		if (ret < 0)
 			return ret;
-		room = min(ret, KEEL_HOLDERS_MAX);
+		room = min(ret, KEEL_UAPI_HOLDERS_MAX);
 		list = kvcalloc(room, sizeof(*list), GFP_KERNEL);
 		if (!list)
 			return -ENOMEM;
 	}
-	keel_obj_refused(obj);
+	if (core && flags & KEEL_UAPI_HOLDERS_F_REFUSED)
+		keel_obj_refused(obj);
 	count = keel_obj_holders(obj, list, room);
 	if (room && count) {
 		ret = uverbs_copy_to(attrs, KEEL_ATTR_HOLDERS_RESP_LIST, list,

@@ -195,7 +195,16 @@ void keel_dm_unmap(struct keel_dm *dm);
 
 /* holders.c */
 int keel_holders_respond(struct uverbs_attr_bundle *attrs,
-			 struct keel_obj *obj);
+			 struct keel_obj *obj, bool core);
+
+/* What every KEEL_METHOD_*_HOLDERS takes besides the handle. */
+#define KEEL_HOLDERS_ATTRS						\
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_HOLDERS_RESP_LIST,		\
+			    UVERBS_ATTR_MIN_SIZE(0), UA_OPTIONAL),	\
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_HOLDERS_RESP_COUNT,		\
+			    UVERBS_ATTR_TYPE(u32), UA_MANDATORY),	\
+	UVERBS_ATTR_FLAGS_IN(KEEL_ATTR_HOLDERS_FLAGS,			\
+			     enum keel_uapi_holders_flags, UA_OPTIONAL)
 
 /* debugfs.c */
 void keel_debugfs_init(void);

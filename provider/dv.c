@@ -119,7 +119,8 @@ static int query_holders(struct ibv_context *ibctx,
 	if (list)
 		memset(list, 0, *count * sizeof(*list));
 	return keel_cmd_holders(ibctx, of, handle,
-				(struct keel_uapi_holder *)list, *count, count);
+				(struct keel_uapi_holder *)list, *count, count,
+				0);
 }
 
 int keeldv_pd_holders(struct ibv_pd *pd, struct keeldv_holder *list,

@@ -9,9 +9,6 @@
 
 #include "keel.h"
 
-/* As much as one attribute of an ioctl can carry. */
-#define KEEL_HOLDERS_MAX (UINT16_MAX / sizeof(struct keel_uapi_holder))
-
 const struct keel_holders_of keel_holders_of_pd = {
 	.name = "PD",
 	.object = UVERBS_OBJECT_PD,
@@ -54,16 +51,20 @@ const char *keel_kind_str(uint32_t kind)
 int keel_cmd_holders(struct ibv_context *ibctx,
 		     const struct keel_holders_of *of, uint32_t handle,
 		     struct keel_uapi_holder *list, uint32_t room,
-		     uint32_t *count)
+		     uint32_t *count, uint32_t flags)
 {
-	DECLARE_COMMAND_BUFFER(cmdb, of->object, of->method, 3);
+	DECLARE_COMMAND_BUFFER(cmdb, of->object, of->method, 4);
 
 	fill_attr_in_obj(cmdb, KEEL_ATTR_HOLDERS_HANDLE, handle);
 	fill_attr_out_ptr(cmdb, KEEL_ATTR_HOLDERS_RESP_COUNT, count);
 	/* Without it the kernel only counts. */
 	if (room)
 		fill_attr_out_ptr_array(cmdb, KEEL_ATTR_HOLDERS_RESP_LIST, list,
-					min_t(size_t, room, KEEL_HOLDERS_MAX));
+					min_t(uint32_t, room,
+					      KEEL_UAPI_HOLDERS_MAX));
+
+	if (flags)
+		fill_attr_in_uint32(cmdb, KEEL_ATTR_HOLDERS_FLAGS, flags);
 
 	return execute_ioctl(ibctx, cmdb);
 }
@@ -79,7 +80,8 @@ void keel_report_busy(struct ibv_context *ibctx,
 	struct keel_uapi_holder list[16];
 	uint32_t count, shown, i;
 
-	if (keel_cmd_holders(ibctx, of, handle, list, ARRAY_SIZE(list), &count))
+	if (keel_cmd_holders(ibctx, of, handle, list, ARRAY_SIZE(list), &count,
+			     KEEL_UAPI_HOLDERS_F_REFUSED))
 		return;
 
 	shown = min_t(uint32_t, count, ARRAY_SIZE(list));

@@ -94,7 +94,7 @@ extern const struct keel_holders_of keel_holders_of_dm;
 int keel_cmd_holders(struct ibv_context *ibctx,
 		     const struct keel_holders_of *of, uint32_t handle,
 		     struct keel_uapi_holder *list, uint32_t room,
-		     uint32_t *count);
+		     uint32_t *count, uint32_t flags);
 void keel_report_busy(struct ibv_context *ibctx,
 		      const struct keel_holders_of *of, uint32_t handle);
 const char *keel_kind_str(uint32_t kind);

@@ -12,9 +12,9 @@
  *  - Reserved members and unknown flag bits must be zero: -EINVAL otherwise.
  *    A request longer than the kernel knows is accepted only when the part it
  *    does not know is zero: -EOPNOTSUPP otherwise.
- *  - A handle is a uobject handle of the calling file: a handle that does not
- *    exist, is of another object type or is being destroyed is -ENOENT or
- *    -EBUSY exactly as for the common verbs.
+ *  - A handle is a uobject handle of the calling file. The core answers for
+ *    one that does not exist (-ENOENT), is of another object type (-EINVAL) or
+ *    is being destroyed (-EBUSY), exactly as for the common verbs.
  *  - Nothing here says where a peer is. A shared protection domain is named by
  *    a number of the device; who resolves that number is not part of the
  *    contract.
@@ -204,10 +204,7 @@ enum keel_attrs_td_free {
  *	Errors: EINVAL when it is shared already, or when this PD is a parent
  *	domain or an instance of a shared one; ENOSPC when the device has given
  *	out every handle it has.
- * KEEL_METHOD_PD_HOLDERS: who holds this PD? Writes as many entries as there
- *	is room for and says how many there are. Also leaves a
- *	keel_destroy_refused trace event: the user library calls it when a
- *	destroy came back with EBUSY.
+ * KEEL_METHOD_PD_HOLDERS: who holds this PD? See enum keel_attrs_holders.
  * KEEL_METHOD_PD_ALLOC_PARENT: a parent domain. Errors: EINVAL when the PD
  *	below is itself a parent domain; ENOMEM beyond the device's max_pd.
  * KEEL_METHOD_PD_QUERY: struct keel_uapi_pd_info.
@@ -237,11 +234,29 @@ enum keel_attrs_pd_share {
 	KEEL_ATTR_PD_SHARE_RESP_SHPD,	/* out, u32 */
 };
 
-/* The same attributes serve every KEEL_METHOD_*_HOLDERS. */
+/* No list of holders is longer; the count is right all the same. */
+#define KEEL_UAPI_HOLDERS_MAX	1024
+
+/**
+ * enum keel_uapi_holders_flags - of KEEL_ATTR_HOLDERS_FLAGS
+ * @KEEL_UAPI_HOLDERS_F_REFUSED: a destroy of the object has come back with
+ *	EBUSY. Leaves a keel_destroy_refused trace event, if the core refused it
+ *	before keel could.
+ */
+enum keel_uapi_holders_flags {
+	KEEL_UAPI_HOLDERS_F_REFUSED	= 1U << 0,
+};
+
+/*
+ * The same attributes serve every KEEL_METHOD_*_HOLDERS. The list may be
+ * absent; one that is there gets as many entries as fit, and nothing is
+ * written behind them.
+ */
 enum keel_attrs_holders {
 	KEEL_ATTR_HOLDERS_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	KEEL_ATTR_HOLDERS_RESP_LIST,	/* out, struct keel_uapi_holder[] */
 	KEEL_ATTR_HOLDERS_RESP_COUNT,	/* out, u32: all there are */
+	KEEL_ATTR_HOLDERS_FLAGS,	/* in, optional */
 };
 
 /*
