@@ -16,7 +16,7 @@
 
 /* Allocation by type. */
 #ifndef kzalloc_obj
-#define kzalloc_obj(_obj)	((typeof(_obj) *)kzalloc(sizeof(_obj), GFP_KERNEL))
+#define kzalloc_obj(_obj)	kzalloc(sizeof(_obj), GFP_KERNEL)
 #endif
 
 /* The namespace of a symbol: a name first, a string later. */

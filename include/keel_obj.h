@@ -26,10 +26,9 @@
 #include <linux/xarray.h>
 #include <rdma/keel-abi.h>
 
-/**
- * enum keel_kind - kinds of objects
- *
- * The numbers are those of user space, see enum keel_uapi_kind.
+/*
+ * Kinds of objects. The numbers are those of user space, see
+ * enum keel_uapi_kind.
  */
 enum keel_kind {
 	KEEL_DOMAIN	= KEEL_UAPI_KIND_DOMAIN,
