@@ -179,6 +179,11 @@ int main(int argc, char **argv)
 		if (argc > 1 && !strstr(c->title, argv[1]) &&
 		    !strstr(c->ids, argv[1]))
 			continue;
+		if (c->not_uml && t_uml()) {
+			t_note("not in UML, %s: %s: %s", c->not_uml, c->ids,
+			       c->title);
+			continue;
+		}
 		n++;
 		if (run_case(c, why, sizeof(why))) {
 			printf("ok %d - %s: %s\n", n, c->ids, c->title);

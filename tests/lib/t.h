@@ -32,6 +32,7 @@ struct t_case {
 	const char *title;
 	void (*run)(void);
 	unsigned int limit;	/* seconds; 0: the default */
+	const char *not_uml;	/* why it is not run there, or NULL */
 	struct t_case *next;
 };
 
@@ -45,20 +46,26 @@ void t_after(void) __attribute__((weak));
 
 /*
  * TEST(name, "PD-1,PD-2", "what is shown") { ... }
- * TEST_SLOW() may take so many seconds.
+ * TEST_SLOW() may take so many seconds. TEST_NOT_UML() is for what User Mode
+ * Linux itself cannot do: there the test is named in a comment, with the
+ * reason, and is neither ok nor not ok.
  */
-#define TEST_SLOW(fn, its_ids, its_title, seconds)			\
+#define TEST_CASE(fn, its_ids, its_title, ...)				\
 	static void test_##fn(void);					\
 	static struct t_case case_##fn = {				\
 		.ids = its_ids, .title = its_title, .run = test_##fn,	\
-		.limit = seconds,					\
+		__VA_ARGS__						\
 	};								\
 	__attribute__((constructor)) static void add_##fn(void)	\
 	{								\
 		t_add(&case_##fn);					\
 	}								\
 	static void test_##fn(void)
-#define TEST(fn, its_ids, its_title)	TEST_SLOW(fn, its_ids, its_title, 0)
+#define TEST(fn, its_ids, its_title)	TEST_CASE(fn, its_ids, its_title, )
+#define TEST_SLOW(fn, its_ids, its_title, seconds)			\
+	TEST_CASE(fn, its_ids, its_title, .limit = seconds)
+#define TEST_NOT_UML(fn, its_ids, its_title, why)			\
+	TEST_CASE(fn, its_ids, its_title, .not_uml = why)
 
 void t_fail(const char *file, int line, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));
@@ -153,6 +160,8 @@ void t_check_all(const char *file, int line, const char *what,
 
 /* Is this the build of the kernel that checks everything, and takes longer? */
 bool t_debug_kernel(void);
+/* Is it User Mode Linux? */
+bool t_uml(void);
 
 /* Run a shell command: its output, without the last newline. */
 char *t_shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

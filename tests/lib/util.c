@@ -15,6 +15,13 @@ bool t_debug_kernel(void)
 	return debug && *debug;
 }
 
+bool t_uml(void)
+{
+	const char *lane = getenv("KEEL_LANE");
+
+	return lane && !strcmp(lane, "uml");
+}
+
 static char *read_fd(int fd)
 {
 	size_t size = 4096, len = 0;

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every limit that the device states can be reached, and not passed.
+ */
+#include <sys/mman.h>
+#include <time.h>
+
+#include <infiniband/keeldv.h>
+#include <infiniband/shpd.h>
+
+#include "t.h"
+#include "tree.h"
+
+#define PAGE	4096
+#define LIMIT	300
+
+static char page[PAGE] __attribute__((aligned(PAGE)));
+
+static struct ibv_device_attr query(struct ibv_context *ctx)
+{
+	struct ibv_device_attr attr;
+
+	CHECK_OK(ibv_query_device(ctx, &attr));
+	return attr;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+/* Make up to so many; the number made before one was refused with ENOMEM. */
+static int make(struct ibv_pd *pd, void **objs, int most,
+		void *(*one)(struct ibv_pd *pd))
+{
+	double start = now();
+	int n;
+
+	for (n = 0; n < most; n++) {
+		errno = 0;
+		objs[n] = one(pd);
+		if (!objs[n]) {
+			CHECK_EQ(errno, ENOMEM);
+			break;
+		}
+	}
+	t_note("%d objects, %.1f us each", n, (now() - start) / n * 1e6);
+	return n;
+}
+
+static void *one_pd(struct ibv_pd *pd)
+{
+	return ibv_alloc_pd(pd->context);
+}
+
+TEST_SLOW(max_pd, "PD-5,DEV-2", "max_pd PDs can be made, of all kinds together, and not one more: ENOMEM", LIMIT)
+{
+	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_parent_domain_init_attr attr = { .pd = pd };
+	int max = query(ctx).max_pd;
+	void **pds = calloc(max, sizeof(*pds));
+	struct ibv_shpd shpd;
+	char *before;
+
+	CHECK(max > 100);
+	MUST(ibv_alloc_shpd(pd, 1, &shpd));
+	pds[0] = MUST(ibv_alloc_parent_domain(ctx, &attr));
+	pds[1] = MUST(ibv_share_pd(other, &shpd, 1));
+	CHECK_EQ(make(pd, pds + 2, max - 3, one_pd), max - 3);
+	before = tree_text(KEEL0);
+	CHECK_NULL(ibv_alloc_pd(ctx), ENOMEM);
+	CHECK_NULL(ibv_alloc_pd(other), ENOMEM);
+	CHECK_NULL(ibv_alloc_parent_domain(ctx, &attr), ENOMEM);
+	CHECK_NULL(ibv_share_pd(ctx, &shpd, 1), ENOMEM);
+	CHECK(!strcmp(tree_text(KEEL0), before));
+	/* One goes, one more can be made, of any kind. */
+	CHECK_OK(ibv_dealloc_pd(pds[max - 2]));
+	pds[max - 2] = MUST(ibv_share_pd(ctx, &shpd, 1));
+	CHECK_NULL(ibv_alloc_pd(ctx), ENOMEM);
+	CHECK_OK(ibv_dealloc_pd(pds[0]));
+	MUST(ibv_alloc_pd(ctx));
+	CHECK_NULL(ibv_alloc_pd(ctx), ENOMEM);
+}
+
+static void *one_mr(struct ibv_pd *pd)
+{
+	return ibv_reg_mr(pd, page, PAGE, 0);
+}
+
+TEST_SLOW(max_mr, "DEV-2", "max_mr MRs can be made, of user and device memory together, and not one more: ENOMEM", LIMIT)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_alloc_dm_attr attr = { .length = PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &attr));
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	int max = query(ctx).max_mr, i;
+	void **mrs = calloc(max, sizeof(*mrs));
+
+	CHECK(max > 100);
+	for (i = 0; i < 10; i++)
+		MUST(ibv_reg_dm_mr(pd, dm, 0, PAGE, IBV_ACCESS_ZERO_BASED));
+	CHECK_EQ(make(pd, mrs, max - 10, one_mr), max - 10);
+	CHECK_NULL(ibv_reg_mr(pd, page, PAGE, 0), ENOMEM);
+	CHECK_NULL(ibv_reg_dm_mr(pd, dm, 0, 1, IBV_ACCESS_ZERO_BASED), ENOMEM);
+	CHECK_EQ(tree_count(KEEL0, "mr") + tree_count(KEEL0, "dm_mr"), max);
+	CHECK_OK(ibv_dereg_mr(mrs[5]));
+	MUST(ibv_reg_dm_mr(pd, dm, 0, 1, IBV_ACCESS_ZERO_BASED));
+	CHECK_NULL(ibv_reg_mr(pd, page, PAGE, 0), ENOMEM);
+}
+
+static void *one_mw(struct ibv_pd *pd)
+{
+	return ibv_alloc_mw(pd, IBV_MW_TYPE_2);
+}
+
+TEST_SLOW(max_mw, "DEV-2", "max_mw windows can be made, and not one more: ENOMEM", LIMIT)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	int max = query(ctx).max_mw;
+	void **mws = calloc(max, sizeof(*mws));
+
+	CHECK(max > 100);
+	CHECK_EQ(make(pd, mws, max, one_mw), max);
+	CHECK_NULL(ibv_alloc_mw(pd, IBV_MW_TYPE_1), ENOMEM);
+	CHECK_OK(ibv_dealloc_mw(mws[max / 2]));
+	MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+	CHECK_NULL(ibv_alloc_mw(pd, IBV_MW_TYPE_1), ENOMEM);
+}
+
+static struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1 };
+
+static void *one_ah(struct ibv_pd *pd)
+{
+	return ibv_create_ah(pd, &ah_attr);
+}
+
+TEST_SLOW(max_ah, "DEV-2", "max_ah AHs can be made, and not one more: ENOMEM", LIMIT)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	int max = query(ctx).max_ah;
+	void **ahs = calloc(max, sizeof(*ahs));
+
+	CHECK(max > 100);
+	CHECK_OK(ibv_query_gid(ctx, 1, 0, &ah_attr.grh.dgid));
+	CHECK_EQ(make(pd, ahs, max, one_ah), max);
+	CHECK_NULL(ibv_create_ah(pd, &ah_attr), ENOMEM);
+	CHECK_OK(ibv_destroy_ah(ahs[max / 2]));
+	MUST(ibv_create_ah(pd, &ah_attr));
+	CHECK_NULL(ibv_create_ah(pd, &ah_attr), ENOMEM);
+}
+
+TEST_SLOW(max_dm, "DM-3,DM-6", "the device's memory makes as many buffers as it has pages, each with a page of its own", LIMIT)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_device_attr_ex dev_attr = {};
+	struct ibv_alloc_dm_attr attr = { .length = 1 };
+	struct keeldv_dm_attr dm_attr;
+	struct ibv_dm *dm = NULL;
+	unsigned int pages, n;
+	uint8_t *taken;
+
+	CHECK_OK(ibv_query_device_ex(ctx, NULL, &dev_attr));
+	pages = dev_attr.max_dm_size / PAGE;
+	taken = calloc(pages, 1);
+	for (n = 0; n < pages; n++) {
+		dm = MUST(ibv_alloc_dm(ctx, &attr));
+		CHECK_OK(keeldv_query_dm(dm, &dm_attr));
+		CHECK_EQ(dm_attr.start % PAGE, 0);
+		CHECK(dm_attr.start / PAGE < pages);
+		CHECK(!taken[dm_attr.start / PAGE]++);
+	}
+	CHECK_NULL(ibv_alloc_dm(ctx, &attr), ENOMEM);
+	CHECK_OK(ibv_free_dm(dm));
+	MUST(ibv_alloc_dm(ctx, &attr));
+	CHECK_NULL(ibv_alloc_dm(ctx, &attr), ENOMEM);
+}
