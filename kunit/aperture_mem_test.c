@@ -328,7 +328,7 @@ static void share_aperture(void *arg, unsigned int who)
 		s->given[who]++;
 		s->wrong[who] += !mem_is(s->ap, start, room, 0);
 		s->wrong[who] += !!mem_fill(s->ap, start, room, mark);
-		cond_resched();
+		crowd_yield();
 		s->wrong[who] += !mem_is(s->ap, start, room, mark);
 		keel_aperture_free(s->ap, start, len);
 	}

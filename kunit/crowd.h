@@ -6,6 +6,7 @@
 #define KEEL_CROWD_H
 
 #include <kunit/test.h>
+#include <linux/sched.h>
 
 #define CROWD	4
 
@@ -19,5 +20,11 @@
  */
 void crowd_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
 	       void *arg);
+
+/* Let the others run: User Mode Linux preempts no kernel thread. */
+static inline void crowd_yield(void)
+{
+	schedule();
+}
 
 #endif /* KEEL_CROWD_H */

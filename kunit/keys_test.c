@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * lkeys and rkeys: which of them opens what, and to whom.
+ */
+#include <kunit/test.h>
+#include <linux/bitmap.h>
+#include <linux/err.h>
+#include <rdma/ib_verbs.h>
+
+#include "keel_keys.h"
+#include "thing.h"
+
+#define MINE		7
+#define OTHERS		8
+#define IOVA		0x10000ULL
+#define LENGTH		0x2000ULL
+#define ACCESS		(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ)
+#define INDEX_MAX	(U32_MAX >> 8)
+
+struct table {
+	struct things things;
+	struct keel_keys keys;
+};
+
+static struct keel_keys *table_keys(struct kunit *test)
+{
+	return &container_of(test->priv, struct table, things)->keys;
+}
+
+static int keys_test_init(struct kunit *test)
+{
+	struct table *table = kunit_kzalloc(test, sizeof(*table), GFP_KERNEL);
+
+	if (!table)
+		return -ENOMEM;
+	spin_lock_init(&table->things.lock);
+	keel_registry_init(&table->things.reg, "kunit");
+	keel_keys_init(&table->keys);
+	test->priv = &table->things;
+	return 0;
+}
+
+static void keys_test_exit(struct kunit *test)
+{
+	things_exit(test);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&table_keys(test)->xa));
+	keel_keys_fini(table_keys(test));
+}
+
+/* A key of @thing, in the domain MINE. */
+static struct keel_key *key_new(struct kunit *test, struct thing *thing)
+{
+	struct keel_key *key = kunit_kzalloc(test, sizeof(*key), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, key);
+	key->domain = MINE;
+	key->access = ACCESS;
+	key->iova = IOVA;
+	key->length = LENGTH;
+	key->obj = &thing->obj;
+	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(table_keys(test), key));
+	return key;
+}
+
+/* What comes of asking; the reference that a success takes is given back. */
+static int key_ask(struct kunit *test, u32 key, u32 domain, u32 access,
+		   u64 addr, u64 len)
+{
+	struct keel_key *k = keel_key_get(table_keys(test), key, domain,
+					  access, addr, len);
+
+	if (IS_ERR(k))
+		return PTR_ERR(k);
+	KUNIT_EXPECT_EQ(test, key, k->key);
+	keel_obj_put(k->obj);
+	return 0;
+}
+
+struct check_case {
+	const char *desc;
+	u32 domain;
+	u32 access;
+	u64 addr;
+	u64 len;
+	int want;
+};
+
+static const struct check_case check_cases[] = {
+	{ "its own domain", MINE, ACCESS, IOVA, LENGTH, 0 },
+	{ "another domain", OTHERS, ACCESS, IOVA, LENGTH, -EPERM },
+	{ "another domain, no right asked", OTHERS, 0, IOVA, 0, -EPERM },
+	{ "domain 0", 0, 0, IOVA, 1, -EPERM },
+	{ "last domain", U32_MAX, 0, IOVA, 1, -EPERM },
+	{ "a domain is refused before a right is", OTHERS,
+	  IB_ACCESS_REMOTE_ATOMIC, IOVA, 1, -EPERM },
+	{ "a domain is refused before a range is", OTHERS, 0, 0, 1,
+	  -EPERM },
+	/* Rights */
+	{ "no right", MINE, 0, IOVA, LENGTH, 0 },
+	{ "one right of two", MINE, IB_ACCESS_REMOTE_READ, IOVA, LENGTH, 0 },
+	{ "a right it does not have", MINE, IB_ACCESS_REMOTE_WRITE, IOVA,
+	  LENGTH, -EACCES },
+	{ "one that it has and one that it has not", MINE,
+	  IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_ATOMIC, IOVA, 8, -EACCES },
+	{ "all rights", MINE, U32_MAX, IOVA, LENGTH, -EACCES },
+	{ "a right is refused before a range is", MINE, IB_ACCESS_MW_BIND, 0,
+	  1, -EACCES },
+	/* Ranges */
+	{ "first byte", MINE, 0, IOVA, 1, 0 },
+	{ "last byte", MINE, 0, IOVA + LENGTH - 1, 1, 0 },
+	{ "nothing, at the start", MINE, 0, IOVA, 0, 0 },
+	{ "nothing, at the end", MINE, 0, IOVA + LENGTH, 0, 0 },
+	{ "nothing, before the start", MINE, 0, IOVA - 1, 0, -ERANGE },
+	{ "nothing, behind the end", MINE, 0, IOVA + LENGTH + 1, 0, -ERANGE },
+	{ "nothing, at 0", MINE, 0, 0, 0, -ERANGE },
+	{ "byte before the start", MINE, 0, IOVA - 1, 1, -ERANGE },
+	{ "byte behind the end", MINE, 0, IOVA + LENGTH, 1, -ERANGE },
+	{ "across the start", MINE, 0, IOVA - 1, 2, -ERANGE },
+	{ "across the end", MINE, 0, IOVA + LENGTH - 1, 2, -ERANGE },
+	{ "one byte too many", MINE, 0, IOVA, LENGTH + 1, -ERANGE },
+	{ "around all of it", MINE, 0, IOVA - 1, LENGTH + 2, -ERANGE },
+	{ "longest", MINE, 0, IOVA, U64_MAX, -ERANGE },
+	{ "sum wraps to 0", MINE, 0, IOVA, 0 - IOVA, -ERANGE },
+	{ "sum wraps to the start", MINE, 0, IOVA + 1, U64_MAX, -ERANGE },
+	{ "sum wraps to inside", MINE, 0, IOVA + 8, U64_MAX - 3, -ERANGE },
+	{ "from the last address", MINE, 0, U64_MAX, 1, -ERANGE },
+	{ "from the last address to inside", MINE, 0, U64_MAX, IOVA + 2,
+	  -ERANGE },
+	{ "address that is the start in 32 bits", MINE, 0, IOVA + (1ULL << 32),
+	  1, -ERANGE },
+	{ "length that is 1 in 32 bits", MINE, 0, IOVA, (1ULL << 32) + 1,
+	  -ERANGE },
+};
+KUNIT_ARRAY_PARAM_DESC(check, check_cases, desc);
+
+static void pd_4_key_check(struct kunit *test)
+{
+	const struct check_case *c = test->param_value;
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+
+	KUNIT_EXPECT_EQ(test, c->want, key_ask(test, key->key, c->domain,
+					       c->access, c->addr, c->len));
+	/* Refused or not, no reference stays. */
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(mr));
+	keel_key_remove(table_keys(test), key);
+	thing_close(mr);
+}
+
+struct extreme_case {
+	const char *desc;
+	u64 iova, length, addr, len;
+	int want;
+};
+
+static const struct extreme_case extreme_cases[] = {
+	{ "all addresses: all", 0, U64_MAX, 0, U64_MAX, 0 },
+	{ "all addresses: the end", 0, U64_MAX, U64_MAX, 0, 0 },
+	{ "all addresses: behind the end", 0, U64_MAX, U64_MAX, 1, -ERANGE },
+	{ "all addresses: wraps", 0, U64_MAX, 1, U64_MAX, -ERANGE },
+	{ "nothing: nothing", IOVA, 0, IOVA, 0, 0 },
+	{ "nothing: a byte", IOVA, 0, IOVA, 1, -ERANGE },
+	{ "nothing: elsewhere", IOVA, 0, IOVA + 1, 0, -ERANGE },
+	{ "nothing: before", IOVA, 0, IOVA - 1, 0, -ERANGE },
+	{ "zero based: first byte", 0, 8, 0, 1, 0 },
+	{ "zero based: all", 0, 8, 0, 8, 0 },
+	{ "zero based: behind", 0, 8, 8, 1, -ERANGE },
+	{ "zero based: from the last address", 0, 8, U64_MAX, 1, -ERANGE },
+	{ "up to the last address: last byte", U64_MAX - 7, 8, U64_MAX, 1, 0 },
+	{ "up to the last address: one more", U64_MAX - 7, 8, U64_MAX, 2,
+	  -ERANGE },
+	{ "up to the last address: byte 0", U64_MAX - 7, 8, 0, 1, -ERANGE },
+};
+KUNIT_ARRAY_PARAM_DESC(extreme, extreme_cases, desc);
+
+static void keys_extremes(struct kunit *test)
+{
+	const struct extreme_case *c = test->param_value;
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+
+	key->iova = c->iova;
+	key->length = c->length;
+	KUNIT_EXPECT_EQ(test, c->want, key_ask(test, key->key, MINE, 0,
+					       c->addr, c->len));
+	keel_key_remove(table_keys(test), key);
+	thing_close(mr);
+}
+
+/* PD-4: each of two keys opens its own domain's memory to its own domain. */
+static void pd_4_two_domains(struct kunit *test)
+{
+	struct thing *mr[2];
+	struct keel_key *key[2], *k;
+	int i, j;
+
+	for (i = 0; i < 2; i++) {
+		mr[i] = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+		key[i] = key_new(test, mr[i]);
+		key[i]->domain = MINE + i;
+	}
+	for (i = 0; i < 2; i++) {
+		for (j = 0; j < 2; j++) {
+			k = keel_key_get(table_keys(test), key[i]->key,
+					 MINE + j, ACCESS, IOVA, LENGTH);
+			if (i != j) {
+				KUNIT_EXPECT_EQ(test, -EPERM,
+						PTR_ERR_OR_ZERO(k));
+				continue;
+			}
+			KUNIT_ASSERT_PTR_EQ(test, key[i], k);
+			keel_obj_put(k->obj);
+		}
+	}
+	for (i = 0; i < 2; i++) {
+		keel_key_remove(table_keys(test), key[i]);
+		thing_close(mr[i]);
+	}
+}
+
+/* Only the whole key is the key. */
+static void keys_no_near_miss(struct kunit *test)
+{
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+	int bit;
+
+	for (bit = 0; bit < 32; bit++)
+		KUNIT_EXPECT_EQ(test, -ENOENT,
+				key_ask(test, key->key ^ 1U << bit, MINE, 0,
+					IOVA, 1));
+	KUNIT_EXPECT_EQ(test, -ENOENT, key_ask(test, 0, MINE, 0, IOVA, 1));
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			key_ask(test, U32_MAX, MINE, 0, IOVA, 1));
+	KUNIT_EXPECT_EQ(test, 0, key_ask(test, key->key, MINE, 0, IOVA, 1));
+	keel_key_remove(table_keys(test), key);
+	thing_close(mr);
+}
+
+/* SPD-7: a key that was taken back is none. */
+static void spd_7_stale_key(struct kunit *test)
+{
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+
+	KUNIT_EXPECT_EQ(test, 0, key_ask(test, key->key, MINE, 0, IOVA, 1));
+	keel_key_remove(table_keys(test), key);
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			key_ask(test, key->key, MINE, 0, IOVA, 1));
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			key_ask(test, key->key, OTHERS, 0, 0, 1));
+	thing_close(mr);
+}
+
+/* SPD-7: nor when its index goes to another, as often as it may go round. */
+static void spd_7_stale_key_index_reused(struct kunit *test)
+{
+	struct keel_keys *keys = table_keys(test);
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+	DECLARE_BITMAP(seen, 256) = {};
+	u32 index = key->key >> 8;
+	int round;
+
+	for (round = 0; round < 256; round++) {
+		KUNIT_ASSERT_EQ(test, index, key->key >> 8);
+		KUNIT_ASSERT_FALSE_MSG(test,
+				       test_and_set_bit(key->key & 255, seen),
+				       "0x%x again in round %d", key->key,
+				       round);
+		keel_key_remove(keys, key);
+		/* All others had their turn: back to the first. */
+		keys->next = INDEX_MAX + 1;
+		KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
+	}
+	keel_key_remove(keys, key);
+	thing_close(mr);
+}
+
+/* An index has its turn only after all others, and key 0 is never given. */
+static void keys_go_round(struct kunit *test)
+{
+	struct keel_keys *keys = table_keys(test);
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+	u32 last;
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		last = key->key >> 8;
+		keel_key_remove(keys, key);
+		KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
+		KUNIT_ASSERT_EQ(test, last + 1, key->key >> 8);
+	}
+	keel_key_remove(keys, key);
+	keys->next = INDEX_MAX;
+	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
+	KUNIT_EXPECT_EQ(test, INDEX_MAX, key->key >> 8);
+	keel_key_remove(keys, key);
+	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
+	KUNIT_EXPECT_EQ(test, 1, key->key >> 8);
+	keel_key_remove(keys, key);
+	thing_close(mr);
+}
+
+/* The lower 8 bits of neighbours tell nothing of each other. */
+static void keys_low_bits_spread(struct kunit *test)
+{
+	struct keel_keys *keys = table_keys(test);
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+	DECLARE_BITMAP(values, 256) = {};
+	DECLARE_BITMAP(steps, 256) = {};
+	u8 last = key->key;
+	int i;
+
+	for (i = 0; i < 1000; i++) {
+		keel_key_remove(keys, key);
+		KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
+		__set_bit(key->key & 255, values);
+		__set_bit((u8)(key->key - last), steps);
+		last = key->key;
+	}
+	/* Of 1,000 throws 251 of 256 are expected; 200 is out of reach. */
+	KUNIT_EXPECT_GT(test, bitmap_weight(values, 256), 200);
+	KUNIT_EXPECT_GT(test, bitmap_weight(steps, 256), 200);
+	keel_key_remove(keys, key);
+	thing_close(mr);
+}
+
+/* Whoever found a key may use its memory until he lets go. */
+static void keys_reference(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr), *k;
+
+	k = keel_key_get(table_keys(test), key->key, MINE, ACCESS, IOVA, 1);
+	KUNIT_ASSERT_PTR_EQ(test, key, k);
+	KUNIT_EXPECT_EQ(test, 2, thing_refs(mr));
+	keel_key_remove(table_keys(test), key);
+	thing_close(mr);
+	KUNIT_EXPECT_EQ(test, 0, things->released);
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(mr));
+	keel_obj_put(k->obj);
+	KUNIT_EXPECT_EQ(test, 1, things->released);
+}
+
+struct late {
+	struct kunit *test;
+	struct keel_key *key;
+};
+
+static void late_lookup(struct keel_obj *obj, void *arg)
+{
+	struct late *late = arg;
+
+	KUNIT_EXPECT_EQ(late->test, -ENOENT,
+			key_ask(late->test, late->key->key, MINE, 0, IOVA, 1));
+}
+
+/* A key whose object is about to be freed is none, though still listed. */
+static void keys_dying_object(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct late late = { test, key_new(test, mr) };
+
+	things->at_release = late_lookup;
+	things->arg = &late;
+	thing_close(mr);
+	KUNIT_EXPECT_EQ(test, 1, things->released);
+	keel_key_remove(table_keys(test), late.key);
+}
+
+static struct kunit_case keys_test_cases[] = {
+	KUNIT_CASE_PARAM(pd_4_key_check, check_gen_params),
+	KUNIT_CASE(pd_4_two_domains),
+	KUNIT_CASE(spd_7_stale_key),
+	KUNIT_CASE(spd_7_stale_key_index_reused),
+	KUNIT_CASE_PARAM(keys_extremes, extreme_gen_params),
+	KUNIT_CASE(keys_no_near_miss),
+	KUNIT_CASE(keys_go_round),
+	KUNIT_CASE(keys_low_bits_spread),
+	KUNIT_CASE(keys_reference),
+	KUNIT_CASE(keys_dying_object),
+	{}
+};
+
+static struct kunit_suite keys_test_suite = {
+	.name = "keel_keys",
+	.init = keys_test_init,
+	.exit = keys_test_exit,
+	.test_cases = keys_test_cases,
+};
+kunit_test_suite(keys_test_suite);

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The registry of objects under several threads at once. What is checked is
+ * that each object is released exactly once and that nothing is left; the
+ * checkers of a debug kernel see the rest.
+ */
+#include <kunit/test.h>
+#include <linux/err.h>
+#include <linux/prandom.h>
+
+#include "crowd.h"
+#include "thing.h"
+
+#define ROUNDS	1000
+#define LIMIT	6
+#define NUMBERS	4
+
+struct crowd_state {
+	struct things *things;
+	struct thing *shared;
+	atomic_t born, refused, found, wrong, done;
+};
+
+static struct crowd_state *state_new(struct kunit *test)
+{
+	struct crowd_state *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	s->things = test->priv;
+	return s;
+}
+
+static void get_and_put(void *arg, unsigned int who)
+{
+	struct crowd_state *s = arg;
+	int i;
+
+	for (i = 0; i < ROUNDS * 5; i++) {
+		if (i % 2)
+			keel_obj_get(&s->shared->obj);
+		else if (!keel_obj_tryget(&s->shared->obj))
+			atomic_inc(&s->wrong);
+		keel_obj_put(&s->shared->obj);
+	}
+}
+
+/* References that are taken and dropped add up to none. */
+static void obj_crowd_refs(struct kunit *test)
+{
+	struct crowd_state *s = state_new(test);
+
+	s->shared = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	crowd_run(test, get_and_put, s);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(s->shared));
+	KUNIT_EXPECT_EQ(test, 0, s->things->released);
+	thing_close(s->shared);
+	KUNIT_EXPECT_EQ(test, 1, s->things->released);
+}
+
+static void make_children(void *arg, unsigned int who)
+{
+	struct crowd_state *s = arg;
+	struct keel_uapi_holder list[2];
+	struct thing *mr;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		mr = thing_try(s->things, KEEL_MR, 'm', s->shared, NULL);
+		if (IS_ERR(mr)) {
+			if (PTR_ERR(mr) != -ENOMEM)
+				atomic_inc(&s->wrong);
+			atomic_inc(&s->refused);
+			crowd_yield();
+			continue;
+		}
+		atomic_inc(&s->born);
+		if (atomic_read(&s->things->reg.count[KEEL_MR]) > LIMIT)
+			atomic_inc(&s->wrong);
+		/* Our own is among them, whoever else comes and goes. */
+		if (!keel_obj_holders(&s->shared->obj, list, 2))
+			atomic_inc(&s->wrong);
+		thing_close(mr);
+		crowd_yield();
+	}
+}
+
+/* PD-2, PD-5: children come and go under one PD, and never past the limit. */
+static void pd_5_crowd_children(struct kunit *test)
+{
+	struct crowd_state *s = state_new(test);
+
+	s->things->reg.limit[KEEL_MR] = LIMIT;
+	s->shared = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	crowd_run(test, make_children, s);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
+	KUNIT_EXPECT_EQ(test, ROUNDS * CROWD,
+			atomic_read(&s->born) + atomic_read(&s->refused));
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->things->released);
+	KUNIT_EXPECT_GT(test, atomic_read(&s->born), ROUNDS);
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&s->shared->obj, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(s->shared));
+	thing_close(s->shared);
+}
+
+static void close_parent_first(void *arg, unsigned int who)
+{
+	struct crowd_state *s = arg;
+	struct thing *pd, *mr;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		pd = thing_try(s->things, KEEL_PD, 'p', s->shared, NULL);
+		if (IS_ERR(pd)) {
+			atomic_inc(&s->wrong);
+			continue;
+		}
+		mr = thing_try(s->things, KEEL_DM_MR, 'm', pd, s->shared);
+		if (IS_ERR(mr))
+			atomic_inc(&s->wrong);
+		thing_close(pd);
+		if (!IS_ERR(mr))
+			thing_close(mr);
+		atomic_add(2, &s->born);
+		crowd_yield();
+	}
+}
+
+/* Chains of releases that end at one object, from all sides. */
+static void obj_crowd_chains(struct kunit *test)
+{
+	struct crowd_state *s = state_new(test);
+
+	s->shared = thing_new(test, KEEL_DOMAIN, 'd', NULL, NULL);
+	crowd_run(test, close_parent_first, s);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->things->released);
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(s->shared));
+	thing_close(s->shared);
+}
+
+/*
+ * Make objects, and close each after the next. Numbers start over all the time,
+ * so that those who look can hit them.
+ */
+static void make_some(struct crowd_state *s)
+{
+	struct thing *ah, *last = NULL;
+	int i;
+
+	/* Long enough for the others to have met us. */
+	for (i = 0; i < ROUNDS ||
+		    (i < 200 * ROUNDS && atomic_read(&s->found) < ROUNDS); i++) {
+		WRITE_ONCE(s->things->reg.next[KEEL_AH], 1);
+		ah = thing_try(s->things, KEEL_AH, 'a', NULL, NULL);
+		if (IS_ERR(ah)) {
+			atomic_inc(&s->wrong);
+			continue;
+		}
+		atomic_inc(&s->born);
+		if (last)
+			thing_close(last);
+		last = ah;
+		crowd_yield();
+	}
+	if (last)
+		thing_close(last);
+	atomic_inc(&s->done);
+}
+
+static void find_one(struct crowd_state *s, unsigned long id)
+{
+	struct keel_obj *obj;
+
+	rcu_read_lock();
+	obj = xa_load(&s->things->reg.objs[KEEL_AH], id);
+	if (obj && !keel_obj_tryget(obj))
+		obj = NULL;
+	rcu_read_unlock();
+	crowd_yield();
+	if (!obj)
+		return;
+	atomic_inc(&s->found);
+	/* Ours until we let go: it is what it was. */
+	if (obj->kind != KEEL_AH || obj->id != id)
+		atomic_inc(&s->wrong);
+	keel_obj_put(obj);
+}
+
+static void make_or_find(void *arg, unsigned int who)
+{
+	struct crowd_state *s = arg;
+	struct rnd_state rnd;
+
+	if (who % 2) {
+		make_some(s);
+		return;
+	}
+	prandom_seed_state(&rnd, who + 1);
+	while (atomic_read(&s->done) < CROWD / 2)
+		find_one(s, 1 + prandom_u32_state(&rnd) % NUMBERS);
+}
+
+/* A lookup gets an object that lives, or none. */
+static void obj_crowd_lookup(struct kunit *test)
+{
+	struct crowd_state *s = state_new(test);
+
+	crowd_run(test, make_or_find, s);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->things->released);
+	kunit_info(test, "%d born, %d found", atomic_read(&s->born),
+		   atomic_read(&s->found));
+	KUNIT_EXPECT_GE(test, atomic_read(&s->found), ROUNDS);
+}
+
+static struct kunit_case obj_crowd_test_cases[] = {
+	KUNIT_CASE(obj_crowd_refs),
+	KUNIT_CASE(pd_5_crowd_children),
+	KUNIT_CASE(obj_crowd_chains),
+	KUNIT_CASE(obj_crowd_lookup),
+	{}
+};
+
+static struct kunit_suite obj_crowd_test_suite = {
+	.name = "keel_obj_crowd",
+	.init = things_init,
+	.exit = things_exit,
+	.test_cases = obj_crowd_test_cases,
+};
+kunit_test_suite(obj_crowd_test_suite);
