@@ -18,9 +18,6 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-guest-shell:
-	scripts/guest-shell
-
 demo test:
 	scripts/$@
 
@@ -29,8 +26,7 @@ help:
 	@echo 'make clean        remove what that made'
 	@echo 'make demo         show keel at work in a throwaway guest'
 	@echo 'make test         run all tests in throwaway guests'
-	@echo 'make guest-shell  a shell in a guest with keel loaded'
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache guest-shell demo test help
+.PHONY: all modules clean cache demo test help

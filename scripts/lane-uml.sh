@@ -33,7 +33,7 @@ lane_boot() {
 		TMPDIR="$(uml_memory_dir)" \
 		"$kernel/linux" mem="${mem}M" seccomp=on ncpus="$cpus" \
 		root=/dev/root rootfstype=hostfs rootflags="$root/root" ro \
-		init=/usr/sbin/guest-boot keel.ctl="$ctl" uml_dir="$run/uml" \
+		init=/usr/sbin/guest-boot guest_ctl="$ctl" uml_dir="$run/uml" \
 		umid=guest con=null con0=null,fd:1 ignore_loglevel \
 		panic=-1 kunit.enable=1 "${append[@]}" >"$run/console" 2>&1 </dev/null
 }

@@ -61,7 +61,11 @@ keel_cleanup() {
 	[ ${#KEEL_HELPERS[@]} -eq 0 ] || kill "${KEEL_HELPERS[@]}" 2>/dev/null || :
 	local d
 	for d in "${KEEL_CLEAN_DIRS[@]}"; do
-		rm -rf --one-file-system -- "$d"
+		# What was killed may write a last file meanwhile.
+		rm -rf --one-file-system -- "$d" 2>/dev/null || {
+			sleep 0.3
+			rm -rf --one-file-system -- "$d"
+		}
 	done
 }
 
