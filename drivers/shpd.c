@@ -9,6 +9,7 @@
  */
 #include <linux/random.h>
 #include <linux/slab.h>
+#include <kunit/visibility.h>
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
@@ -54,7 +55,7 @@ void keel_shpds_init(struct keel_shpds *shpds)
 }
 
 /* Four rounds of a Feistel network: a permutation of 32 bits. */
-static u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n)
+VISIBLE_IF_KUNIT u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n)
 {
 	u16 left = n >> 16, right = n;
 	int round;
@@ -68,6 +69,7 @@ static u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n)
 	}
 	return (u32)left << 16 | right;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_shpd_permute);
 
 static struct keel_shpd *keel_shpd_find(struct keel_shpds *shpds, u32 handle)
 {
@@ -80,15 +82,22 @@ static struct keel_shpd *keel_shpd_find(struct keel_shpds *shpds, u32 handle)
 	return NULL;
 }
 
-static bool keel_shpd_key_ok(const struct keel_shpd *shpd, u64 key)
+/* Equal? It takes as long for any two. */
+VISIBLE_IF_KUNIT bool keel_shpd_key_equal(u64 a, u64 b)
 {
-	/* Without a handle, compare all the same: it shall take as long. */
-	u64 diff = (shpd ? shpd->key : ~key) ^ key;
+	u64 diff = a ^ b;
 
 	/* Fold, so that no machine can stop at the first half. */
 	diff |= diff >> 32;
 	OPTIMIZER_HIDE_VAR(diff);
 	return !(u32)diff;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_shpd_key_equal);
+
+static bool keel_shpd_key_ok(const struct keel_shpd *shpd, u64 key)
+{
+	/* Without a handle, compare all the same: it shall take as long. */
+	return keel_shpd_key_equal(shpd ? shpd->key : ~key, key);
 }
 
 /**

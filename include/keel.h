@@ -189,6 +189,10 @@ void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
 void keel_shpds_init(struct keel_shpds *shpds);
 struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key);
 void keel_shpd_remove(struct keel_domain *domain);
+#if IS_ENABLED(CONFIG_KUNIT)
+u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n);
+bool keel_shpd_key_equal(u64 a, u64 b);
+#endif
 
 /* dm_map.c */
 void keel_dm_unmap(struct keel_dm *dm);
