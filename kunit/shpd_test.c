@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Handles of shared protection domains, and the comparison of their keys.
+ */
+#include <kunit/test.h>
+#include <linux/bitops.h>
+#include <linux/mm.h>
+#include <linux/sort.h>
+
+#include "keel.h"
+
+#define HANDLES	200000
+
+/* Only the secret matters. */
+static struct keel_shpds *shpds_new(struct kunit *test, u64 a, u64 b)
+{
+	struct keel_shpds *shpds = kunit_kzalloc(test, sizeof(*shpds),
+						 GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, shpds);
+	shpds->secret.key[0] = a;
+	shpds->secret.key[1] = b;
+	return shpds;
+}
+
+KUNIT_DEFINE_ACTION_WRAPPER(list_free, kvfree, const void *);
+
+/* The handles for @first and on, in the order in which they are given. */
+static u32 *handles_new(struct kunit *test, const struct keel_shpds *shpds,
+			u32 first)
+{
+	u32 *list = kvmalloc_array(HANDLES, sizeof(*list), GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, list);
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, list_free, list));
+	for (i = 0; i < HANDLES; i++) {
+		list[i] = keel_shpd_permute(shpds, first + i);
+		if (i % 4096 == 0)
+			cond_resched();
+	}
+	return list;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	u32 x = *(const u32 *)a, y = *(const u32 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+struct unique_case {
+	const char *desc;
+	u64 secret[2];
+	u32 first;
+};
+
+static const struct unique_case unique_cases[] = {
+	{ "the first ones", { 0x0123456789abcdefULL, 0xfedcba9876543210ULL },
+	  0 },
+	{ "a poor secret", { 0, 0 }, 0 },
+	{ "where the lower half of the counter wraps", { 1, 2 }, 0x7fff0000 },
+	{ "the last ones", { 0xffffffffffffffffULL, 1 }, 0U - HANDLES },
+};
+KUNIT_ARRAY_PARAM_DESC(unique, unique_cases, desc);
+
+/* SPD-6: a handle is dead for ever, for no two are alike. */
+static void spd_6_handles_unique(struct kunit *test)
+{
+	const struct unique_case *c = test->param_value;
+	struct keel_shpds *shpds = shpds_new(test, c->secret[0], c->secret[1]);
+	u32 *list = handles_new(test, shpds, c->first);
+	unsigned int i, same = 0;
+
+	sort(list, HANDLES, sizeof(*list), by_value, NULL);
+	for (i = 1; i < HANDLES; i++)
+		same += list[i] == list[i - 1];
+	KUNIT_EXPECT_EQ(test, 0, same);
+}
+
+/*
+ * SPD-4: a handle does not tell the next one: neither does it go up, nor by
+ * equal steps, nor do neighbours agree in more bits than strangers.
+ */
+static void spd_4_handles_not_guessable(struct kunit *test)
+{
+	const struct keel_shpds *shpds = shpds_new(test, 0x6b65656c, 42);
+	u32 *list = handles_new(test, shpds, 0);
+	unsigned int i, up = 0, bits = 0, near = 0;
+
+	for (i = 1; i < HANDLES; i++) {
+		up += list[i] > list[i - 1];
+		bits += hweight32(list[i] ^ list[i - 1]);
+		near += list[i] - list[i - 1] + 0x8000 < 0x10000;
+	}
+	/* Half of the steps go up, half of the bits change, within 2%. */
+	KUNIT_EXPECT_GT(test, up, HANDLES / 100 * 48);
+	KUNIT_EXPECT_LT(test, up, HANDLES / 100 * 52);
+	KUNIT_EXPECT_GT(test, bits, HANDLES / 100 * 16 * 98);
+	KUNIT_EXPECT_LT(test, bits, HANDLES / 100 * 16 * 102);
+	/* One in 65,536 is a near neighbour, about 3. */
+	KUNIT_EXPECT_LT(test, near, 20);
+
+	/* Nor by equal steps. */
+	for (i = 2; i < HANDLES; i++)
+		if (list[i] - list[i - 1] != list[1] - list[0])
+			break;
+	KUNIT_EXPECT_LT(test, i, 4);
+
+	/* They are spread over all 32 bits. */
+	sort(list, HANDLES, sizeof(*list), by_value, NULL);
+	KUNIT_EXPECT_LT(test, list[0], U32_MAX / 1000);
+	KUNIT_EXPECT_GT(test, list[HANDLES - 1], U32_MAX - U32_MAX / 1000);
+}
+
+struct secret_case {
+	const char *desc;
+	u64 secret[2];
+};
+
+static const struct secret_case secret_cases[] = {
+	{ "all of it", { 0x1111111111111111ULL, 0x2222222222222222ULL } },
+	{ "its first bit", { 43, 99 } },
+	{ "its last bit", { 42, 99 | 1ULL << 63 } },
+	{ "the halves exchanged", { 99, 42 } },
+};
+KUNIT_ARRAY_PARAM_DESC(secret, secret_cases, desc);
+
+/* SPD-4, SPD-5: what one device gives says nothing of what another gives. */
+static void spd_4_secret_matters(struct kunit *test)
+{
+	const struct secret_case *c = test->param_value;
+	struct keel_shpds *a = shpds_new(test, 42, 99);
+	struct keel_shpds *b = shpds_new(test, c->secret[0], c->secret[1]);
+	unsigned int i, same = 0, bits = 0;
+
+	for (i = 0; i < 10000; i++) {
+		u32 diff = keel_shpd_permute(a, i) ^ keel_shpd_permute(b, i);
+
+		same += !diff;
+		bits += hweight32(diff);
+	}
+	KUNIT_EXPECT_LT(test, same, 3);
+	KUNIT_EXPECT_GT(test, bits, 10000 / 100 * 16 * 97);
+	KUNIT_EXPECT_LT(test, bits, 10000 / 100 * 16 * 103);
+}
+
+/* SPD-4: every bit of the key counts. */
+static void spd_4_key_compare(struct kunit *test)
+{
+	static const u64 keys[] = {
+		0, 1, U64_MAX, 1ULL << 32, 1ULL << 63, U32_MAX,
+		0x0123456789abcdefULL,
+	};
+	unsigned int i, bit;
+
+	for (i = 0; i < ARRAY_SIZE(keys); i++) {
+		u64 key = keys[i];
+
+		KUNIT_EXPECT_TRUE(test, keel_shpd_key_equal(key, key));
+		KUNIT_EXPECT_FALSE(test, keel_shpd_key_equal(key, ~key));
+		/* The halves exchanged, but where they are alike. */
+		KUNIT_EXPECT_EQ(test, key == ror64(key, 32),
+				keel_shpd_key_equal(key, ror64(key, 32)));
+		for (bit = 0; bit < 64; bit++)
+			KUNIT_EXPECT_FALSE(test,
+					   keel_shpd_key_equal(key, key ^
+							       1ULL << bit));
+	}
+}
+
+static struct kunit_case shpd_test_cases[] = {
+	KUNIT_CASE_PARAM(spd_6_handles_unique, unique_gen_params),
+	KUNIT_CASE(spd_4_handles_not_guessable),
+	KUNIT_CASE_PARAM(spd_4_secret_matters, secret_gen_params),
+	KUNIT_CASE(spd_4_key_compare),
+	{}
+};
+
+static struct kunit_suite shpd_test_suite = {
+	.name = "keel_shpd",
+	.test_cases = shpd_test_cases,
+};
+kunit_test_suite(shpd_test_suite);
