@@ -166,7 +166,7 @@ static void dm_4_zeroed_large(struct kunit *test)
 }
 
 /* DM-4, DM-6: clearing one buffer leaves its neighbours alone. */
-static void dm_4_neighbours_untouched(struct kunit *test)
+static void dm_4_dm_6_neighbours_untouched(struct kunit *test)
 {
 	struct keel_aperture *ap = mem_new(test, MEM_PAGES);
 	u64 start[3], again;
@@ -335,7 +335,7 @@ static void share_aperture(void *arg, unsigned int who)
 }
 
 /* DM-4, DM-6: several at once, in little room. */
-static void dm_6_crowd(struct kunit *test)
+static void dm_4_dm_6_crowd(struct kunit *test)
 {
 	struct sharers *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	int i;
@@ -355,12 +355,12 @@ static struct kunit_case aperture_mem_test_cases[] = {
 	KUNIT_CASE(dm_3_whole_aperture),
 	KUNIT_CASE(dm_4_zeroed),
 	KUNIT_CASE(dm_4_zeroed_large),
-	KUNIT_CASE(dm_4_neighbours_untouched),
+	KUNIT_CASE(dm_4_dm_6_neighbours_untouched),
 	KUNIT_CASE(dm_5_copies_exactly),
 	KUNIT_CASE(dm_5_refused_copies_nothing),
 	KUNIT_CASE(dm_6_segments_are_the_buffer),
 	KUNIT_CASE(mem_prot),
-	KUNIT_CASE(dm_6_crowd),
+	KUNIT_CASE(dm_4_dm_6_crowd),
 	{}
 };
 

@@ -181,7 +181,7 @@ static void dm_6_segments_cover(struct kunit *test)
 }
 
 /* DM-4, DM-6: all bytes of all pages are cleared before they are given. */
-static void dm_4_zero_whole_pages(struct kunit *test)
+static void dm_4_dm_6_zero_whole_pages(struct kunit *test)
 {
 	static const u64 lens[] = { 1, P - 1, P, P + 1, 5 * P - 1, 16 * P };
 	struct fake *fake = fake_new(test);
@@ -287,7 +287,7 @@ static void aperture_destroy(struct kunit *test)
 
 static struct kunit_case aperture_test_cases[] = {
 	KUNIT_CASE(dm_1_refused_clears_nothing),
-	KUNIT_CASE(dm_4_zero_whole_pages),
+	KUNIT_CASE(dm_4_dm_6_zero_whole_pages),
 	KUNIT_CASE_PARAM(dm_5_range_check, access_gen_params),
 	KUNIT_CASE_PARAM(dm_6_segment_cut, cut_gen_params),
 	KUNIT_CASE(dm_6_segments_cover),

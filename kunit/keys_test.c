@@ -86,14 +86,14 @@ struct check_case {
 };
 
 static const struct check_case check_cases[] = {
-	{ "its own domain", MINE, ACCESS, IOVA, LENGTH, 0 },
-	{ "another domain", OTHERS, ACCESS, IOVA, LENGTH, -EPERM },
-	{ "another domain, no right asked", OTHERS, 0, IOVA, 0, -EPERM },
-	{ "domain 0", 0, 0, IOVA, 1, -EPERM },
-	{ "last domain", U32_MAX, 0, IOVA, 1, -EPERM },
-	{ "a domain is refused before a right is", OTHERS,
+	{ "PD-4: its own domain", MINE, ACCESS, IOVA, LENGTH, 0 },
+	{ "PD-4: another domain", OTHERS, ACCESS, IOVA, LENGTH, -EPERM },
+	{ "PD-4: another domain, no right asked", OTHERS, 0, IOVA, 0, -EPERM },
+	{ "PD-4: domain 0", 0, 0, IOVA, 1, -EPERM },
+	{ "PD-4: last domain", U32_MAX, 0, IOVA, 1, -EPERM },
+	{ "PD-4: a domain is refused before a right is", OTHERS,
 	  IB_ACCESS_REMOTE_ATOMIC, IOVA, 1, -EPERM },
-	{ "a domain is refused before a range is", OTHERS, 0, 0, 1,
+	{ "PD-4: a domain is refused before a range is", OTHERS, 0, 0, 1,
 	  -EPERM },
 	/* Rights */
 	{ "no right", MINE, 0, IOVA, LENGTH, 0 },
@@ -133,7 +133,7 @@ static const struct check_case check_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(check, check_cases, desc);
 
-static void pd_4_key_check(struct kunit *test)
+static void key_check(struct kunit *test)
 {
 	const struct check_case *c = test->param_value;
 	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
@@ -374,7 +374,7 @@ static void keys_dying_object(struct kunit *test)
 }
 
 static struct kunit_case keys_test_cases[] = {
-	KUNIT_CASE_PARAM(pd_4_key_check, check_gen_params),
+	KUNIT_CASE_PARAM(key_check, check_gen_params),
 	KUNIT_CASE(pd_4_two_domains),
 	KUNIT_CASE(spd_7_stale_key),
 	KUNIT_CASE(spd_7_stale_key_index_reused),

@@ -19,10 +19,10 @@ struct limit_case {
 static const struct limit_case limit_cases[] = {
 	{ "PD-5: PDs", KEEL_PD, KEEL_PD },
 	{ "PD-5: parent domains are PDs", KEEL_PARENT, KEEL_PD },
-	{ "TD-1: thread domains", KEEL_TD, KEEL_TD },
+	{ "thread domains", KEEL_TD, KEEL_TD },
 	{ "XRC domains", KEEL_XRCD, KEEL_XRCD },
 	{ "shared-PD handles", KEEL_SHPD, KEEL_SHPD },
-	{ "DM-1: buffers of device memory", KEEL_DM, KEEL_DM },
+	{ "buffers of device memory", KEEL_DM, KEEL_DM },
 	{ "MRs", KEEL_MR, KEEL_MR },
 	{ "MRs of device memory are MRs", KEEL_DM_MR, KEEL_MR },
 	{ "MWs", KEEL_MW, KEEL_MW },
@@ -32,7 +32,7 @@ static const struct limit_case limit_cases[] = {
 KUNIT_ARRAY_PARAM_DESC(limit, limit_cases, desc);
 
 /* PD-5: as many as the limit says, not one more; and one for one that ends. */
-static void pd_5_limit(struct kunit *test)
+static void obj_limit(struct kunit *test)
 {
 	const struct limit_case *c = test->param_value;
 	struct things *things = test->priv;
@@ -56,7 +56,7 @@ static void pd_5_limit(struct kunit *test)
 }
 
 /* A kind that has its limit takes nothing from the others. */
-static void pd_5_limits_are_apart(struct kunit *test)
+static void obj_limits_are_apart(struct kunit *test)
 {
 	const struct limit_case *c = test->param_value;
 	struct things *things = test->priv;
@@ -121,7 +121,7 @@ static void pd_5_held_counts(struct kunit *test)
 }
 
 /* PD-2, DM-8: one that was refused holds nothing. */
-static void pd_2_refused_holds_nothing(struct kunit *test)
+static void pd_2_dm_8_refused_holds_nothing(struct kunit *test)
 {
 	struct things *things = test->priv;
 	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
@@ -206,11 +206,11 @@ static void pd_2_holders_room(struct kunit *test)
 }
 
 static struct kunit_case obj_limit_test_cases[] = {
-	KUNIT_CASE_PARAM(pd_5_limit, limit_gen_params),
-	KUNIT_CASE_PARAM(pd_5_limits_are_apart, limit_gen_params),
+	KUNIT_CASE_PARAM(obj_limit, limit_gen_params),
+	KUNIT_CASE_PARAM(obj_limits_are_apart, limit_gen_params),
 	KUNIT_CASE(pd_5_shared_limit),
 	KUNIT_CASE(pd_5_held_counts),
-	KUNIT_CASE(pd_2_refused_holds_nothing),
+	KUNIT_CASE(pd_2_dm_8_refused_holds_nothing),
 	KUNIT_CASE(pd_2_holders),
 	KUNIT_CASE(pd_2_holders_room),
 	{}

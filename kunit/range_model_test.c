@@ -104,7 +104,7 @@ static void model_compare(struct kunit *test, const struct model *m)
 }
 
 /* DM-1, DM-2, DM-6: the answer is the model's at each step. */
-static void dm_6_random_steps(struct kunit *test)
+static void dm_1_dm_2_dm_6_random_steps(struct kunit *test)
 {
 	struct model *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
 	unsigned int step, slot;
@@ -138,7 +138,7 @@ static void dm_6_random_steps(struct kunit *test)
 }
 
 static struct kunit_case range_model_test_cases[] = {
-	KUNIT_CASE(dm_6_random_steps),
+	KUNIT_CASE(dm_1_dm_2_dm_6_random_steps),
 	{}
 };
 

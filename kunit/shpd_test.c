@@ -127,7 +127,7 @@ static const struct secret_case secret_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(secret, secret_cases, desc);
 
-/* SPD-4, SPD-5: what one device gives says nothing of what another gives. */
+/* SPD-4: what one device gives says nothing of what another gives. */
 static void spd_4_secret_matters(struct kunit *test)
 {
 	const struct secret_case *c = test->param_value;

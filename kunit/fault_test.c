@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Want of memory, wherever it can come: each unit says -ENOMEM and leaves
+ * nothing behind. Only in kernels that can fail allocations on purpose; the
+ * settings that this needs are made by scripts/kunit.
+ */
+#include <kunit/test-bug.h>
+#include <kunit/test.h>
+#include <linux/err.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "keel_aperture.h"
+#include "keel_keys.h"
+#include "thing.h"
+
+#ifdef CONFIG_FAILSLAB
+
+#define P		((u64)PAGE_SIZE)
+/* More allocations than anything here makes. */
+#define MOST		200
+
+static void fail_all(bool on)
+{
+	current->make_it_fail = on;
+}
+
+/* Tests of failure that see none would prove nothing. */
+static int fault_init(struct kunit *test)
+{
+	void *p;
+
+	fail_all(true);
+	p = kmalloc(64, GFP_KERNEL);
+	fail_all(false);
+	kfree(p);
+	if (p)
+		kunit_skip(test, "failslab is not set up, see scripts/kunit");
+	return things_init(test);
+}
+
+static void fault_exit(struct kunit *test)
+{
+	fail_all(false);
+	current->fail_nth = 0;
+	things_exit(test);
+}
+
+/* PD-2: an object that is not born holds nothing and counts for nothing. */
+static void pd_2_unborn_holds_nothing(struct kunit *test)
+{
+	struct things *things = test->priv;
+	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct thing *dm = thing_new(test, KEEL_DM, 'd', NULL, NULL);
+	static const struct keel_obj_ops none = {};
+	struct keel_obj *obj = kunit_kzalloc(test, sizeof(*obj), GFP_KERNEL);
+	int ret;
+
+	KUNIT_ASSERT_NOT_NULL(test, obj);
+	fail_all(true);
+	ret = keel_obj_add(&things->reg, obj, KEEL_DM_MR, &none, &pd->obj,
+			   &dm->obj);
+	fail_all(false);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(pd));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(dm));
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&things->reg.count[KEEL_MR]));
+	KUNIT_EXPECT_TRUE(test, xa_empty(&things->reg.objs[KEEL_DM_MR]));
+	thing_close(dm);
+	thing_close(pd);
+}
+
+static void keys_no_memory(struct kunit *test)
+{
+	struct keel_keys *keys = kunit_kzalloc(test, sizeof(*keys), GFP_KERNEL);
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key key = { .obj = &mr->obj, .length = 8 };
+	int ret;
+
+	KUNIT_ASSERT_NOT_NULL(test, keys);
+	keel_keys_init(keys);
+	fail_all(true);
+	ret = keel_key_insert(keys, &key);
+	fail_all(false);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&keys->xa));
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			PTR_ERR_OR_ZERO(keel_key_get(keys, key.key, 0, 0, 0,
+						     0)));
+	KUNIT_EXPECT_EQ(test, 1, thing_refs(mr));
+
+	/* The next one has better luck. */
+	KUNIT_EXPECT_EQ(test, 0, keel_key_insert(keys, &key));
+	keel_key_remove(keys, &key);
+	keel_keys_fini(keys);
+	thing_close(mr);
+}
+
+static int try_range(u64 pages)
+{
+	struct keel_range r = {};
+	int ret = keel_range_init(&r, pages * P, PAGE_SHIFT);
+
+	if (!ret || !r.map)
+		keel_range_fini(&r);
+	return ret;
+}
+
+static int try_aperture(u64 pages)
+{
+	struct keel_aperture *ap = keel_aperture_mem_create(pages * P);
+
+	if (IS_ERR(ap))
+		return PTR_ERR(ap);
+	keel_aperture_destroy(ap);
+	return 0;
+}
+
+/* A parent, and a child of both sorts, made and unmade. */
+static int try_objects(u64 pages)
+{
+	struct kunit *test = kunit_get_current_test();
+	struct thing *pd, *mr;
+	int ret = 0;
+
+	pd = thing_try(test->priv, KEEL_PD, 'p', NULL, NULL);
+	if (IS_ERR(pd))
+		return PTR_ERR(pd);
+	mr = thing_try(test->priv, KEEL_DM_MR, 'm', pd, NULL);
+	if (IS_ERR(mr))
+		ret = PTR_ERR(mr);
+	else
+		thing_close(mr);
+	thing_close(pd);
+	return ret;
+}
+
+struct each_case {
+	const char *desc;
+	int (*attempt)(u64 pages);
+	u64 pages;
+};
+
+static const struct each_case each_cases[] = {
+	{ "range: small bitmap", try_range, 3 },
+	{ "aperture: one page", try_aperture, 1 },
+	{ "aperture: blocks of several sizes", try_aperture, 13 },
+	{ "aperture: arrays larger than a page", try_aperture, 1500 },
+	{ "objects", try_objects, 0 },
+};
+KUNIT_ARRAY_PARAM_DESC(each, each_cases, desc);
+
+/*
+ * The first allocation fails, then the second, and so on, until there are no
+ * more. KASAN and kmemleak see what was freed too early or never.
+ */
+static void fault_each(struct kunit *test)
+{
+	const struct each_case *c = test->param_value;
+	unsigned int nth, left, refused = 0;
+	int ret;
+
+	for (nth = 1; nth < MOST; nth++) {
+		current->fail_nth = nth;
+		ret = c->attempt(c->pages);
+		left = current->fail_nth;
+		current->fail_nth = 0;
+		if (ret)
+			KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
+		refused += !!ret;
+		if (left)
+			break;
+	}
+	KUNIT_EXPECT_GT(test, refused, 0);
+	KUNIT_EXPECT_LT(test, nth, MOST);
+	/* The last round failed nothing, and so nothing failed. */
+	KUNIT_EXPECT_EQ(test, 0, ret);
+	kunit_info(test, "%u allocations, %u of them needed", nth - 1,
+		   refused);
+}
+
+/* All of them fail. */
+static void fault_all(struct kunit *test)
+{
+	const struct each_case *c = test->param_value;
+	int ret;
+
+	fail_all(true);
+	ret = c->attempt(c->pages);
+	fail_all(false);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
+	KUNIT_EXPECT_EQ(test, 0, c->attempt(c->pages));
+}
+
+static struct kunit_case fault_test_cases[] = {
+	KUNIT_CASE(pd_2_unborn_holds_nothing),
+	KUNIT_CASE(keys_no_memory),
+	KUNIT_CASE_PARAM(fault_each, each_gen_params),
+	KUNIT_CASE_PARAM(fault_all, each_gen_params),
+	{}
+};
+
+static struct kunit_suite fault_test_suite = {
+	.name = "keel_fault",
+	.init = fault_init,
+	.exit = fault_exit,
+	.test_cases = fault_test_cases,
+};
+kunit_test_suite(fault_test_suite);
+
+#endif /* CONFIG_FAILSLAB */
