@@ -76,7 +76,7 @@ TEST_SLOW(max_pd, "PD-5,DEV-2", "max_pd PDs can be made, of all kinds together, 
 	CHECK_NULL(ibv_alloc_pd(other), ENOMEM);
 	CHECK_NULL(ibv_alloc_parent_domain(ctx, &attr), ENOMEM);
 	CHECK_NULL(ibv_share_pd(ctx, &shpd, 1), ENOMEM);
-	CHECK(!strcmp(tree_text(KEEL0), before));
+	CHECK_SAME_TREE(before);
 	/* One goes, one more can be made, of any kind. */
 	CHECK_OK(ibv_dealloc_pd(pds[max - 2]));
 	pds[max - 2] = MUST(ibv_share_pd(ctx, &shpd, 1));

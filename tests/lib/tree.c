@@ -22,6 +22,27 @@ char *tree_text(const char *dev)
 	return t_read_file(path);
 }
 
+void tree_check_same(const char *file, int line, const char *dev,
+		     const char *before)
+{
+	char *text = tree_text(dev), *after = text;
+	size_t len;
+
+	while (*after && *after == *before) {
+		/* Go from line to line. */
+		len = strcspn(after, "\n") + 1;
+		if (strncmp(after, before, len))
+			break;
+		after += len;
+		before += len;
+	}
+	if (strcmp(after, before))
+		t_fail(file, line, "objects: got \"%.*s\", want \"%.*s\"",
+		       (int)strcspn(after, "\n"), after,
+		       (int)strcspn(before, "\n"), before);
+	free(text);
+}
+
 /* Cut the line at a word, and copy what follows. */
 static void cut(char *line, const char *word, char *rest, size_t size)
 {

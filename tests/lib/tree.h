@@ -29,6 +29,11 @@ struct tree {
 
 /* The file as it is; to be freed. */
 char *tree_text(const char *dev);
+/* Fails, with the first line that differs, unless the tree is this one. */
+void tree_check_same(const char *file, int line, const char *dev,
+		     const char *before);
+#define CHECK_SAME_TREE(before)	\
+	tree_check_same(__FILE__, __LINE__, KEEL0, before)
 void tree_read(const char *dev, struct tree *tree);
 void tree_free(struct tree *tree);
 /* NULL if there is none. */

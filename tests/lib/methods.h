@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * keel's own methods as data, and objects to call them on: what the tests of
+ * hostile input go through.
+ */
+#ifndef METHODS_H
+#define METHODS_H
+
+#include "raw.h"
+#include "t.h"
+
+enum arg_kind {
+	ARG_OBJ,	/* handle of an object */
+	ARG_NEW,	/* handle of the object that is made */
+	ARG_IN,		/* u64 */
+	ARG_OUT,	/* structure: may be longer than the kernel knows */
+	ARG_OUT_FIXED,	/* one number: has exactly that length */
+	ARG_OUT_LIST,	/* array: a multiple of that length */
+};
+
+struct arg {
+	uint16_t id;
+	enum arg_kind kind;
+	uint16_t len;
+	bool optional;
+	uint16_t object;	/* ARG_OBJ: of which type */
+};
+
+#define METHOD_ARGS	4
+
+struct method {
+	const char *name;
+	uint16_t object;
+	uint16_t method;
+	bool once;		/* uses the object up */
+	int args_count;
+	struct arg args[METHOD_ARGS];
+};
+
+extern const struct method methods[];
+extern const int methods_count;
+
+/* One object of each type, each with a holder, and one of each without. */
+struct objects {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd, *parent, *free_pd;
+	struct ibv_td *td, *free_td;
+	struct ibv_dm *dm, *free_dm;
+	struct ibv_mr *mr, *dm_mr;
+	uint32_t td_handle, free_td_handle;
+};
+
+void objects_make(struct objects *o);
+uint32_t objects_handle(const struct objects *o, uint16_t object, bool fresh);
+
+/* A place for answers. */
+extern unsigned char method_out[METHOD_ARGS][512];
+
+/* A command that succeeds, if nobody spoils it. */
+void method_build(const struct method *m, const struct objects *o,
+		  struct raw_cmd *cmd);
+/* Fails the test unless the result is this one; spoiled says what was wrong. */
+void method_check(const struct method *m, const struct objects *o,
+		  struct raw_cmd *cmd, const char *spoiled, int want);
+
+#endif /* METHODS_H */
