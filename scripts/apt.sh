@@ -15,6 +15,7 @@ mirror() {
 	fi
 	# One site serves all suites of Debian proper; its codenames tell it from
 	# the other repositories a machine may have.
+	# shellcheck disable=SC2016  # apt expands these names
 	while read -r site release; do
 		case $release in
 		bookworm | trixie | forky | sid | stable | testing | unstable)

@@ -36,6 +36,13 @@ need_root() {
 		${KEEL_MIRROR:+"KEEL_MIRROR=$KEEL_MIRROR"} "$0" "$@"
 }
 
+# need_deps: install what is missing. Once is enough for all that we call.
+need_deps() {
+	[ -z "${KEEL_DEPS:-}" ] || return 0
+	"$KEEL_SCRIPTS/deps" || exit "$KEEL_FAIL"
+	export KEEL_DEPS=1
+}
+
 # --- processes and temporary files that leave nothing behind ---------------
 
 KEEL_CLEAN_DIRS=()
