@@ -10,7 +10,7 @@
 
 #include "say.h"
 
-#define LENGTH (1 << 20)
+#define LENGTH 0x100000
 
 static const char text[] = "written through one process's mapping";
 
