@@ -365,12 +365,9 @@ TEST(parent_of_parent, "PDM-5,PDM-9,DEV-4", "the kernel itself refuses a parent 
 
 static uint64_t next_random(void)
 {
-	static uint64_t state = 88172645463325252ULL;
+	static uint64_t seed = 88172645463325252ULL;
 
-	state ^= state << 13;
-	state ^= state >> 7;
-	state ^= state << 17;
-	return state;
+	return t_random(&seed);
 }
 
 static uint64_t random_data(void)
@@ -425,7 +422,7 @@ static void spoil(void)
 
 TEST(random, "DEV-4", "commands spoiled at random never hang, crash or leave anything, and good ones still work afterwards")
 {
-	int rounds = t_debug_kernel() ? 4000 : 20000, i, n, ok = 0;
+	int rounds = t_rounds(20000), i, n, ok = 0;
 	const struct method *m;
 
 	for (i = 0; i < rounds; i++) {

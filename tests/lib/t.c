@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "t.h"
 #include "tree.h"
@@ -170,6 +171,7 @@ int main(int argc, char **argv)
 	int n = 0, failed = 0;
 	struct t_case *c;
 	char why[1024];
+	time_t start;
 
 	/* Orphans of a test come to us, so that we know when they are gone. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -185,6 +187,7 @@ int main(int argc, char **argv)
 			continue;
 		}
 		n++;
+		start = time(NULL);
 		if (run_case(c, why, sizeof(why))) {
 			printf("ok %d - %s: %s\n", n, c->ids, c->title);
 		} else {
@@ -192,6 +195,8 @@ int main(int argc, char **argv)
 			       c->title, why);
 			failed++;
 		}
+		if (time(NULL) - start > 2)
+			t_note("that took %d s", (int)(time(NULL) - start));
 		fflush(stdout);
 	}
 	printf("1..%d\n", n);

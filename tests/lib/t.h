@@ -163,6 +163,11 @@ bool t_debug_kernel(void);
 /* Is it User Mode Linux? */
 bool t_uml(void);
 
+/* So many rounds of something, or fewer where each takes longer. */
+int t_rounds(int n);
+/* The next of a series that the seed, which must not be 0, decides. */
+uint64_t t_random(uint64_t *seed);
+
 /* Run a shell command: its output, without the last newline. */
 char *t_shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ... and its exit status. */

@@ -22,6 +22,19 @@ bool t_uml(void)
 	return lane && !strcmp(lane, "uml");
 }
 
+int t_rounds(int n)
+{
+	return t_debug_kernel() ? n / 4 : n;
+}
+
+uint64_t t_random(uint64_t *seed)
+{
+	*seed ^= *seed << 13;
+	*seed ^= *seed >> 7;
+	*seed ^= *seed << 17;
+	return *seed;
+}
+
 static char *read_fd(int fd)
 {
 	size_t size = 4096, len = 0;

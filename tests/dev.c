@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The device: how it comes and goes, and that what it says of itself is true.
+ * Loads and unloads the module, so nothing else may use it meanwhile.
+ */
+#include <poll.h>
+#include <signal.h>
+
+#include <infiniband/keeldv.h>
+
+#include "dev.h"
+#include "peer.h"
+#include "t.h"
+#include "tree.h"
+
+#define PAGE	4096
+#define MODULE	"/lib/modules/keel/keel.ko"
+
+static char page[PAGE] __attribute__((aligned(PAGE)));
+
+/* There while the module may not be as "insmod" leaves it. */
+#define RELOAD	"/tmp/keel-reload"
+
+static bool loaded(void)
+{
+	return !access("/sys/module/keel", F_OK);
+}
+
+void t_after(void)
+{
+	dev_del();
+	if (!access(RELOAD, F_OK))
+		t_shell_status("rmmod keel 2>&1; insmod " MODULE " && rm "
+			       RELOAD);
+}
+
+static void unload(void)
+{
+	free(t_shell("touch " RELOAD " && rmmod keel"));
+	CHECK(!loaded());
+}
+
+static void load(const char *params)
+{
+	free(t_shell("insmod " MODULE " %s", params));
+	CHECK(loaded());
+	if (!*params)
+		unlink(RELOAD);
+}
+
+static struct ibv_port_attr query_port(const char *name)
+{
+	struct ibv_context *ctx = dev_open(name);
+	struct ibv_port_attr attr;
+
+	CHECK_OK(ibv_query_port(ctx, 1, &attr));
+	CHECK_OK(ibv_close_device(ctx));
+	return attr;
+}
+
+static bool exists(const char *name)
+{
+	struct ibv_device **list = MUST(ibv_get_device_list(NULL));
+	bool found = false;
+	int i;
+
+	for (i = 0; list[i]; i++)
+		found |= !strcmp(ibv_get_device_name(list[i]), name);
+	ibv_free_device_list(list);
+	return found;
+}
+
+static int gid_count(const char *name)
+{
+	struct ibv_context *ctx = dev_open(name);
+	struct ibv_gid_entry gids[256];
+	int n = ibv_query_gid_table(ctx, gids, 256, 0);
+
+	CHECK_OK(ibv_close_device(ctx));
+	return n;
+}
+
+static void wait_for_state(const char *name, enum ibv_port_state want)
+{
+	int i;
+
+	for (i = 0; i < 200 && query_port(name).state != want; i++)
+		usleep(10000);
+	CHECK_EQ(query_port(name).state, want);
+}
+
+TEST(insmod, "DEV-1", "insmod keel.ko alone gives keel0: one ACTIVE Ethernet port with GIDs, and a device that works")
+{
+	struct ibv_port_attr port;
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+
+	unload();
+	CHECK(!exists(KEEL0));
+	load("");
+	CHECK(exists(KEEL0));
+	wait_for_state(KEEL0, IBV_PORT_ACTIVE);
+	port = query_port(KEEL0);
+	CHECK_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
+	CHECK_EQ(port.phys_state, 5);
+	CHECK(port.gid_tbl_len > 0);
+	CHECK(gid_count(KEEL0) > 0);
+	ctx = dev_open(KEEL0);
+	CHECK(keeldv_is_supported(ctx->device));
+	CHECK_EQ(ctx->device->node_type, IBV_NODE_CA);
+	CHECK_EQ(ctx->device->transport_type, IBV_TRANSPORT_IB);
+	pd = MUST(ibv_alloc_pd(ctx));
+	CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr(pd, page, PAGE, 0))));
+	CHECK_OK(ibv_dealloc_pd(pd));
+}
+
+TEST(again, "DEV-1", "rmmod takes every device away, and the module can be loaded and unloaded again and again")
+{
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		dev_add();
+		CHECK(exists(KEEL0) && exists(KEEL1));
+		unload();
+		CHECK(!exists(KEEL0) && !exists(KEEL1));
+		CHECK(access("/sys/kernel/debug/keel", F_OK));
+		CHECK(access("/sys/class/net/" KEEL0, F_OK));
+		/* The netdev is the user's, and stays. */
+		CHECK(!access("/sys/class/net/" KEEL1_NETDEV, F_OK));
+		load("");
+	}
+}
+
+TEST(parameters, "DEV-1,DM-3", "dm_size and default_device do as they say; a size that cannot be is refused")
+{
+	struct ibv_device_attr_ex attr;
+	struct ibv_context *ctx;
+
+	unload();
+	load("dm_size=1048577");
+	ctx = dev_open(KEEL0);
+	CHECK_OK(ibv_query_device_ex(ctx, NULL, &attr));
+	CHECK_EQ(attr.max_dm_size, 1048576 + PAGE);
+	CHECK_OK(ibv_close_device(ctx));
+	unload();
+	load("default_device=0");
+	CHECK(!exists(KEEL0));
+	dev_add();
+	CHECK(exists(KEEL1));
+	dev_del();
+	unload();
+	CHECK(t_shell_status("insmod " MODULE " dm_size=0 2>&1"));
+	CHECK(!loaded());
+	CHECK(t_shell_status("insmod " MODULE " dm_size=18446744073709551615 2>&1"));
+	CHECK(t_shell_status("insmod " MODULE " dm_size=1099511627776 2>&1"));
+	CHECK(!loaded());
+	load("");
+}
+
+TEST(link, "DEV-1", "rdma link add makes a device of that name on that netdev, rdma link delete takes it away")
+{
+	struct ibv_context *ctx;
+	char *text;
+
+	dev_add();
+	text = t_shell("rdma link show " KEEL1 "/1");
+	CHECK(strstr(text, "netdev " KEEL1_NETDEV));
+	ctx = dev_open(KEEL1);
+	MUST(ibv_alloc_pd(ctx));
+	CHECK_EQ(tree_count(KEEL1, "pd"), 1);
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	CHECK_OK(ibv_close_device(ctx));
+	free(t_shell("rdma link delete " KEEL1));
+	CHECK(!exists(KEEL1));
+	CHECK(access("/sys/kernel/debug/keel/" KEEL1, F_OK));
+	CHECK(exists(KEEL0));
+}
+
+TEST(link_refused, "DEV-1", "a netdev that has a device, or is not there, and a name that is taken, are refused")
+{
+	dev_add();
+	CHECK(t_shell_status("rdma link add keel2 type keel netdev "
+			     KEEL1_NETDEV " 2>&1"));
+	CHECK(t_shell_status("rdma link add keel2 type keel netdev nosuch 2>&1"));
+	free(t_shell("ip link add keeltest2 type dummy"));
+	CHECK(t_shell_status("rdma link add " KEEL1 " type keel netdev "
+			     "keeltest2 2>&1"));
+	CHECK(!exists("keel2"));
+	/* What was refused is not half there. */
+	free(t_shell("rdma link add keel2 type keel netdev keeltest2 && "
+		     "rdma link delete keel2 && ip link delete keeltest2"));
+}
+
+TEST(netdev_gone, "DEV-1", "a device goes with its netdev")
+{
+	int i;
+
+	dev_add();
+	free(t_shell("ip link delete " KEEL1_NETDEV));
+	for (i = 0; i < 200 && exists(KEEL1); i++)
+		usleep(10000);
+	CHECK(!exists(KEEL1));
+}
+
+TEST(port_state, "DEV-2", "the port is ACTIVE while its netdev is up, and DOWN while it is not; events tell of both")
+{
+	struct ibv_async_event event;
+	struct ibv_context *ctx;
+	struct pollfd poll_fd;
+	int i;
+
+	dev_add();
+	wait_for_state(KEEL1, IBV_PORT_ACTIVE);
+	ctx = dev_open(KEEL1);
+	poll_fd.fd = ctx->async_fd;
+	poll_fd.events = POLLIN;
+	for (i = 0; i < 3; i++) {
+		free(t_shell("ip link set " KEEL1_NETDEV " down"));
+		wait_for_state(KEEL1, IBV_PORT_DOWN);
+		CHECK_EQ(query_port(KEEL1).phys_state, 3);
+		CHECK_EQ(SYS(poll(&poll_fd, 1, 5000)), 1);
+		CHECK_OK(ibv_get_async_event(ctx, &event));
+		while (event.event_type == IBV_EVENT_GID_CHANGE) {
+			ibv_ack_async_event(&event);
+			CHECK_OK(ibv_get_async_event(ctx, &event));
+		}
+		CHECK_EQ(event.event_type, IBV_EVENT_PORT_ERR);
+		CHECK_EQ(event.element.port_num, 1);
+		ibv_ack_async_event(&event);
+		free(t_shell("ip link set " KEEL1_NETDEV " up"));
+		wait_for_state(KEEL1, IBV_PORT_ACTIVE);
+		do {
+			CHECK_EQ(SYS(poll(&poll_fd, 1, 5000)), 1);
+			CHECK_OK(ibv_get_async_event(ctx, &event));
+			ibv_ack_async_event(&event);
+		} while (event.event_type == IBV_EVENT_GID_CHANGE);
+		CHECK_EQ(event.event_type, IBV_EVENT_PORT_ACTIVE);
+	}
+}
+
+static bool has_gid(const char *name, const char *bytes)
+{
+	struct ibv_context *ctx = dev_open(name);
+	struct ibv_gid_entry gids[256];
+	int n = ibv_query_gid_table(ctx, gids, 256, 0);
+	bool found = false;
+
+	CHECK(n >= 0);
+	while (n--) {
+		CHECK_EQ(gids[n].gid_type, IBV_GID_TYPE_ROCE_V2);
+		CHECK_EQ(gids[n].port_num, 1);
+		found |= !memcmp(gids[n].gid.raw, bytes, 16);
+	}
+	CHECK_OK(ibv_close_device(ctx));
+	return found;
+}
+
+static void wait_for_gid(const char *bytes, bool want)
+{
+	int i;
+
+	for (i = 0; i < 200 && has_gid(KEEL1, bytes) != want; i++)
+		usleep(10000);
+	CHECK_EQ(has_gid(KEEL1, bytes), want);
+}
+
+TEST(gids, "DEV-2", "the GIDs are the netdev's addresses, and come and go with them")
+{
+	static const char v4[] = "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x07";
+	static const char v6[] = "\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x07";
+
+	dev_add();
+	wait_for_gid(v4, false);
+	free(t_shell("ip addr add 192.0.2.7/24 dev " KEEL1_NETDEV));
+	wait_for_gid(v4, true);
+	free(t_shell("ip -6 addr add 2001:db8::7/64 nodad dev " KEEL1_NETDEV));
+	wait_for_gid(v6, true);
+	free(t_shell("ip addr del 192.0.2.7/24 dev " KEEL1_NETDEV));
+	wait_for_gid(v4, false);
+	wait_for_gid(v6, true);
+}
+
+TEST(attributes, "DEV-2", "what ibv_query_device says fits what there is: no queues, no atomics, one port, pages of 4096")
+{
+	struct ibv_device_attr_ex attr = {};
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_port_attr port;
+	struct ibv_device_attr *a = &attr.orig_attr;
+	char *version;
+	__be16 pkey;
+
+	CHECK_OK(ibv_query_device_ex(ctx, NULL, &attr));
+	CHECK_EQ(a->phys_port_cnt, 1);
+	CHECK_EQ(a->page_size_cap, PAGE);
+	CHECK_EQ(a->atomic_cap, IBV_ATOMIC_NONE);
+	CHECK_EQ(a->max_qp | a->max_cq | a->max_srq | a->max_qp_wr, 0);
+	CHECK_EQ(a->device_cap_flags, 0);
+	CHECK_EQ(attr.odp_caps.general_caps, 0);
+	CHECK_EQ(a->max_pkeys, 1);
+	CHECK(a->node_guid != 0 && a->node_guid == a->sys_image_guid);
+	version = t_read_file("/sys/module/keel/version");
+	version[strcspn(version, "\n")] = '\0';
+	CHECK_STR(a->fw_ver, version);
+	CHECK_OK(ibv_query_port(ctx, 1, &port));
+	CHECK_EQ(port.pkey_tbl_len, 1);
+	CHECK_OK(ibv_query_pkey(ctx, 1, 0, &pkey));
+	CHECK_EQ(pkey, 0xffff);
+	CHECK_RET(ibv_query_port(ctx, 2, &port), EINVAL);
+}
+
+static void use_until_gone(struct peer *parent)
+{
+	struct ibv_context *ctx = dev_open(KEEL1);
+	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
+	struct ibv_td_init_attr td_attr = {};
+	struct ibv_parent_domain_init_attr attr = {};
+	struct ibv_async_event event;
+	struct ibv_pd *pd;
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+
+	pd = attr.pd = MUST(ibv_alloc_pd(ctx));
+	attr.td = MUST(ibv_alloc_td(ctx, &td_attr));
+	attr.pd = MUST(ibv_alloc_parent_domain(ctx, &attr));
+	mr = MUST(ibv_reg_mr(attr.pd, page, PAGE, 0));
+	dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
+	peer_tell(parent);
+	do {
+		CHECK_OK(ibv_get_async_event(ctx, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type != IBV_EVENT_DEVICE_FATAL);
+	peer_wait(parent);
+	CHECK_NULL(ibv_alloc_pd(ctx), EIO);
+	CHECK_NULL(ibv_alloc_td(ctx, &td_attr), EIO);
+	CHECK_NULL(ibv_alloc_dm(ctx, &dm_attr), EIO);
+	CHECK_NULL(ibv_reg_mr(pd, page, PAGE, 0), EIO);
+	/* Destroying what has gone already is no failure. */
+	CHECK_OK(ibv_dereg_mr(mr));
+	CHECK_OK(ibv_dealloc_pd(attr.pd));
+	CHECK_OK(ibv_dealloc_td(attr.td));
+	CHECK_OK(ibv_dealloc_pd(pd));
+	CHECK_OK(ibv_free_dm(dm));
+	CHECK_OK(ibv_close_device(ctx));
+	/* And one that just exits. */
+}
+
+static void check_gone_in_use(const char *remove)
+{
+	struct peer p, killed;
+
+	dev_add();
+	peer_start(&p, use_until_gone);
+	peer_start(&killed, use_until_gone);
+	peer_wait(&p);
+	peer_wait(&killed);
+	free(t_shell("%s", remove));
+	CHECK(!exists(KEEL1));
+	peer_tell(&p);
+	peer_end(&p);
+	peer_kill(&killed, SIGKILL);
+}
+
+TEST(deleted_in_use, "DEV-3,DEV-1", "rdma link delete under a program: it gets DEVICE_FATAL, then EIO, and ends cleanly, as does one that is killed")
+{
+	check_gone_in_use("rdma link delete " KEEL1);
+}
+
+TEST(unloaded_in_use, "DEV-3,DEV-1", "rmmod under a program: it gets DEVICE_FATAL, then EIO, and ends cleanly, as does one that is killed")
+{
+	check_gone_in_use("touch " RELOAD " && rmmod keel");
+	CHECK(!loaded());
+}
