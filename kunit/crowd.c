@@ -3,6 +3,7 @@
  * Several threads that do the same to one thing at the same time.
  */
 #include <linux/completion.h>
+#include <linux/cpumask.h>
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/sched/task.h>
@@ -27,14 +28,21 @@ static int crowd_thread(void *data)
 	return 0;
 }
 
-/* A thread that is stopped before it ran never runs: wait until it does. */
+/*
+ * The scheduler would leave all of them on one processor for a while: spread
+ * them. A thread that is stopped before it ran never runs: wait until it does.
+ */
 static void crowd_add(struct kunit *test, struct crowd_member *m)
 {
+	unsigned int cpu = cpumask_nth(m->who % num_online_cpus(),
+				       cpu_online_mask);
+
 	init_completion(&m->here);
 	m->task = kthread_create(crowd_thread, m, "keel_crowd/%u", m->who);
 	KUNIT_EXPECT_FALSE(test, IS_ERR(m->task));
 	if (IS_ERR(m->task))
 		return;
+	kthread_bind(m->task, cpu);
 	get_task_struct(m->task);
 	wake_up_process(m->task);
 	wait_for_completion(&m->here);
