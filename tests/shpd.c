@@ -93,6 +93,48 @@ TEST(same_process, "SPD-2", "ibv_share_pd in another context gives a new PD of t
 	CHECK_EQ(res_count(KEEL0, "pd"), 3);
 }
 
+/* The domain that the key of an MR is checked against: that of its PD. */
+static unsigned int domain_of_key(const struct tree *tree, uint32_t key)
+{
+	unsigned int pd;
+	int i;
+
+	for (i = 0; i < tree->count; i++) {
+		const struct tree_obj *mr = &tree->objs[i];
+
+		if (strcmp(mr->kind, "mr") || tree_value(mr, "key") != key)
+			continue;
+		CHECK_EQ(sscanf(mr->holds, "pd %u", &pd), 1);
+		return tree_value(tree_find(tree, "pd", pd), "domain");
+	}
+	FAIL("no MR has key 0x%08x", key);
+}
+
+TEST(one_scope, "SPD-3", "regions made under any instance have keys of the one domain they share, each its own key")
+{
+	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
+	struct ibv_pd *pd[3] = { MUST(ibv_alloc_pd(ctx)) }, *alone;
+	struct ibv_shpd shpd;
+	struct ibv_mr *mr[4];
+	struct tree tree;
+	int i, j;
+
+	MUST(ibv_alloc_shpd(pd[0], KEY, &shpd));
+	pd[1] = MUST(ibv_share_pd(other, &shpd, KEY));
+	pd[2] = MUST(ibv_share_pd(ctx, &shpd, KEY));
+	alone = MUST(ibv_alloc_pd(ctx));
+	for (i = 0; i < 4; i++)
+		mr[i] = MUST(ibv_reg_mr(i < 3 ? pd[i] : alone, page, PAGE, 0));
+	tree_read(KEEL0, &tree);
+	for (i = 0; i < 3; i++) {
+		CHECK_EQ(domain_of_key(&tree, mr[i]->lkey), query(pd[0]).domain);
+		for (j = 0; j < i; j++)
+			CHECK(mr[j]->lkey != mr[i]->lkey);
+	}
+	CHECK(domain_of_key(&tree, mr[3]->lkey) != query(pd[0]).domain);
+	tree_free(&tree);
+}
+
 #define FILE_NAME	"/tmp/shpd"
 
 /* How the handle travels: a file, a pipe, shared memory. */
