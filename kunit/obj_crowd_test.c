@@ -12,7 +12,9 @@
 #include "thing.h"
 
 #define ROUNDS	400
-#define LIMIT	6
+#define LIMIT	1
+/* Turns to wait for what depends on others, in rounds. */
+#define PATIENCE	2000
 #define NUMBERS	4
 
 struct crowd_state {
@@ -58,34 +60,44 @@ static void obj_crowd_refs(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, s->things->released);
 }
 
+static void make_child(struct crowd_state *s)
+{
+	struct keel_uapi_holder list[2];
+	struct thing *mr;
+
+	mr = thing_try(s->things, KEEL_MR, 'm', s->shared, NULL);
+	if (IS_ERR(mr)) {
+		if (PTR_ERR(mr) != -ENOMEM)
+			atomic_inc(&s->wrong);
+		atomic_inc(&s->refused);
+		return;
+	}
+	atomic_inc(&s->born);
+	if (atomic_read(&s->things->reg.count[KEEL_MR]) > LIMIT)
+		atomic_inc(&s->wrong);
+	/* Our own is among them, whoever else comes and goes. */
+	if (!keel_obj_holders(&s->shared->obj, list, 2))
+		atomic_inc(&s->wrong);
+	thing_close(mr);
+}
+
 static void make_children(void *arg, unsigned int who)
 {
 	struct crowd_state *s = arg;
-	struct keel_uapi_holder list[2];
-	struct thing *mr;
 	int i;
 
-	for (i = 0; i < ROUNDS; i++) {
-		mr = thing_try(s->things, KEEL_MR, 'm', s->shared, NULL);
-		if (IS_ERR(mr)) {
-			if (PTR_ERR(mr) != -ENOMEM)
-				atomic_inc(&s->wrong);
-			atomic_inc(&s->refused);
-			crowd_yield();
-			continue;
-		}
-		atomic_inc(&s->born);
-		if (atomic_read(&s->things->reg.count[KEEL_MR]) > LIMIT)
-			atomic_inc(&s->wrong);
-		/* Our own is among them, whoever else comes and goes. */
-		if (!keel_obj_holders(&s->shared->obj, list, 2))
-			atomic_inc(&s->wrong);
-		thing_close(mr);
+	for (i = 0; i < PATIENCE * ROUNDS; i++) {
+		if (atomic_read(&s->born) >= CROWD * ROUNDS)
+			break;
+		make_child(s);
 		crowd_yield();
 	}
 }
 
-/* PD-2, PD-5: children come and go under one PD, and never past the limit. */
+/*
+ * PD-2, PD-5: children come and go under one PD, never more than one at once.
+ * A limit that two processors reach, for as many run at the same time.
+ */
 static void pd_2_pd_5_crowd_children(struct kunit *test)
 {
 	struct crowd_state *s = state_new(test);
@@ -94,12 +106,12 @@ static void pd_2_pd_5_crowd_children(struct kunit *test)
 	s->shared = thing_new(test, KEEL_PD, 'p', NULL, NULL);
 	crowd_run(test, make_children, s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
-	KUNIT_EXPECT_EQ(test, ROUNDS * CROWD,
-			atomic_read(&s->born) + atomic_read(&s->refused));
+	KUNIT_EXPECT_GE(test, atomic_read(&s->born), ROUNDS * CROWD);
 	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->things->released);
-	KUNIT_EXPECT_GT(test, atomic_read(&s->born), ROUNDS);
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&s->shared->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 1, thing_refs(s->shared));
+	kunit_info(test, "%d born, %d refused", atomic_read(&s->born),
+		   atomic_read(&s->refused));
 	thing_close(s->shared);
 }
 
@@ -148,7 +160,7 @@ static void make_some(struct crowd_state *s)
 	struct thing *ah, *last = NULL;
 	int i;
 
-	for (i = 0; i < 200 * ROUNDS; i++) {
+	for (i = 0; i < PATIENCE * ROUNDS; i++) {
 		/* Long enough, and the others have met us. */
 		if (i >= ROUNDS && atomic_read(&s->found) >= ROUNDS)
 			break;
