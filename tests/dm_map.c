@@ -484,7 +484,7 @@ TEST(netdev_deleted, "DM-6,DEV-3", "after its netdev went, and the device with i
  * one that is not counted when it unmaps it, and reports a "Bad rss-counter
  * state"; with any driver.
  */
-#define NO_SPECIAL	"its page tables have no special bit"
+#define NO_SPECIAL	"UML's page tables have no special bit"
 
 TEST_NOT_UML(link_deleted_touch, "DM-6,DEV-3", "after rdma link delete a process can touch its mappings: zeros, not the old bytes", NO_SPECIAL)
 {

@@ -12,7 +12,7 @@
 #include "tree.h"
 
 #define PAGE	4096
-#define LIMIT	300
+#define LONG	"so many objects take minutes"
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
@@ -56,7 +56,7 @@ static void *one_pd(struct ibv_pd *pd)
 	return ibv_alloc_pd(pd->context);
 }
 
-TEST_SLOW(max_pd, "PD-5,DEV-2", "max_pd PDs can be made, of all kinds together, and not one more: ENOMEM", LIMIT)
+TEST_NOT_DEBUG(max_pd, "PD-5,DEV-2", "max_pd PDs can be made, of all kinds together, and not one more: ENOMEM", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -91,7 +91,7 @@ static void *one_mr(struct ibv_pd *pd)
 	return ibv_reg_mr(pd, page, PAGE, 0);
 }
 
-TEST_SLOW(max_mr, "DEV-2", "max_mr MRs can be made, of user and device memory together, and not one more: ENOMEM", LIMIT)
+TEST_NOT_DEBUG(max_mr, "DEV-2", "max_mr MRs can be made, of user and device memory together, and not one more: ENOMEM", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr attr = { .length = PAGE };
@@ -117,7 +117,7 @@ static void *one_mw(struct ibv_pd *pd)
 	return ibv_alloc_mw(pd, IBV_MW_TYPE_2);
 }
 
-TEST_SLOW(max_mw, "DEV-2", "max_mw windows can be made, and not one more: ENOMEM", LIMIT)
+TEST_NOT_DEBUG(max_mw, "DEV-2", "max_mw windows can be made, and not one more: ENOMEM", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -139,7 +139,7 @@ static void *one_ah(struct ibv_pd *pd)
 	return ibv_create_ah(pd, &ah_attr);
 }
 
-TEST_SLOW(max_ah, "DEV-2", "max_ah AHs can be made, and not one more: ENOMEM", LIMIT)
+TEST_NOT_DEBUG(max_ah, "DEV-2", "max_ah AHs can be made, and not one more: ENOMEM", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -155,7 +155,7 @@ TEST_SLOW(max_ah, "DEV-2", "max_ah AHs can be made, and not one more: ENOMEM", L
 	CHECK_NULL(ibv_create_ah(pd, &ah_attr), ENOMEM);
 }
 
-TEST_SLOW(max_dm, "DM-3,DM-6", "the device's memory makes as many buffers as it has pages, each with a page of its own", LIMIT)
+TEST_NOT_DEBUG(max_dm, "DM-3,DM-6", "the device's memory makes as many buffers as it has pages, each with a page of its own", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_device_attr_ex dev_attr = {};

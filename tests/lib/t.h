@@ -33,6 +33,7 @@ struct t_case {
 	void (*run)(void);
 	unsigned int limit;	/* seconds; 0: the default */
 	const char *not_uml;	/* why it is not run there, or NULL */
+	const char *not_debug;	/* likewise, where the kernel checks everything */
 	struct t_case *next;
 };
 
@@ -66,6 +67,8 @@ void t_after(void) __attribute__((weak));
 	TEST_CASE(fn, its_ids, its_title, .limit = seconds)
 #define TEST_NOT_UML(fn, its_ids, its_title, why)			\
 	TEST_CASE(fn, its_ids, its_title, .not_uml = why)
+#define TEST_NOT_DEBUG(fn, its_ids, its_title, why)			\
+	TEST_CASE(fn, its_ids, its_title, .not_debug = why)
 
 void t_fail(const char *file, int line, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));
