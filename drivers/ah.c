@@ -5,7 +5,6 @@
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
-#include <rdma/ib_cache.h>
 
 #include "keel.h"
 
@@ -75,12 +74,6 @@ static int keel_create_user_ah(struct ib_ah *ibah,
 	return 0;
 }
 
-static int keel_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr)
-{
-	*attr = to_kah(ibah)->attr;
-	return 0;
-}
-
 static int keel_destroy_ah(struct ib_ah *ibah, u32 flags)
 {
 	keel_obj_close(&to_kah(ibah)->obj);
@@ -90,7 +83,6 @@ static int keel_destroy_ah(struct ib_ah *ibah, u32 flags)
 const struct ib_device_ops keel_ah_ops = {
 	.create_user_ah = keel_create_user_ah,
 	.destroy_ah = keel_destroy_ah,
-	.query_ah = keel_query_ah,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, keel_ib_ah, ib),
 };

@@ -2,6 +2,7 @@
 /*
  * Contexts: ibv_open_device() and ibv_import_device().
  */
+#include <linux/mm.h>
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
@@ -18,8 +19,10 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 {
 	struct keel_uapi_context_resp resp = {};
 
-	if (udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
-		return -EOPNOTSUPP;
+	int ret = ib_is_udata_in_empty(udata);
+
+	if (ret)
+		return ret;
 	keel_context_fill(&resp);
 	return ib_respond_udata(udata, resp);
 }
@@ -30,11 +33,21 @@ static void keel_dealloc_ucontext(struct ib_ucontext *context)
 }
 
 /*
- * Having this makes the core take a device away from under a program: it
- * destroys the uobjects and zaps the mappings itself.
+ * The device goes while the program lives. The core has destroyed the uobjects
+ * and zapped the mappings that it tracks. It lost track of one that fork() or
+ * mremap() was making while it destroyed: the page table entries come after
+ * its ->open(), and with them a way into pages that are about to be freed.
+ * Going by the file's mapping is ordered against both.
+ *
+ * The core holds hw_destroy_rwsem for writing, which the last close of the
+ * file has to wait for: the inode is there.
  */
 static void keel_disassociate_ucontext(struct ib_ucontext *context)
 {
+	struct address_space *mapping = READ_ONCE(to_kctx(context)->mapping);
+
+	if (mapping)
+		unmap_mapping_range(mapping, 0, 0, 1);
 }
 
 static int keel_query_ucontext(struct ib_ucontext *context,

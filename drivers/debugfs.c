@@ -116,13 +116,15 @@ static void keel_show_holds(struct seq_file *m, const struct keel_obj *obj)
 			seq_printf(m, "%s %s %u", i ? "," : " holds",
 				   keel_kind_name(obj->holds[i].target->kind),
 				   obj->holds[i].target->id);
-	list_for_each_entry(hold, &obj->holders, node)
-		if (n++ < KEEL_SHOW_HOLDERS)
-			seq_printf(m, "%s %s %u", n > 1 ? "," : " held by",
-				   keel_kind_name(hold->holder->kind),
-				   hold->holder->id);
-	if (n > KEEL_SHOW_HOLDERS)
-		seq_printf(m, " and %u more", n - KEEL_SHOW_HOLDERS);
+	list_for_each_entry(hold, &obj->holders, node) {
+		if (n == KEEL_SHOW_HOLDERS)
+			break;
+		seq_printf(m, "%s %s %u", n++ ? "," : " held by",
+			   keel_kind_name(hold->holder->kind),
+			   hold->holder->id);
+	}
+	if (obj->nholders > n)
+		seq_printf(m, " and %u more", obj->nholders - n);
 }
 
 static int keel_objects_show(struct seq_file *m, void *v)
@@ -155,41 +157,74 @@ static int keel_objects_show(struct seq_file *m, void *v)
 }
 DEFINE_SHOW_ATTRIBUTE(keel_objects);
 
-/**
- * keel_debugfs_init() - make the directory of the module
- */
-void keel_debugfs_init(void)
+static void keel_debugfs_show(struct ib_device *ibdev)
 {
-	keel_debugfs_root = debugfs_create_dir("keel", NULL);
-}
+	struct keel_dev *kdev = to_kdev(ibdev);
 
-/**
- * keel_debugfs_exit() - remove it; no device may be left
- */
-void keel_debugfs_exit(void)
-{
-	debugfs_remove(keel_debugfs_root);
-}
-
-/**
- * keel_debugfs_add() - show a device, under the name that it has now
- * @kdev: the device
- */
-void keel_debugfs_add(struct keel_dev *kdev)
-{
-	kdev->debugfs = debugfs_create_dir(dev_name(&kdev->ib.dev),
+	kdev->debugfs = debugfs_create_dir(dev_name(&ibdev->dev),
 					   keel_debugfs_root);
 	debugfs_create_file("objects", 0400, kdev->debugfs, &kdev->reg,
 			    &keel_objects_fops);
 }
 
-/**
- * keel_debugfs_del() - show it no more
- * @kdev: the device; may never have been shown
- *
- * Waits for readers: afterwards no reference of theirs is left.
- */
-void keel_debugfs_del(struct keel_dev *kdev)
+/* Waits for readers: afterwards no reference of theirs is left. */
+static void keel_debugfs_hide(struct ib_device *ibdev)
 {
-	debugfs_remove(kdev->debugfs);
+	debugfs_remove(to_kdev(ibdev)->debugfs);
+}
+
+static int keel_client_add(struct ib_device *ibdev)
+{
+	if (ibdev->ops.driver_id != KEEL_RDMA_DRIVER)
+		return -EOPNOTSUPP;
+	keel_debugfs_show(ibdev);
+	return 0;
+}
+
+static void keel_client_remove(struct ib_device *ibdev, void *data)
+{
+	keel_debugfs_hide(ibdev);
+}
+
+static void keel_client_rename(struct ib_device *ibdev, void *data)
+{
+	keel_debugfs_hide(ibdev);
+	keel_debugfs_show(ibdev);
+}
+
+/*
+ * A client of keel's own devices: the core calls it while it holds the device,
+ * and tells it new names.
+ */
+static struct ib_client keel_debugfs_client = {
+	.name = "keel_debugfs",
+	.add = keel_client_add,
+	.remove = keel_client_remove,
+	.rename = keel_client_rename,
+	.no_kverbs_req = true,
+};
+
+/**
+ * keel_debugfs_init() - show every keel device from now on
+ *
+ * Return: 0 or a negative errno.
+ */
+int keel_debugfs_init(void)
+{
+	int ret;
+
+	keel_debugfs_root = debugfs_create_dir("keel", NULL);
+	ret = ib_register_client(&keel_debugfs_client);
+	if (ret)
+		debugfs_remove(keel_debugfs_root);
+	return ret;
+}
+
+/**
+ * keel_debugfs_exit() - the opposite
+ */
+void keel_debugfs_exit(void)
+{
+	ib_unregister_client(&keel_debugfs_client);
+	debugfs_remove(keel_debugfs_root);
 }

@@ -2,7 +2,6 @@
 /*
  * The device: what it says of itself, and how it comes and goes.
  */
-#include <linux/dma-mapping.h>
 #include <linux/module.h>
 #include <net/addrconf.h>
 
@@ -11,7 +10,7 @@
 static unsigned long dm_size = SZ_64M;
 module_param(dm_size, ulong, 0444);
 MODULE_PARM_DESC(dm_size,
-		 "Bytes of device memory of a new device (default 64 MiB)");
+		 "Bytes of device memory of a new device (default 64 MiB, below 4 GiB)");
 
 unsigned int keel_dm_access_align = 1;
 
@@ -82,15 +81,10 @@ static void keel_dev_release(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
 
-	keel_debugfs_del(kdev);
 	keel_registry_fini(&kdev->reg);
 	keel_keys_fini(&kdev->keys);
 	keel_aperture_destroy(kdev->ap);
-	if (kdev->own_netdev) {
-		/* The core's reference would hold up the netdev for ever. */
-		ib_device_set_netdev(ibdev, NULL, KEEL_PORT);
-		keel_netdev_destroy(kdev->own_netdev);
-	}
+	keel_netdev_destroy(kdev->own_netdev);
 }
 
 static const struct uapi_definition keel_uapi_defs[] = {
@@ -105,7 +99,7 @@ static const struct uapi_definition keel_uapi_defs[] = {
 
 static const struct ib_device_ops keel_dev_ops = {
 	.owner = THIS_MODULE,
-	.driver_id = (enum rdma_driver_id)KEEL_DRIVER_ID,
+	.driver_id = KEEL_RDMA_DRIVER,
 	.uverbs_abi_ver = KEEL_ABI_VERSION,
 	KEEL_ROBUST_UDATA
 
@@ -172,7 +166,9 @@ int keel_dev_create(const char *name, struct net_device *netdev, bool own)
 	keel_dev_init(kdev);
 	addrconf_addr_eui48((u8 *)&kdev->ib.node_guid, netdev->dev_addr);
 
-	kdev->ap = keel_aperture_mem_create(PAGE_ALIGN(dm_size));
+	/* The core keeps the length of a buffer in 32 bits. */
+	kdev->ap = dm_size > (U32_MAX & PAGE_MASK) ? ERR_PTR(-EINVAL) :
+		   keel_aperture_mem_create(PAGE_ALIGN(dm_size));
 	if (IS_ERR(kdev->ap)) {
 		ret = PTR_ERR(kdev->ap);
 		pr_err("keel: no %lu bytes of device memory (parameter dm_size): %d\n",
@@ -187,12 +183,9 @@ int keel_dev_create(const char *name, struct net_device *netdev, bool own)
 	else
 		ib_mark_name_assigned_by_user(&kdev->ib);
 	ret = ib_register_device(&kdev->ib, name, NULL);
-	if (ret)
-		goto err_own;
-	keel_debugfs_add(kdev);
-	return 0;
-
-err_own:
+	/* On success the device may be gone already. */
+	if (!ret)
+		return 0;
 	kdev->own_netdev = NULL;
 err_dev:
 	/* Ends in keel_dev_release(). */

@@ -97,6 +97,8 @@ static int keel_mmap(struct ib_ucontext *context, struct vm_area_struct *vma)
 	if (!entry)
 		return -EINVAL;
 	map = container_of(entry, struct keel_dm_map, entry);
+	/* One context has one file, so this is the same each time. */
+	WRITE_ONCE(to_kctx(context)->mapping, vma->vm_file->f_mapping);
 	ret = rdma_user_mmap_io(context, vma, map->seg.pfn, map->seg.len,
 				map->dm->ap->ops->prot(vma->vm_page_prot),
 				entry);

@@ -53,13 +53,11 @@ struct keel_domain *keel_domain_create(struct keel_dev *kdev)
 
 /**
  * keel_domain_join() - one more instance
- * @domain: the domain; the caller keeps its memory alive
- *
- * Return: false when the last instance has gone already; it never comes back.
+ * @domain: the domain, which has one
  */
-bool keel_domain_join(struct keel_domain *domain)
+void keel_domain_join(struct keel_domain *domain)
 {
-	return refcount_inc_not_zero(&domain->instances);
+	refcount_inc(&domain->instances);
 }
 
 /**

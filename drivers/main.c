@@ -17,9 +17,11 @@ MODULE_PARM_DESC(default_device,
 
 static struct ib_device *keel_dev_on(struct net_device *netdev)
 {
-	return ib_device_get_by_netdev(netdev,
-				       (enum rdma_driver_id)KEEL_DRIVER_ID);
+	return ib_device_get_by_netdev(netdev, KEEL_RDMA_DRIVER);
 }
+
+/* Makes "is there one" and "make one" one step. */
+static DEFINE_MUTEX(keel_newlink_lock);
 
 /* rdma link add NAME type keel netdev IF */
 static int keel_newlink(const char *name, struct net_device *netdev)
@@ -29,6 +31,7 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 	/* GIDs and the node GUID are made from a MAC address. */
 	if (netdev->type != ARPHRD_ETHER && netdev->type != ARPHRD_LOOPBACK)
 		return -EINVAL;
+	guard(mutex)(&keel_newlink_lock);
 	ibdev = keel_dev_on(netdev);
 	if (ibdev) {
 		ib_device_put(ibdev);
@@ -104,7 +107,9 @@ static int __init keel_init(void)
 {
 	int ret;
 
-	keel_debugfs_init();
+	ret = keel_debugfs_init();
+	if (ret)
+		return ret;
 	ret = register_netdevice_notifier(&keel_netdev_nb);
 	if (ret)
 		goto err_debugfs;
@@ -125,7 +130,7 @@ static void __exit keel_exit(void)
 {
 	/* No new device, then no device, then nobody who looks at them. */
 	rdma_link_unregister(&keel_link_ops);
-	ib_unregister_driver((enum rdma_driver_id)KEEL_DRIVER_ID);
+	ib_unregister_driver(KEEL_RDMA_DRIVER);
 	unregister_netdevice_notifier(&keel_netdev_nb);
 	keel_debugfs_exit();
 	/* The objects' kfree_rcu() needs no code of this module. */

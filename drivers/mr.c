@@ -110,7 +110,8 @@ static struct ib_mr *keel_reg_user_mr(struct ib_pd *ibpd, u64 start,
 	if (ret)
 		return ERR_PTR(ret);
 	/* Programs count from iova: the last byte must have an address too. */
-	if (length > kdev->ib.attrs.max_mr_size || iova + length < iova)
+	if (length > kdev->ib.attrs.max_mr_size ||
+	    (length && iova + (length - 1) < iova))
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc_obj(*mr);
 	if (!mr)
@@ -135,7 +136,7 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	struct keel_dm *dm = to_kdm(ibdm);
 	struct keel_mr *mr;
 
-	/* The core has checked this against the same length; so do we. */
+	/* The core has checked this against its own copy of the length. */
 	if (attr->offset > dm->length || attr->length > dm->length - attr->offset)
 		return ERR_PTR(-EINVAL);
 	mr = kzalloc_obj(*mr);

@@ -142,6 +142,7 @@ int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
 	obj->pid = get_pid(task_tgid(current));
 	get_task_comm(obj->comm, current->group_leader);
 	INIT_LIST_HEAD(&obj->holders);
+	obj->nholders = 0;
 	keel_obj_hold(obj, 0, first);
 	keel_obj_hold(obj, 1, second);
 
@@ -154,9 +155,11 @@ int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
 
 	spin_lock(&reg->lock);
 	for (i = 0; i < KEEL_MAX_HOLDS; i++)
-		if (obj->holds[i].target)
+		if (obj->holds[i].target) {
 			list_add_tail(&obj->holds[i].node,
 				      &obj->holds[i].target->holders);
+			obj->holds[i].target->nholders++;
+		}
 	spin_unlock(&reg->lock);
 	/* The slot exists: this cannot need memory. */
 	xa_store(&reg->objs[kind], obj->id, obj, GFP_KERNEL);
@@ -192,6 +195,8 @@ static void keel_obj_release(struct kref *ref)
 	for (i = 0; i < KEEL_MAX_HOLDS; i++) {
 		targets[i] = obj->holds[i].target;
 		list_del_init(&obj->holds[i].node);
+		if (targets[i])
+			targets[i]->nholders--;
 	}
 	spin_unlock(&reg->lock);
 
@@ -233,18 +238,29 @@ void keel_obj_close(struct keel_obj *obj)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_close);
 
-/**
- * keel_obj_refused() - leave a trace of a destroy that was refused
- * @obj: the object that is in use; the caller has a reference
- *
- * Names the first holder: the place to start looking.
- */
-void keel_obj_refused(struct keel_obj *obj)
+/* See keel_obj_holders(); @global asks for the numbers of the first namespace. */
+static u32 keel_obj_list_holders(struct keel_obj *obj,
+				 struct keel_uapi_holder *list, u32 room,
+				 bool global)
 {
-	struct keel_uapi_holder first = {};
-	u32 n = keel_obj_holders(obj, &first, 1);
+	const struct keel_hold *hold;
+	u32 n = 0;
 
-	trace_keel_destroy_refused(obj, n, &first);
+	guard(spinlock)(&obj->reg->lock);
+	list_for_each_entry(hold, &obj->holders, node) {
+		const struct keel_obj *holder = hold->holder;
+
+		/* There may be any number, and everybody waits for this lock. */
+		if (n == room)
+			break;
+		list[n].kind = holder->kind;
+		list[n].id = holder->id;
+		list[n].pid = global ? pid_nr(holder->pid) :
+				       pid_vnr(holder->pid);
+		strscpy(list[n].comm, holder->comm);
+		n++;
+	}
+	return obj->nholders;
 }
 
 /**
@@ -261,22 +277,20 @@ void keel_obj_refused(struct keel_obj *obj)
 u32 keel_obj_holders(struct keel_obj *obj, struct keel_uapi_holder *list,
 		     u32 room)
 {
-	const struct keel_hold *hold;
-	u32 n = 0;
-
-	spin_lock(&obj->reg->lock);
-	list_for_each_entry(hold, &obj->holders, node) {
-		const struct keel_obj *holder = hold->holder;
-
-		if (n < room) {
-			list[n].kind = holder->kind;
-			list[n].id = holder->id;
-			list[n].pid = pid_vnr(holder->pid);
-			strscpy(list[n].comm, holder->comm);
-		}
-		n++;
-	}
-	spin_unlock(&obj->reg->lock);
-	return n;
+	return keel_obj_list_holders(obj, list, room, false);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_holders);
+
+/**
+ * keel_obj_refused() - leave a trace of a destroy that was refused
+ * @obj: the object that is in use; the caller has a reference
+ *
+ * Names the first holder: the place to start looking.
+ */
+void keel_obj_refused(struct keel_obj *obj)
+{
+	struct keel_uapi_holder first = {};
+	u32 n = keel_obj_list_holders(obj, &first, 1, true);
+
+	trace_keel_destroy_refused(obj, n, &first);
+}

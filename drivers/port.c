@@ -11,13 +11,15 @@ static int keel_query_port(struct ib_device *ibdev, u32 port,
 			   struct ib_port_attr *attr)
 {
 	struct net_device *netdev = ib_device_get_netdev(ibdev, port);
-	bool up = netdev && netif_running(netdev) && netif_carrier_ok(netdev);
+	bool running = netdev && netif_running(netdev);
+	bool up = running && netif_carrier_ok(netdev);
 
 	dev_put(netdev);
 	/* The core has cleared *attr. */
 	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP :
-				IB_PORT_PHYS_STATE_DISABLED;
+			   running ? IB_PORT_PHYS_STATE_POLLING :
+				     IB_PORT_PHYS_STATE_DISABLED;
 	/* Bytes are copied, not packed: the netdev's MTU bounds nothing. */
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = IB_MTU_4096;

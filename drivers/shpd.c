@@ -118,9 +118,8 @@ struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 	shpd = keel_shpd_find(&kdev->shpds, handle);
 	if (!keel_shpd_key_ok(shpd, key))
 		return ERR_PTR(-EACCES);
-	/* In the table it holds the domain, though maybe not an instance. */
-	if (!keel_domain_join(shpd->domain))
-		return ERR_PTR(-EACCES);
+	/* The last instance takes it from the table, under this lock. */
+	keel_domain_join(shpd->domain);
 	keel_obj_get(&shpd->domain->obj);
 	return shpd->domain;
 }

@@ -15,13 +15,15 @@
  * @obj: the object
  * @ib: the core's part, valid until @obj closes
  * @dev: device number of the filesystem of its inode
- * @ino: number of the inode; 0 for a domain that is tied to none
+ * @ino: number of the inode
+ * @tied: there is an inode
  */
 struct keel_xrcd {
 	struct keel_obj obj;
 	struct ib_xrcd *ib;
 	dev_t dev;
-	unsigned long ino;
+	u64 ino;
+	bool tied;
 };
 
 struct keel_ib_xrcd {
@@ -40,11 +42,11 @@ static void keel_xrcd_describe(const struct keel_obj *obj, struct seq_file *m)
 {
 	const struct keel_xrcd *xrcd = container_of(obj, struct keel_xrcd, obj);
 
-	if (!xrcd->ino) {
+	if (!xrcd->tied) {
 		seq_puts(m, " no inode");
 		return;
 	}
-	seq_printf(m, " inode %u:%u:%lu", MAJOR(xrcd->dev), MINOR(xrcd->dev),
+	seq_printf(m, " inode %u:%u:%llu", MAJOR(xrcd->dev), MINOR(xrcd->dev),
 		   xrcd->ino);
 	if (!obj->closing)
 		seq_printf(m, " opens %d", atomic_read(&xrcd->ib->usecnt));
@@ -72,6 +74,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 	if (ibxrcd->inode) {
 		xrcd->dev = ibxrcd->inode->i_sb->s_dev;
 		xrcd->ino = ibxrcd->inode->i_ino;
+		xrcd->tied = true;
 	}
 	ret = keel_obj_add(&kdev->reg, &xrcd->obj, KEEL_XRCD,
 			   &keel_xrcd_obj_ops, NULL, NULL);
@@ -83,7 +86,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 	return 0;
 }
 
-/* Must not fail: the core has dropped its count of the inode by now. */
+/* Must not fail: without an inode the core would forget the domain. */
 static int keel_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
 	keel_obj_close(&container_of(ibxrcd, struct keel_ib_xrcd, ib)->xrcd->obj);

@@ -62,12 +62,20 @@ static inline int keel_udata_in(struct ib_udata *udata, void *req, size_t size,
 	keel_udata_in(_udata, &(_req), sizeof(_req),		\
 		      offsetofend(typeof(_req), _end_member))
 
+static inline int ib_is_udata_in_empty(struct ib_udata *udata)
+{
+	if (udata && udata->inlen &&
+	    !ib_is_udata_cleared(udata, 0, udata->inlen))
+		return -EOPNOTSUPP;
+	return 0;
+}
+
 static inline int ib_no_udata_io(struct ib_udata *udata)
 {
-	if (!udata)
-		return 0;
-	if (udata->inlen && !ib_is_udata_cleared(udata, 0, udata->inlen))
-		return -EOPNOTSUPP;
+	int ret = ib_is_udata_in_empty(udata);
+
+	if (ret || !udata)
+		return ret;
 	if (udata->outlen && clear_user(udata->outbuf, udata->outlen))
 		return -EFAULT;
 	return 0;

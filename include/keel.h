@@ -23,7 +23,7 @@
 #define UVERBS_MODULE_NAME keel
 #include <rdma/uverbs_named_ioctl.h>
 
-/* Limits, as ibv_query_device() tells them. Each can be reached. */
+/* Limits, as ibv_query_device() tells them. */
 #define KEEL_MAX_PD	16384
 #define KEEL_MAX_MR	65536
 #define KEEL_MAX_MW	65536
@@ -32,6 +32,9 @@
 #define KEEL_MAX_TD	16384
 #define KEEL_MAX_XRCD	16384
 #define KEEL_MAX_DM	65536
+
+/* The core's type for it. */
+#define KEEL_RDMA_DRIVER	((enum rdma_driver_id)KEEL_DRIVER_ID)
 
 /* A locally administered OUI: keel is nobody's product. */
 #define KEEL_VENDOR_ID	0x026b65
@@ -92,8 +95,10 @@ struct keel_domain {
 /**
  * struct keel_td - a thread domain
  * @obj: the object
- * @users: parent domains that use it and have a uobject; changes under the
- *	uobject's read lock, destroy looks at it under the write lock
+ * @users: parent domains that use it and have a uobject. It rises under the
+ *	TD uobject's read lock, and destroy looks at it under the write lock, so
+ *	none can come between; it falls under no lock, which at worst refuses a
+ *	destroy that a moment later would do.
  */
 struct keel_td {
 	struct keel_obj obj;
@@ -140,6 +145,8 @@ struct keel_dm {
 /* What ib_core allocates, each with a pointer at the object. */
 struct keel_ib_ctx {
 	struct ib_ucontext ib;
+	/* Where the mappings of its file are; NULL while there was none. */
+	struct address_space *mapping;
 };
 
 struct keel_ib_pd {
@@ -155,6 +162,11 @@ struct keel_ib_dm {
 static inline struct keel_dev *to_kdev(struct ib_device *ib)
 {
 	return container_of(ib, struct keel_dev, ib);
+}
+
+static inline struct keel_ib_ctx *to_kctx(struct ib_ucontext *ib)
+{
+	return container_of(ib, struct keel_ib_ctx, ib);
 }
 
 static inline struct keel_ib_pd *to_kibpd(struct ib_pd *ib)
@@ -182,7 +194,7 @@ void keel_netdev_destroy(struct net_device *netdev);
 
 /* domain.c */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev);
-bool keel_domain_join(struct keel_domain *domain);
+void keel_domain_join(struct keel_domain *domain);
 void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
 
 /* shpd.c */
@@ -211,10 +223,8 @@ int keel_holders_respond(struct uverbs_attr_bundle *attrs,
 			     enum keel_uapi_holders_flags, UA_OPTIONAL)
 
 /* debugfs.c */
-void keel_debugfs_init(void);
+int keel_debugfs_init(void);
 void keel_debugfs_exit(void);
-void keel_debugfs_add(struct keel_dev *kdev);
-void keel_debugfs_del(struct keel_dev *kdev);
 
 /* Each object's share of the ops and of the uverbs tree. */
 extern const struct ib_device_ops keel_ah_ops;

@@ -75,7 +75,7 @@ struct keel_hold {
 /**
  * struct keel_registry - all objects of a device
  * @lock: protects the holder lists and @closing of every object; taken inside
- *	anything, takes nothing but the lock of an xarray
+ *	anything, and nothing is taken inside it
  * @objs: by kind and number
  * @next: where to look for the next number of a kind
  * @limit: how many there may be of a kind
@@ -105,6 +105,7 @@ struct keel_registry {
  * @pid: thread group that made it
  * @comm: name of that process
  * @holders: who holds it
+ * @nholders: how many that are
  * @holds: whom it holds; the first one is its place in the tree of debugfs
  * @rcu: for @ops->release
  */
@@ -118,6 +119,7 @@ struct keel_obj {
 	struct pid *pid;
 	char comm[TASK_COMM_LEN];
 	struct list_head holders;
+	u32 nholders;
 	struct keel_hold holds[KEEL_MAX_HOLDS];
 	struct rcu_head rcu;
 };
