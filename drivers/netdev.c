@@ -3,9 +3,9 @@
  * The netdev of a device that was not given one.
  *
  * A RoCE port takes its state and its GIDs from a netdev. On a machine with
- * no NIC and no set-up there is only "lo"; a device on it comes up, but
- * rdma_cm cannot resolve an address over it, nobody can give it addresses of
- * its own, and it is not keel's to take away. So "insmod keel.ko" brings a
+ * no NIC and no set-up there is only "lo"; a device on it comes up, but it is
+ * not keel's to configure or to take away, and rdma_cm, which comes with the
+ * queue pairs, cannot resolve an address over it. So "insmod keel.ko" brings a
  * netdev along: up, with carrier, one link-local address, and whatever
  * address the administrator adds. Frames sent to it vanish.
  */
