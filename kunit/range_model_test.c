@@ -138,7 +138,7 @@ static void dm_1_dm_2_dm_6_random_steps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, m->allocs, m->frees);
 }
 
-#define CROWD_STEPS	5000
+#define CROWD_STEPS	(IS_ENABLED(CONFIG_KASAN) ? 1000 : 5000)
 #define CROWD_UNITS	3
 
 struct crowded {
