@@ -124,8 +124,9 @@ static int keel_mem_populate(struct keel_aperture_mem *mem)
 		struct page *page;
 
 		order = min_t(unsigned int, order, ilog2(mem->npages - i));
-		if (order)
-			gfp |= __GFP_NOWARN | __GFP_NORETRY;
+		/* Fail, rather than kill somebody for a size that is too large. */
+		gfp |= __GFP_NOWARN;
+		gfp |= order ? __GFP_NORETRY : __GFP_RETRY_MAYFAIL;
 		page = alloc_pages(gfp, order);
 		if (!page) {
 			if (!order)

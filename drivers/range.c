@@ -114,7 +114,8 @@ void keel_range_free(struct keel_range *r, u64 start, u64 len)
 
 	guard(mutex)(&r->lock);
 	/* Freed twice, or never taken: leave the map alone. */
-	if (WARN_ON(find_next_zero_bit(r->map, at + units, at) < at + units))
+	if (WARN_ON(at > r->units || units > r->units - at ||
+		    find_next_zero_bit(r->map, at + units, at) < at + units))
 		return;
 	bitmap_clear(r->map, at, units);
 }
