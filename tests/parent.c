@@ -103,11 +103,13 @@ TEST(td_foreign, "PDM-2", "a td of another context is refused with EINVAL, thoug
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_parent_domain_init_attr attr = {
-		.pd = MUST(ibv_alloc_pd(ctx)), .td = make_td(other),
+		.pd = MUST(ibv_alloc_pd(ctx)),
 	};
 	struct ibv_td *mine = make_td(ctx);
 
+	/* Made in the same order, both have the same handle. */
 	MUST(ibv_alloc_pd(other));
+	attr.td = make_td(other);
 	check_refused(ctx, attr);
 	CHECK_OK(ibv_dealloc_td(mine));
 	CHECK_OK(ibv_dealloc_td(attr.td));
@@ -116,11 +118,14 @@ TEST(td_foreign, "PDM-2", "a td of another context is refused with EINVAL, thoug
 TEST(pd_wrong, "PDM-5", "pd NULL, of another context, or itself a parent domain is refused with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
-	struct ibv_parent_domain_init_attr attr = { .td = make_td(ctx) };
+	struct ibv_parent_domain_init_attr attr = {};
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
 
+	attr.td = make_td(ctx);
 	check_refused(ctx, attr);
+	/* It has the handle of one that is here as well. */
 	attr.pd = MUST(ibv_alloc_pd(other));
+	CHECK_EQ(attr.pd->handle, pd->handle);
 	check_refused(ctx, attr);
 	attr.td = NULL;
 	check_refused(ctx, attr);
