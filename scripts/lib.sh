@@ -77,22 +77,22 @@ keel_cleanup() {
 }
 
 # temp_dir VAR: a fresh directory that is removed at exit. It takes a variable
-# name, for in $(...) the list of what to remove would be lost. The directories
-# a killed run left are removed here too: their name holds the process id.
+# name, for in $(...) the list of what to remove would be lost. What a killed
+# run left is removed here too: nobody holds a lock on it any more. (A process
+# id in the name would say nothing to one in another process namespace.)
 temp_dir() {
 	local -n out=$1
-	local old pid
-	for old in "${TMPDIR:-/tmp}"/keel-run.*; do
-		pid=${old##*/keel-run.}
-		pid=${pid%%.*}
-		if [ -d "$old" ] && ! [ -d "/proc/$pid" ]; then
-			rm -rf --one-file-system -- "$old"
-		fi
-	done
-	out=$(mktemp -d "${TMPDIR:-/tmp}/keel-run.$$.XXXXXX") ||
+	local old fd
+	while read -r old; do
+		flock -n -x "$old" rm -rf --one-file-system -- "$old" || :
+	done < <(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'keel-tmp.*' -type d \
+		-mmin +1 2>/dev/null)
+	out=$(mktemp -d "${TMPDIR:-/tmp}/keel-tmp.$$.XXXXXX") ||
 		die "cannot make a directory in ${TMPDIR:-/tmp}" \
 		    "set TMPDIR to a writable one"
 	KEEL_CLEAN_DIRS+=("$out")
+	exec {fd}<"$out"
+	flock -s "$fd"
 }
 
 # spawn SIGNAL COMMAND...: run it and wait in a way that a trap can interrupt;
