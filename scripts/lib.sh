@@ -201,7 +201,8 @@ build_dir() {
 	mkdir -p "$dir" || exit 1
 	printf '%s\n' "$KEEL_TOP" >"$dir/checkout"
 	for old in "$KEEL_CACHE"/build/*/checkout; do
-		read -r top <"$old" || continue
+		# Another run may have removed it just now.
+		read -r top 2>/dev/null <"$old" || continue
 		[ -d "$top" ] || rm -rf -- "${old%/checkout}"
 	done
 	printf '%s\n' "$dir"
