@@ -4,10 +4,9 @@
  * the device goes.
  */
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -99,27 +98,44 @@ static void *mapped(void)
 	return p;
 }
 
-static atomic_bool gone;
-
-static void *remove_device(void *arg)
+/*
+ * The device goes in a process of its own. It is made before any that inherits
+ * the mapping: nothing of it may stay open in those.
+ */
+static pid_t remove_device(void)
 {
-	free(t_shell("rdma link delete " KEEL1));
-	atomic_store(&gone, true);
-	return NULL;
+	pid_t pid = fork();
+
+	SYS(pid);
+	if (!pid) {
+		execlp("rdma", "rdma", "link", "delete", KEEL1, NULL);
+		_exit(127);
+	}
+	return pid;
 }
 
-/* Two threads that race for a window: the checkers move it out of reach. */
+static bool removed(pid_t pid)
+{
+	int status;
+	pid_t ended = waitpid(pid, &status, WNOHANG);
+
+	SYS(ended);
+	if (!ended)
+		return false;
+	CHECK_EQ(status, 0);
+	return true;
+}
+
+/* Two processes that race for a window: the checkers move it out of reach. */
 #define WINDOW	"the checkers make the removal too slow to race with"
 
 TEST_NOT_DEBUG(moved, "DM-6", "a mapping that mremap() moves while the device goes reaches no page afterwards", WINDOW)
 {
 	void *p = mapped(), *from = p, *to = reserve();
-	pthread_t thread;
+	pid_t pid = remove_device();
 	int moves = 0;
 
-	atomic_store(&gone, false);
-	CHECK_OK(pthread_create(&thread, NULL, remove_device, NULL));
-	while (!atomic_load(&gone)) {
+	while (!removed(pid)) {
 		void *old = from;
 
 		p = mremap(from, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -132,7 +148,6 @@ TEST_NOT_DEBUG(moved, "DM-6", "a mapping that mremap() moves while the device go
 		CHECK(to == old);
 		moves++;
 	}
-	CHECK_OK(pthread_join(thread, NULL));
 	printf("# moved %d times\n", moves);
 	CHECK(moves > 1);
 	CHECK_EQ(reached(from), 0);
@@ -157,15 +172,13 @@ TEST_NOT_DEBUG(copied, "DM-6", "a mapping that fork() copies while the device go
 	int n = 0, bad = 0, status, i, fds[2];
 	pid_t child[CHILDREN];
 	void *p = mapped();
-	pthread_t thread;
+	pid_t pid;
 
 	SYS(pipe2(fds, O_CLOEXEC));
-	atomic_store(&gone, false);
-	CHECK_OK(pthread_create(&thread, NULL, remove_device, NULL));
-	while (!atomic_load(&gone))
+	pid = remove_device();
+	while (!removed(pid))
 		if (n < CHILDREN)
 			child[n++] = forked(p, fds[0]);
-	CHECK_OK(pthread_join(thread, NULL));
 	CHECK_EQ(reached(p), 0);
 	/* One byte each, and nobody reads another one's. */
 	for (i = 0; i < n; i++)
