@@ -64,10 +64,15 @@ static inline int keel_udata_in(struct ib_udata *udata, void *req, size_t size,
 
 static inline int ib_is_udata_in_empty(struct ib_udata *udata)
 {
-	if (udata && udata->inlen &&
-	    !ib_is_udata_cleared(udata, 0, udata->inlen))
-		return -EOPNOTSUPP;
-	return 0;
+	int ret;
+
+	if (!udata || !udata->inlen)
+		return 0;
+	/* Not ib_is_udata_cleared(): what it cannot read is not zero. */
+	ret = check_zeroed_user(udata->inbuf, udata->inlen);
+	if (ret < 0)
+		return ret;
+	return ret ? 0 : -EOPNOTSUPP;
 }
 
 static inline int ib_no_udata_io(struct ib_udata *udata)
