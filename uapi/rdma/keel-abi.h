@@ -27,6 +27,7 @@
 
 #include <linux/types.h>
 #include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/keel-queue.h>
 
 /* Reported as the device's uverbs ABI version. */
 #define KEEL_ABI_VERSION	1
@@ -48,7 +49,6 @@ enum keel_res_code {
 	KEEL_RES_SQ		= 2,	/* ring of a send queue */
 	KEEL_RES_RQ		= 3,	/* ring of a receive queue */
 	KEEL_RES_SRQ		= 4,	/* ring of a shared receive queue */
-	KEEL_RES_DBR		= 5,	/* doorbell record */
 };
 
 /* Kinds of objects, as debugfs, the tracepoints and the holder lists name them. */
@@ -64,6 +64,9 @@ enum keel_uapi_kind {
 	KEEL_UAPI_KIND_DM_MR	= 9,
 	KEEL_UAPI_KIND_MW	= 10,
 	KEEL_UAPI_KIND_AH	= 11,
+	KEEL_UAPI_KIND_CQ	= 12,
+	KEEL_UAPI_KIND_SRQ	= 13,
+	KEEL_UAPI_KIND_QP	= 14,
 };
 
 /**
@@ -282,6 +285,22 @@ enum keel_attrs_dm_map {
 	KEEL_ATTR_DM_MAP_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	KEEL_ATTR_DM_MAP_OFFSET,	/* in, u64 */
 	KEEL_ATTR_DM_MAP_RESP,		/* out, struct keel_uapi_dm_map */
+};
+
+/*
+ * Methods on UVERBS_OBJECT_QP.
+ *
+ * KEEL_METHOD_QP_DOORBELL: look at the send queue, and in the error state at
+ *	the receive queue. Transfers run before it returns, unless another
+ *	thread is at it already, or the peer is not ready. What goes wrong with
+ *	a work request says its completion.
+ */
+enum keel_methods_qp {
+	KEEL_METHOD_QP_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum keel_attrs_qp_doorbell {
+	KEEL_ATTR_QP_DOORBELL_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 /* On UVERBS_METHOD_QUERY_CONTEXT: what ibv_import_device() needs to know. */

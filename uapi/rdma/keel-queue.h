@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
+/*
+ * keel: queues. Part of the contract of keel-abi.h, with the same rules.
+ *
+ * The ring of every queue is memory of the program, which the kernel pins:
+ * struct keel_uapi_ring, then a power of two of entries, each as long as the
+ * program said (its stride). Both sides count with indexes that run free
+ * through all 32 bits; entry i is at i modulo the number of entries. A ring
+ * starts on a 64-byte boundary.
+ *
+ * Each index has one writer. Whoever adds an entry writes it first and then
+ * moves its index with release semantics; whoever takes one loads the other's
+ * index with acquire semantics. An index that claims more entries than there
+ * are is an error of the queue: IBV_EVENT_QP_FATAL, IBV_EVENT_SRQ_ERR or
+ * IBV_EVENT_CQ_ERR. The kernel copies an entry once, before it looks at it; an
+ * entry may be used again as soon as the kernel's index has passed it.
+ */
+#ifndef KEEL_QUEUE_H
+#define KEEL_QUEUE_H
+
+#include <linux/types.h>
+
+/**
+ * struct keel_uapi_ring - what every ring starts with
+ * @user: the program's index: entries it has posted to a work queue, or taken
+ *	from a CQ
+ * @arm: CQ: enum keel_uapi_arm. The program sets it, then looks at @kernel
+ *	once more (a full barrier between the two); the kernel moves @kernel,
+ *	then looks here (likewise), and clears it when it raises the event.
+ * @kernel: the kernel's index: entries it has taken from a work queue, or
+ *	added to a CQ
+ * @flags: enum keel_uapi_ring_flags, written by the kernel
+ */
+struct keel_uapi_ring {
+	__u32 user;
+	__u32 arm;
+	__u32 reserved0[14];
+	__u32 kernel;
+	__u32 flags;
+	__u32 reserved1[14];
+};
+
+/**
+ * enum keel_uapi_arm - which completion raises an event
+ * @KEEL_ARM_NONE: none
+ * @KEEL_ARM_NEXT: the next one
+ * @KEEL_ARM_SOLICITED: the next one that is solicited or has failed
+ */
+enum keel_uapi_arm {
+	KEEL_ARM_NONE		= 0,
+	KEEL_ARM_NEXT		= 1,
+	KEEL_ARM_SOLICITED	= 2,
+};
+
+/**
+ * enum keel_uapi_ring_flags - of &keel_uapi_ring.flags
+ * @KEEL_RING_F_KICK: receive queue of a QP: KEEL_METHOD_QP_DOORBELL is wanted
+ *	after receives are posted (the QP is in the error state, and they are to
+ *	be flushed). The program looks after it moved its index, a full barrier
+ *	between the two.
+ */
+enum keel_uapi_ring_flags {
+	KEEL_RING_F_KICK	= 1U << 0,
+};
+
+/* Limits of queues. */
+#define KEEL_MAX_WR		16384	/* entries of a work queue */
+#define KEEL_MAX_SGE		30
+#define KEEL_MAX_INLINE		960	/* bytes */
+#define KEEL_MAX_CQE		(1U << 20)
+#define KEEL_MAX_STRIDE		1024
+
+/**
+ * struct keel_uapi_buf - where a ring is
+ * @addr: address of struct keel_uapi_ring, in the program; multiple of 64
+ * @entries: a power of two; not 0
+ * @stride: bytes of an entry; a multiple of 16. A CQ's is
+ *	sizeof(struct keel_uapi_cqe), a send queue's at least
+ *	KEEL_SQ_STRIDE(max_send_sge, max_inline_data), a receive queue's at
+ *	least KEEL_RQ_STRIDE(max_recv_sge).
+ *
+ * All zero where there is no such queue.
+ */
+struct keel_uapi_buf {
+	__aligned_u64 addr;
+	__u32 entries;
+	__u32 stride;
+};
+
+/**
+ * struct keel_uapi_sge - a piece of memory; the layout of struct ibv_sge
+ * @addr: in the addresses of the key
+ * @length: bytes; 0 is 0
+ * @lkey: key
+ */
+struct keel_uapi_sge {
+	__aligned_u64 addr;
+	__u32 length;
+	__u32 lkey;
+};
+
+/**
+ * struct keel_uapi_send_wqe - an entry of a send queue
+ * @wr_id: for the completion
+ * @opcode: enum ib_uverbs_wr_opcode
+ * @flags: enum ibv_send_flags: fence, signaled, solicited, inline
+ * @num_sge: SGEs behind this structure; 0 with inline data
+ * @inline_len: bytes of inline data behind this structure
+ * @imm: immediate data as the program gave it, or the rkey to invalidate
+ *	(send with invalidate, local invalidate)
+ * @srqn: XRC: number of the peer's SRQ
+ * @rdma: RDMA read and write
+ * @atomic: atomics
+ * @ud: UD; @ud.ah is what struct keel_uapi_create_ah_resp said
+ * @bind: memory windows; @bind.rkey is the window's rkey before and
+ *	@bind.new_rkey the one after, they differ in the lower 8 bits at most;
+ *	@bind.flags is enum keel_uapi_bind_flags
+ *
+ * Followed by @num_sge of struct keel_uapi_sge, or by @inline_len bytes.
+ */
+struct keel_uapi_send_wqe {
+	__aligned_u64 wr_id;
+	__u8 opcode;
+	__u8 flags;
+	__u16 num_sge;
+	__u32 inline_len;
+	__u32 imm;
+	__u32 srqn;
+	union {
+		struct {
+			__aligned_u64 remote_addr;
+			__u32 rkey;
+		} rdma;
+		struct {
+			__aligned_u64 remote_addr;
+			__aligned_u64 compare_add;
+			__aligned_u64 swap;
+			__u32 rkey;
+		} atomic;
+		struct {
+			__u32 ah;
+			__u32 qpn;
+			__u32 qkey;
+		} ud;
+		struct {
+			__aligned_u64 addr;
+			__aligned_u64 length;
+			__u32 lkey;
+			__u32 rkey;
+			__u32 new_rkey;
+			__u32 access;
+			__u32 flags;
+		} bind;
+		__u8 reserved[40];
+	};
+};
+
+/**
+ * enum keel_uapi_bind_flags - of a bind
+ * @KEEL_BIND_F_TYPE_1: ibv_bind_mw(), that is, a window of type 1
+ */
+enum keel_uapi_bind_flags {
+	KEEL_BIND_F_TYPE_1	= 1U << 0,
+};
+
+/**
+ * struct keel_uapi_recv_wqe - an entry of a receive queue
+ * @wr_id: for the completion
+ * @num_sge: SGEs behind this structure
+ * @reserved: 0
+ *
+ * Followed by @num_sge of struct keel_uapi_sge.
+ */
+struct keel_uapi_recv_wqe {
+	__aligned_u64 wr_id;
+	__u32 num_sge;
+	__u32 reserved;
+};
+
+#define KEEL_SQ_STRIDE(_sges, _inline_len)				\
+	((sizeof(struct keel_uapi_send_wqe) +				\
+	  ((_sges) * sizeof(struct keel_uapi_sge) > (_inline_len) ?	\
+	   (_sges) * sizeof(struct keel_uapi_sge) : (_inline_len)) +	\
+	  63) / 64 * 64)
+
+#define KEEL_RQ_STRIDE(_sges)						\
+	(sizeof(struct keel_uapi_recv_wqe) +				\
+	 (_sges) * sizeof(struct keel_uapi_sge))
+
+/**
+ * struct keel_uapi_cqe - an entry of a CQ
+ * @wr_id: of the work request
+ * @ts: CLOCK_MONOTONIC_RAW in ns, for a CQ with timestamps; else 0
+ * @wall: CLOCK_REALTIME in ns, for a CQ with KEEL_CQ_F_WALLCLOCK; else 0
+ * @byte_len: as in struct ibv_wc
+ * @imm: immediate data as the peer gave it, or the rkey that was invalidated
+ * @qp_num: the QP
+ * @src_qp: UD: the sender
+ * @vendor_err: why, for a failed one; see Documentation/why-refused.rst
+ * @pkey_index: UD: 0
+ * @slid: UD: 0
+ * @status: enum ibv_wc_status
+ * @opcode: enum ibv_wc_opcode; of a failed one, too
+ * @flags: enum keel_uapi_cqe_flags
+ * @sl: UD: service level
+ */
+struct keel_uapi_cqe {
+	__aligned_u64 wr_id;
+	__aligned_u64 ts;
+	__aligned_u64 wall;
+	__u32 byte_len;
+	__u32 imm;
+	__u32 qp_num;
+	__u32 src_qp;
+	__u32 vendor_err;
+	__u16 pkey_index;
+	__u16 slid;
+	__u8 status;
+	__u8 opcode;
+	__u8 flags;
+	__u8 sl;
+	__u32 reserved[3];
+};
+
+/**
+ * enum keel_uapi_cqe_flags - of &keel_uapi_cqe.flags
+ * @KEEL_CQE_F_GRH: the buffer starts with 40 bytes of GRH
+ * @KEEL_CQE_F_IMM: @imm is immediate data
+ * @KEEL_CQE_F_INV: @imm is an rkey that the peer invalidated
+ * @KEEL_CQE_F_IPV4: with GRH: its last 20 bytes are an IPv4 header
+ */
+enum keel_uapi_cqe_flags {
+	KEEL_CQE_F_GRH		= 1U << 0,
+	KEEL_CQE_F_IMM		= 1U << 1,
+	KEEL_CQE_F_INV		= 1U << 2,
+	KEEL_CQE_F_IPV4		= 1U << 3,
+};
+
+/**
+ * enum keel_uapi_cq_flags - of &keel_uapi_create_cq_req.flags
+ * @KEEL_CQ_F_WALLCLOCK: fill &keel_uapi_cqe.wall
+ */
+enum keel_uapi_cq_flags {
+	KEEL_CQ_F_WALLCLOCK	= 1U << 0,
+};
+
+/**
+ * struct keel_uapi_create_cq_req - driver part of a request for a CQ
+ * @ring: its ring; as many entries as the program asked for, or more
+ * @flags: enum keel_uapi_cq_flags
+ * @reserved: 0
+ *
+ * Timestamps (&keel_uapi_cqe.ts) are IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION.
+ */
+struct keel_uapi_create_cq_req {
+	struct keel_uapi_buf ring;
+	__u32 flags;
+	__u32 reserved;
+};
+
+/**
+ * struct keel_uapi_resize_cq_req - driver part of a request to resize a CQ
+ * @ring: a new ring; the kernel moves the entries that were not taken yet,
+ *	under the same indexes, and from then on uses it. The program must not
+ *	poll meanwhile.
+ *
+ * Errors: EINVAL when they do not fit.
+ */
+struct keel_uapi_resize_cq_req {
+	struct keel_uapi_buf ring;
+};
+
+/**
+ * struct keel_uapi_create_srq_req - driver part of a request for an SRQ
+ * @ring: its ring
+ */
+struct keel_uapi_create_srq_req {
+	struct keel_uapi_buf ring;
+};
+
+/**
+ * struct keel_uapi_modify_srq_req - driver part of a request to modify an SRQ
+ * @ring: with IBV_SRQ_MAX_WR: a new ring, as for a CQ; else all zero
+ */
+struct keel_uapi_modify_srq_req {
+	struct keel_uapi_buf ring;
+};
+
+/**
+ * struct keel_uapi_create_qp_req - driver part of a request for a QP
+ * @sq: ring of its send queue; all zero for XRC_RECV
+ * @rq: ring of its receive queue; all zero for XRC, and with an SRQ
+ */
+struct keel_uapi_create_qp_req {
+	struct keel_uapi_buf sq;
+	struct keel_uapi_buf rq;
+};
+
+/**
+ * struct keel_uapi_create_ah_resp - driver part of the answer to CREATE_AH
+ * @ah: for &keel_uapi_send_wqe.ud
+ * @reserved: 0
+ */
+struct keel_uapi_create_ah_resp {
+	__u32 ah;
+	__u32 reserved;
+};
+
+#endif /* KEEL_QUEUE_H */
