@@ -21,6 +21,9 @@ static const char * const keel_kind_names[KEEL_KINDS] = {
 	[KEEL_DM_MR]	= "dm_mr",
 	[KEEL_MW]	= "mw",
 	[KEEL_AH]	= "ah",
+	[KEEL_CQ]	= "cq",
+	[KEEL_SRQ]	= "srq",
+	[KEEL_QP]	= "qp",
 };
 
 /**
@@ -104,28 +107,29 @@ static void keel_obj_hold(struct keel_obj *obj, int slot,
 }
 
 /**
- * keel_obj_add() - bring an object to life
+ * keel_obj_add_holds() - bring an object to life
  * @reg: where to list it
  * @obj: the object, zeroed, inside a structure that is otherwise complete:
  *	debugfs can show it from here on
  * @kind: what it is
  * @ops: what it does
- * @first: an object that it needs, or NULL; its place in the tree
- * @second: another one, or NULL
+ * @holds: the objects that it needs, each may be NULL; the first is its place
+ *	in the tree
+ * @gfp: how to allocate
  *
- * The object takes a reference on @first and @second and keeps it until it is
+ * The object takes a reference on each of @holds and keeps it until it is
  * released; the caller must have one of its own on each during the call. The
  * caller owns the reference that a live object starts with, and gives it up
  * with keel_obj_close().
  *
- * Context: may sleep.
+ * Context: may sleep if @gfp may.
  * Return: 0; -ENOMEM for want of memory, or with as many objects of this kind
  * as the device can have. On failure @obj is as it was, the caller's to free,
  * and nothing was taken.
  */
-int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
-		 enum keel_kind kind, const struct keel_obj_ops *ops,
-		 struct keel_obj *first, struct keel_obj *second)
+int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
+		       enum keel_kind kind, const struct keel_obj_ops *ops,
+		       struct keel_obj *const holds[KEEL_MAX_HOLDS], gfp_t gfp)
 {
 	enum keel_kind quota = keel_quota(kind);
 	int ret, i;
@@ -143,13 +147,12 @@ int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
 	get_task_comm(obj->comm, current->group_leader);
 	INIT_LIST_HEAD(&obj->holders);
 	obj->nholders = 0;
-	keel_obj_hold(obj, 0, first);
-	keel_obj_hold(obj, 1, second);
+	for (i = 0; i < KEEL_MAX_HOLDS; i++)
+		keel_obj_hold(obj, i, holds[i]);
 
 	/* Reserve a number first: what readers find must be complete. */
 	ret = xa_alloc_cyclic(&reg->objs[kind], &obj->id, NULL,
-			      XA_LIMIT(1, INT_MAX), &reg->next[kind],
-			      GFP_KERNEL);
+			      XA_LIMIT(1, INT_MAX), &reg->next[kind], gfp);
 	if (ret < 0)
 		goto err_count;
 
@@ -162,22 +165,21 @@ int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
 		}
 	spin_unlock(&reg->lock);
 	/* The slot exists: this cannot need memory. */
-	xa_store(&reg->objs[kind], obj->id, obj, GFP_KERNEL);
+	xa_store(&reg->objs[kind], obj->id, obj, gfp);
 
 	trace_keel_obj_birth(obj);
 	return 0;
 
 err_count:
-	/* The caller's references keep both alive: these are not the last. */
-	if (second)
-		keel_obj_put(second);
-	if (first)
-		keel_obj_put(first);
+	/* The caller's references keep them alive: these are not the last. */
+	for (i = KEEL_MAX_HOLDS - 1; i >= 0; i--)
+		if (holds[i])
+			keel_obj_put(holds[i]);
 	put_pid(obj->pid);
 	atomic_dec(&reg->count[quota]);
 	return -ENOMEM;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_obj_add);
+EXPORT_SYMBOL_IF_KUNIT(keel_obj_add_holds);
 
 static void keel_obj_release(struct kref *ref)
 {

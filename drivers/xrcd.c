@@ -10,27 +10,6 @@
 
 #include "keel.h"
 
-/**
- * struct keel_xrcd - an XRC domain
- * @obj: the object
- * @ib: the core's part, valid until @obj closes
- * @dev: device number of the filesystem of its inode
- * @ino: number of the inode
- * @tied: there is an inode
- */
-struct keel_xrcd {
-	struct keel_obj obj;
-	struct ib_xrcd *ib;
-	dev_t dev;
-	u64 ino;
-	bool tied;
-};
-
-struct keel_ib_xrcd {
-	struct ib_xrcd ib;
-	struct keel_xrcd *xrcd;
-};
-
 static void keel_xrcd_release(struct keel_obj *obj)
 {
 	struct keel_xrcd *xrcd = container_of(obj, struct keel_xrcd, obj);
@@ -89,7 +68,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 /* Must not fail: without an inode the core would forget the domain. */
 static int keel_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
-	keel_obj_close(&container_of(ibxrcd, struct keel_ib_xrcd, ib)->xrcd->obj);
+	keel_obj_close(&to_kxrcd(ibxrcd)->obj);
 	return 0;
 }
 

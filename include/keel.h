@@ -6,9 +6,12 @@
 #define KEEL_H
 
 #include <linux/hashtable.h>
+#include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/netdevice.h>
+#include <linux/percpu.h>
 #include <linux/refcount.h>
+#include <linux/rwsem.h>
 #include <linux/siphash.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -32,6 +35,15 @@
 #define KEEL_MAX_TD	16384
 #define KEEL_MAX_XRCD	16384
 #define KEEL_MAX_DM	65536
+#define KEEL_MAX_QP	16384
+#define KEEL_MAX_CQ	16384
+#define KEEL_MAX_SRQ	16384
+/* Outstanding reads and atomics of a QP, each way. */
+#define KEEL_MAX_RD_ATOM	128
+#define KEEL_MAX_MCAST_GRP	1024
+#define KEEL_MAX_MCAST_QP	256
+/* ib_core keeps 0 for "none" of many things; kernel QPs know this lkey. */
+#define KEEL_LOCAL_DMA_LKEY	0
 
 /* The core's type for it. */
 #define KEEL_RDMA_DRIVER	((enum rdma_driver_id)KEEL_DRIVER_ID)
@@ -58,12 +70,61 @@ struct keel_shpds {
 };
 
 /**
+ * struct keel_mcasts - multicast groups of a device
+ * @lock: protects the list and the members of every group
+ * @groups: struct keel_mcast
+ * @n: how many groups
+ */
+struct keel_mcasts {
+	struct rw_semaphore lock;
+	struct list_head groups;
+	u32 n;
+};
+
+/*
+ * Counters of a device, as "rdma statistic" names them. One line each: the
+ * name and what it counts.
+ */
+#define KEEL_COUNTERS(X)						\
+	X(tx_msgs)	/* messages that went */			\
+	X(tx_bytes)	/* their bytes */				\
+	X(rx_msgs)	/* messages that took a receive */		\
+	X(rx_bytes)	/* their bytes */				\
+	X(rdma_writes)	/* RDMA writes served */			\
+	X(rdma_reads)	/* RDMA reads served */				\
+	X(atomics)	/* atomics served */				\
+	X(rnr_waits)	/* times that a queue began to wait for a receive */ \
+	X(peer_waits)	/* times that a queue began to wait for a peer */ \
+	X(ud_drops)	/* datagrams nobody could take */		\
+	X(wc_errors)	/* completions in error, flushes left out */	\
+	X(flushes)	/* work requests flushed */			\
+	X(cq_overruns)	/* CQs that had no room */
+
+enum keel_counter {
+#define KEEL_COUNTER_ENUM(_name)	KEEL_CTR_##_name,
+	KEEL_COUNTERS(KEEL_COUNTER_ENUM)
+#undef KEEL_COUNTER_ENUM
+	KEEL_NCOUNTERS,
+};
+
+struct keel_counters {
+	u64 n[KEEL_NCOUNTERS];
+};
+
+/**
  * struct keel_dev - a device
  * @ib: for ib_core
  * @reg: its objects
  * @keys: its lkeys and rkeys
  * @shpds: its shared-PD handles
  * @ap: its memory
+ * @qps: QPs by number
+ * @srqs: SRQs by number
+ * @next_qpn: where to look for the next number of a QP
+ * @next_srqn: likewise for SRQs
+ * @wq: runs queues that no doorbell runs: after a wait, of kernel consumers
+ * @mcasts: multicast groups
+ * @counters: per CPU
  * @own_netdev: a netdev that came with the device and goes with it, or NULL
  * @debugfs: its directory
  */
@@ -73,6 +134,13 @@ struct keel_dev {
 	struct keel_keys keys;
 	struct keel_shpds shpds;
 	struct keel_aperture *ap;
+	struct xarray qps;
+	struct xarray srqs;
+	u32 next_qpn;
+	u32 next_srqn;
+	struct workqueue_struct *wq;
+	struct keel_mcasts mcasts;
+	struct keel_counters __percpu *counters;
 	struct net_device *own_netdev;
 	struct dentry *debugfs;
 };
@@ -142,6 +210,22 @@ struct keel_dm {
 	struct list_head maps;
 };
 
+/**
+ * struct keel_xrcd - an XRC domain
+ * @obj: the object
+ * @ib: the core's part, valid until @obj closes
+ * @dev: device number of the filesystem of its inode
+ * @ino: number of the inode
+ * @tied: there is an inode
+ */
+struct keel_xrcd {
+	struct keel_obj obj;
+	struct ib_xrcd *ib;
+	dev_t dev;
+	u64 ino;
+	bool tied;
+};
+
 /* What ib_core allocates, each with a pointer at the object. */
 struct keel_ib_ctx {
 	struct ib_ucontext ib;
@@ -157,6 +241,11 @@ struct keel_ib_pd {
 struct keel_ib_dm {
 	struct ib_dm ib;
 	struct keel_dm *dm;
+};
+
+struct keel_ib_xrcd {
+	struct ib_xrcd ib;
+	struct keel_xrcd *xrcd;
 };
 
 static inline struct keel_dev *to_kdev(struct ib_device *ib)
@@ -177,6 +266,11 @@ static inline struct keel_ib_pd *to_kibpd(struct ib_pd *ib)
 static inline struct keel_pd *to_kpd(struct ib_pd *ib)
 {
 	return to_kibpd(ib)->pd;
+}
+
+static inline struct keel_xrcd *to_kxrcd(struct ib_xrcd *ib)
+{
+	return container_of(ib, struct keel_ib_xrcd, ib)->xrcd;
 }
 
 static inline struct keel_dm *to_kdm(struct ib_dm *ib)
@@ -222,6 +316,13 @@ int keel_holders_respond(struct uverbs_attr_bundle *attrs,
 	UVERBS_ATTR_FLAGS_IN(KEEL_ATTR_HOLDERS_FLAGS,			\
 			     enum keel_uapi_holders_flags, UA_OPTIONAL)
 
+/* counters.c */
+#define keel_count(_kdev, _name, _by)					\
+	this_cpu_add((_kdev)->counters->n[KEEL_CTR_##_name], _by)
+
+/* mcast.c */
+void keel_mcasts_init(struct keel_mcasts *mcasts);
+
 /* debugfs.c */
 int keel_debugfs_init(void);
 void keel_debugfs_exit(void);
@@ -229,18 +330,27 @@ void keel_debugfs_exit(void);
 /* Each object's share of the ops and of the uverbs tree. */
 extern const struct ib_device_ops keel_ah_ops;
 extern const struct ib_device_ops keel_context_ops;
+extern const struct ib_device_ops keel_counters_ops;
+extern const struct ib_device_ops keel_cq_ops;
 extern const struct ib_device_ops keel_dm_map_ops;
 extern const struct ib_device_ops keel_dm_ops;
+extern const struct ib_device_ops keel_mcast_ops;
+extern const struct ib_device_ops keel_mr_kernel_ops;
+extern const struct ib_device_ops keel_mr_odp_ops;
 extern const struct ib_device_ops keel_mr_ops;
 extern const struct ib_device_ops keel_mw_ops;
 extern const struct ib_device_ops keel_pd_ops;
 extern const struct ib_device_ops keel_port_ops;
+extern const struct ib_device_ops keel_post_ops;
+extern const struct ib_device_ops keel_qp_ops;
+extern const struct ib_device_ops keel_srq_ops;
 extern const struct ib_device_ops keel_xrcd_ops;
 
 extern const struct uapi_definition keel_context_defs[];
 extern const struct uapi_definition keel_dm_defs[];
 extern const struct uapi_definition keel_dm_map_defs[];
 extern const struct uapi_definition keel_pd_defs[];
+extern const struct uapi_definition keel_qp_defs[];
 extern const struct uapi_definition keel_shpd_defs[];
 extern const struct uapi_definition keel_td_defs[];
 

@@ -16,6 +16,7 @@
 #ifndef KEEL_OBJ_H
 #define KEEL_OBJ_H
 
+#include <linux/gfp.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/pid.h>
@@ -42,11 +43,14 @@ enum keel_kind {
 	KEEL_DM_MR	= KEEL_UAPI_KIND_DM_MR,
 	KEEL_MW		= KEEL_UAPI_KIND_MW,
 	KEEL_AH		= KEEL_UAPI_KIND_AH,
+	KEEL_CQ		= KEEL_UAPI_KIND_CQ,
+	KEEL_SRQ	= KEEL_UAPI_KIND_SRQ,
+	KEEL_QP		= KEEL_UAPI_KIND_QP,
 	KEEL_KINDS,
 };
 
 /* No object holds more than this many others. */
-#define KEEL_MAX_HOLDS	2
+#define KEEL_MAX_HOLDS	4
 
 struct keel_obj;
 struct seq_file;
@@ -127,15 +131,37 @@ struct keel_obj {
 void keel_registry_init(struct keel_registry *reg, const char *name);
 void keel_registry_fini(struct keel_registry *reg);
 
-int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
-		 enum keel_kind kind, const struct keel_obj_ops *ops,
-		 struct keel_obj *first, struct keel_obj *second);
+int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
+		       enum keel_kind kind, const struct keel_obj_ops *ops,
+		       struct keel_obj *const holds[KEEL_MAX_HOLDS], gfp_t gfp);
 void keel_obj_close(struct keel_obj *obj);
 void keel_obj_put(struct keel_obj *obj);
 void keel_obj_refused(struct keel_obj *obj);
 u32 keel_obj_holders(struct keel_obj *obj, struct keel_uapi_holder *list,
 		     u32 room);
 const char *keel_kind_name(enum keel_kind kind);
+
+/**
+ * keel_obj_add() - keel_obj_add_holds() for an object that holds two at most
+ * @reg: where to list it
+ * @obj: the object
+ * @kind: what it is
+ * @ops: what it does
+ * @first: an object that it needs, or NULL
+ * @second: another one, or NULL
+ *
+ * Context: may sleep.
+ * Return: as keel_obj_add_holds().
+ */
+static inline int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
+			       enum keel_kind kind,
+			       const struct keel_obj_ops *ops,
+			       struct keel_obj *first, struct keel_obj *second)
+{
+	struct keel_obj *const holds[KEEL_MAX_HOLDS] = { first, second };
+
+	return keel_obj_add_holds(reg, obj, kind, ops, holds, GFP_KERNEL);
+}
 
 /**
  * keel_obj_get() - take a reference on an object that has one already

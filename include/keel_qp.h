@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Queues: CQs, SRQs and QPs, and what the two sides of a transfer know of
+ * each other.
+ *
+ * Locks, outermost first (see Documentation/data-path.rst):
+ *	keel_qp.modify_lock	mutex
+ *	keel_qp.sq.lock		mutex; who has it runs the send queue
+ *	keel_qp.resp.lock	mutex of the peer; who has it delivers to that QP
+ *	keel_rq.lock, keel_srq.lock	spinlocks around taking one receive
+ *	keel_cq.lock		spinlock around adding one completion
+ *	keel_qp.state_lock	spinlock, innermost
+ * A responder never takes a send queue's lock, so two QPs that send to each
+ * other cannot wait for each other in a circle.
+ */
+#ifndef KEEL_QP_H
+#define KEEL_QP_H
+
+#include <linux/hrtimer.h>
+#include <linux/workqueue.h>
+
+#include "keel.h"
+#include "keel_mr.h"
+#include "keel_ring.h"
+#include "keel_walk.h"
+
+/* Longest message. */
+#define KEEL_MAX_MSG	SZ_1G
+/* Bytes in front of a UD message. */
+#define KEEL_GRH_BYTES	40
+
+/* enum ib_wc_status does not say why; &keel_uapi_cqe.vendor_err does. */
+enum keel_why {
+	KEEL_WHY_NONE,
+	KEEL_WHY_OPCODE,	/* the QP type cannot do it */
+	KEEL_WHY_SGES,		/* more SGEs or inline data than the QP has */
+	KEEL_WHY_LENGTH,	/* too long, or too short for an atomic */
+	KEEL_WHY_KEY,		/* no such key */
+	KEEL_WHY_DOMAIN,	/* key of another domain */
+	KEEL_WHY_ACCESS,	/* key without that right */
+	KEEL_WHY_RANGE,		/* beyond the key's memory */
+	KEEL_WHY_FAULT,		/* memory that its owner unmapped */
+	KEEL_WHY_AH,		/* no such address handle, or of another domain */
+	KEEL_WHY_PEER,		/* no peer that is connected to this QP */
+	KEEL_WHY_NOT_READY,	/* the peer has posted no receive */
+	KEEL_WHY_QP_ACCESS,	/* the peer's QP does not allow it */
+	KEEL_WHY_DEPTH,		/* no outstanding reads or atomics allowed */
+	KEEL_WHY_ALIGN,		/* address of an atomic */
+	KEEL_WHY_SRQ,		/* no such SRQ, or of another XRC domain */
+	KEEL_WHY_WINDOW,	/* not a window that can be bound so */
+	KEEL_WHY_FLUSH,		/* the QP is in an error state */
+	KEEL_WHY_RING,		/* the ring is not one */
+};
+
+/**
+ * struct keel_cq - a completion queue
+ * @obj: the object
+ * @ib: the core's part, or NULL once it is destroyed; under @lock
+ * @lock: protects @ring against those who complete, and @dead
+ * @ring: its ring
+ * @flags: KEEL_CQ_TS, KEEL_CQ_WALL
+ * @dead: it overran, or its owner wrote nonsense: nothing is added any more
+ * @poll_lock: kernel CQs: one poll at a time
+ */
+struct keel_cq {
+	struct keel_obj obj;
+	struct ib_cq *ib;
+	spinlock_t lock;
+	struct keel_ring ring;
+	u32 flags;
+	bool dead;
+	spinlock_t poll_lock;
+};
+
+#define KEEL_CQ_TS	BIT(0)
+#define KEEL_CQ_WALL	BIT(1)
+
+/**
+ * struct keel_recv - a receive that was taken from its queue
+ * @wr_id: for the completion
+ * @num_sge: SGEs, as the program wrote it: not checked
+ * @sge: what the program wrote
+ */
+struct keel_recv {
+	u64 wr_id;
+	u32 num_sge;
+	struct keel_uapi_sge sge[KEEL_MAX_SGE];
+};
+
+/**
+ * struct keel_rq - a receive queue, of a QP or shared
+ * @lock: protects @ring
+ * @ring: its ring
+ * @max_sge: SGEs of an entry
+ * @post_lock: kernel consumers: one post at a time
+ */
+struct keel_rq {
+	spinlock_t lock;
+	struct keel_ring ring;
+	u32 max_sge;
+	spinlock_t post_lock;
+};
+
+/**
+ * struct keel_srq - a shared receive queue
+ * @obj: the object; holds the PD, and of an XRC SRQ the XRC domain and the CQ
+ * @ib: the core's part, or NULL once it is destroyed; under @rq.lock
+ * @rq: its queue
+ * @srqn: its number
+ * @limit: fewer receives than that raise an event, once; 0: none; under
+ *	@rq.lock
+ * @dead: its owner wrote nonsense; under @rq.lock
+ * @domain: number of the domain that its lkeys belong to
+ * @xrcd: XRC: the domain
+ * @cq: XRC: where receives complete
+ */
+struct keel_srq {
+	struct keel_obj obj;
+	struct ib_srq *ib;
+	struct keel_rq rq;
+	u32 srqn;
+	u32 limit;
+	bool dead;
+	u32 domain;
+	struct keel_xrcd *xrcd;
+	struct keel_cq *cq;
+};
+
+/**
+ * struct keel_av - where a message goes
+ * @local: the destination GID was one of this device's when the address was
+ *	made; there is nobody else
+ * @mcast: it is a multicast group
+ * @ipv4: the GIDs are IPv4 addresses
+ * @sgid: who sends
+ * @dgid: who receives
+ * @sl, @tclass, @hop_limit, @flow_label: for the GRH
+ */
+struct keel_av {
+	bool local;
+	bool mcast;
+	bool ipv4;
+	union ib_gid sgid;
+	union ib_gid dgid;
+	u8 sl;
+	u8 tclass;
+	u8 hop_limit;
+	u32 flow_label;
+};
+
+/**
+ * struct keel_ah - an address handle
+ * @obj: the object; holds the PD
+ * @av: the address
+ * @domain: number of the domain it belongs to
+ */
+struct keel_ah {
+	struct keel_obj obj;
+	struct keel_av av;
+	u32 domain;
+};
+
+/* Why a send queue waits. */
+enum keel_wait {
+	KEEL_WAIT_NONE,
+	KEEL_WAIT_RNR,		/* the peer has no receive */
+	KEEL_WAIT_PEER,		/* there is no peer */
+};
+
+/**
+ * struct keel_sq - a send queue
+ * @lock: who has it runs the queue
+ * @kicked: there may be more to do
+ * @ring: its ring
+ * @wait: why the first entry waits
+ * @since: since when, ns of ktime_get_ns()
+ * @deadline: when that is an error; U64_MAX: never
+ * @pause: ns until the next look
+ * @timer: kicks the QP for that look
+ * @wqe: copy of the entry that runs
+ * @data: copy of what is behind it: inline data or SGEs
+ * @segs: the local side of the entry that runs
+ * @drained: SQD: the event was raised
+ * @post_lock: kernel consumers: protects the producer's side
+ */
+struct keel_sq {
+	struct mutex lock;
+	atomic_t kicked;
+	struct keel_ring ring;
+	enum keel_wait wait;
+	u64 since;
+	u64 deadline;
+	u64 pause;
+	struct hrtimer timer;
+	struct keel_uapi_send_wqe wqe;
+	u8 data[KEEL_MAX_STRIDE - sizeof(struct keel_uapi_send_wqe)] __aligned(16);
+	struct keel_mem inline_mem;
+	struct keel_segs segs;
+	bool drained;
+	spinlock_t post_lock;
+};
+
+/**
+ * struct keel_resp - the responder of a QP
+ * @lock: who has it delivers to the QP
+ * @have: @recv is a receive that a message began to use, and did not finish
+ * @recv: the receive
+ * @segs: the QP's side of the message that is delivered
+ * @srq: XRC: the SRQ that @recv came from, with a reference while @have
+ */
+struct keel_resp {
+	struct mutex lock;
+	bool have;
+	struct keel_recv recv;
+	struct keel_segs segs;
+	struct keel_srq *srq;
+};
+
+/**
+ * struct keel_qp - a queue pair
+ * @obj: the object; holds PD or XRC domain, CQs and SRQ
+ * @kdev: its device
+ * @qpn: its number
+ * @type: its type
+ * @user: its queues are a program's
+ * @sig_all: every send completes
+ * @domain: number of its domain; XRC_RECV has none
+ * @xrcd: XRC_RECV: its XRC domain
+ * @send_cq, @recv_cq: its CQs, held
+ * @srq: its SRQ, held, or NULL
+ * @cap: what it was made with
+ * @modify_lock: one modify at a time; protects @attr against others who write
+ * @attr: as modified so far
+ * @av: of @attr.ah_attr
+ * @state_lock: protects @ib, @state and @dying against others who write
+ * @ib: the core's part, or NULL once it is destroyed
+ * @state: its state; transfers look at it now and then without the lock
+ * @dying: it is being destroyed: transfers end
+ * @est: communication established was reported
+ * @sq, @rq, @resp: its queues
+ * @work: runs the send queue, and flushes
+ * @mcast: groups it is attached to, under &keel_mcasts.lock
+ */
+struct keel_qp {
+	struct keel_obj obj;
+	struct keel_dev *kdev;
+	u32 qpn;
+	enum ib_qp_type type;
+	bool user;
+	bool sig_all;
+	u32 domain;
+	struct keel_xrcd *xrcd;
+	struct keel_cq *send_cq;
+	struct keel_cq *recv_cq;
+	struct keel_srq *srq;
+	struct ib_qp_cap cap;
+	struct mutex modify_lock;
+	struct ib_qp_attr attr;
+	struct keel_av av;
+	spinlock_t state_lock;
+	struct ib_qp *ib;
+	enum ib_qp_state state;
+	bool dying;
+	bool est;
+	struct keel_sq sq;
+	struct keel_rq rq;
+	struct keel_resp resp;
+	struct work_struct work;
+	struct list_head mcast;
+};
+
+struct keel_ib_qp {
+	struct ib_qp ib;
+	struct keel_qp *qp;
+};
+
+struct keel_ib_cq {
+	struct ib_cq ib;
+	struct keel_cq *cq;
+};
+
+struct keel_ib_srq {
+	struct ib_srq ib;
+	struct keel_srq *srq;
+};
+
+struct keel_ib_ah {
+	struct ib_ah ib;
+	struct keel_ah *ah;
+};
+
+static inline struct keel_qp *to_kqp(struct ib_qp *ib)
+{
+	return container_of(ib, struct keel_ib_qp, ib)->qp;
+}
+
+static inline struct keel_cq *to_kcq(struct ib_cq *ib)
+{
+	return container_of(ib, struct keel_ib_cq, ib)->cq;
+}
+
+static inline struct keel_srq *to_ksrq(struct ib_srq *ib)
+{
+	return container_of(ib, struct keel_ib_srq, ib)->srq;
+}
+
+static inline struct keel_ah *to_kah(struct ib_ah *ib)
+{
+	return container_of(ib, struct keel_ib_ah, ib)->ah;
+}
+
+/* ah.c */
+void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
+		  const struct rdma_ah_attr *attr);
+
+/* cq.c */
+int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited);
+
+/* srq.c */
+struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn);
+int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
+
+/* rq.c */
+int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);
+int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr);
+
+/* qp.c */
+struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
+void keel_qp_kick(struct keel_qp *qp);
+void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
+void keel_qp_fail(struct keel_qp *qp, enum ib_event_type type);
+
+/* qp_modify.c */
+int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_udata *udata);
+int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
+		  int mask);
+void keel_qp_reset(struct keel_qp *qp);
+
+/* sq.c */
+bool keel_sq_run(struct keel_qp *qp);
+void keel_qp_run(struct keel_qp *qp);
+void keel_rq_flush(struct keel_qp *qp);
+
+/* segs.c */
+enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
+				  const struct keel_uapi_sge *sge, u32 n,
+				  u32 domain, u32 access, u32 *why);
+
+/* mw_bind.c */
+enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
+				const struct keel_uapi_send_wqe *wqe, u32 *why);
+enum ib_wc_status keel_wqe_invalidate(struct keel_qp *qp, u32 rkey, u32 *why);
+int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain);
+
+/* mcast.c */
+int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
+		       struct keel_qp ***list);
+
+#endif /* KEEL_QP_H */
