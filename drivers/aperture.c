@@ -133,3 +133,23 @@ int keel_aperture_write(struct keel_aperture *ap, u64 off, const void *from,
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_write);
+
+/**
+ * keel_aperture_direct() - the kernel's address of a place in an aperture
+ * @ap: the aperture
+ * @off: the place, below the size
+ * @len: gets how many bytes follow each other from there, at least one
+ *
+ * For those who move many bytes. The address is good for loads, stores and
+ * atomics of any kind, and as long as the aperture.
+ *
+ * Context: any.
+ * Return: the address, or NULL for an offset outside.
+ */
+void *keel_aperture_direct(struct keel_aperture *ap, u64 off, size_t *len)
+{
+	if (off >= ap->size)
+		return NULL;
+	return ap->ops->direct(ap, off, len);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_aperture_direct);

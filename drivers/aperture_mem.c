@@ -90,6 +90,12 @@ static void keel_mem_write(struct keel_aperture *ap, u64 off, const void *from,
 	memcpy(to_mem(ap)->kva + off, from, len);
 }
 
+static void *keel_mem_direct(struct keel_aperture *ap, u64 off, size_t *len)
+{
+	*len = ap->size - off;
+	return to_mem(ap)->kva + off;
+}
+
 static void keel_mem_destroy(struct keel_aperture *ap)
 {
 	struct keel_aperture_mem *mem = to_mem(ap);
@@ -106,6 +112,7 @@ static void keel_mem_destroy(struct keel_aperture *ap)
 
 static const struct keel_aperture_ops keel_aperture_mem_ops = {
 	.destroy = keel_mem_destroy,
+	.direct = keel_mem_direct,
 	.prot = keel_mem_prot,
 	.read = keel_mem_read,
 	.segment = keel_mem_segment,

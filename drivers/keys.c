@@ -4,6 +4,7 @@
  */
 #include <linux/err.h>
 #include <linux/random.h>
+#include <linux/wait_bit.h>
 #include <kunit/visibility.h>
 
 #include "keel_keys.h"
@@ -47,6 +48,14 @@ static u8 keel_key_salt(const struct keel_keys *keys, u32 index)
 	return (u8)hash + step * keys->round;
 }
 
+/* The slot of its index is there: this cannot need memory. */
+static void keel_key_publish(struct keel_keys *keys, struct keel_key *key)
+{
+	key->dead = false;
+	refcount_set(&key->users, 1);
+	xa_store(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT, key, GFP_KERNEL);
+}
+
 /**
  * keel_key_insert() - issue a key
  * @keys: the table
@@ -78,23 +87,58 @@ int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 	xa_unlock(&keys->xa);
 	if (ret < 0)
 		return -ENOMEM;
-	/* The slot exists: this cannot need memory. */
-	xa_store(&keys->xa, index, key, GFP_KERNEL);
+	keel_key_publish(keys, key);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
+
+/* Nobody finds @key any more: wait for those who did. */
+static void keel_key_retire(struct keel_key *key)
+{
+	WRITE_ONCE(key->dead, true);
+	keel_key_put(key);
+	wait_var_event(&key->users, !refcount_read(&key->users));
+	/* What its users read and wrote comes before what its owner does now. */
+	smp_acquire__after_ctrl_dep();
+}
+
+/**
+ * keel_key_replace() - let a key open something else
+ * @keys: the table
+ * @old: the key until now
+ * @new: the key from now on, complete; its number differs from that of @old in
+ *	the lower 8 bits at most
+ *
+ * There is no moment at which neither works. Afterwards nobody uses @old any
+ * more; it is the caller's, to free after an RCU grace period.
+ *
+ * Context: may sleep. Waits for the users of @old, so the caller must not be
+ * one, nor have a lock that one of them may want.
+ */
+void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
+		      struct keel_key *new)
+{
+	WARN_ON((old->key ^ new->key) >> KEEL_KEY_INDEX_SHIFT);
+	keel_key_publish(keys, new);
+	keel_key_retire(old);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_key_replace);
 
 /**
  * keel_key_remove() - take a key back
  * @keys: the table
  * @key: the key
  *
- * No lookup that starts from here on finds it. One that found it before has a
- * reference on the object and may still use it.
+ * Afterwards nobody uses it any more; it is the caller's, to free after an RCU
+ * grace period.
+ *
+ * Context: may sleep. Waits for the users of @key, so the caller must not be
+ * one, nor have a lock that one of them may want.
  */
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key)
 {
 	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
+	keel_key_retire(key);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_remove);
 
@@ -122,11 +166,13 @@ static int keel_key_check(const struct keel_key *k, u32 domain, u32 access,
  * @addr: first byte, in the addresses of the key
  * @len: bytes
  *
+ * &keel_key.qpn is for the caller to look at.
+ *
  * Context: any.
- * Return: the key, with a reference on its object that the caller drops with
- * keel_obj_put(); or ERR_PTR(): -ENOENT for a key that is none (any more),
- * -EPERM for one of another domain, -EACCES for want of a right, -ERANGE for a
- * range that leaves the memory.
+ * Return: the key, with a use of it that the caller gives back with
+ * keel_key_put(), soon: dereg waits for it; or ERR_PTR(): -ENOENT for a key
+ * that is none (any more), -EPERM for one of another domain, -EACCES for want
+ * of a right, -ERANGE for a range that leaves the memory.
  */
 struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 			      u32 access, u64 addr, u64 len)
@@ -141,9 +187,57 @@ struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 	ret = keel_key_check(k, domain, access, addr, len);
 	if (ret)
 		return ERR_PTR(ret);
-	/* RCU keeps the memory of k and of its object until here. */
-	if (!keel_obj_tryget(k->obj))
+	/* RCU keeps k until here; what is behind it, only a use does. */
+	if (!refcount_inc_not_zero(&k->users))
 		return ERR_PTR(-ENOENT);
 	return k;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_get);
+
+/**
+ * keel_key_find() - the object behind a key
+ * @keys: the table
+ * @key: what the program gave
+ * @domain: domain of the queue pair that wants it
+ *
+ * As keel_key_get(), for those who do not want bytes: no right is asked for,
+ * and the key may open nothing at all.
+ *
+ * Context: any.
+ * Return: as keel_key_get(): -ENOENT and -EPERM.
+ */
+struct keel_key *keel_key_find(struct keel_keys *keys, u32 key, u32 domain)
+{
+	struct keel_key *k;
+
+	guard(rcu)();
+	k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
+	if (!k || k->key != key)
+		return ERR_PTR(-ENOENT);
+	if (k->domain != domain)
+		return ERR_PTR(-EPERM);
+	if (!refcount_inc_not_zero(&k->users))
+		return ERR_PTR(-ENOENT);
+	return k;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_key_find);
+
+/**
+ * keel_key_put() - end a use of a key
+ * @key: the key; may be gone afterwards
+ *
+ * Context: any.
+ */
+void keel_key_put(struct keel_key *key)
+{
+	if (!refcount_dec_and_test(&key->users))
+		return;
+	/*
+	 * From here on the key may be gone: only its address counts. The
+	 * barrier is for whoever begins to wait now: it sees that there are no
+	 * users, or we see it.
+	 */
+	smp_mb();
+	wake_up_var(&key->users);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_key_put);

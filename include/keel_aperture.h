@@ -37,6 +37,8 @@ struct keel_aperture_seg {
  * @zero: clear bytes
  * @read: copy bytes out
  * @write: copy bytes in
+ * @direct: where the kernel sees offset @off, which is below the size; @len
+ *	gets the bytes that follow each other from there
  * @destroy: free the backend and the aperture
  *
  * @zero, @read and @write get ranges that were checked; they may sleep.
@@ -49,6 +51,7 @@ struct keel_aperture_ops {
 	void (*read)(struct keel_aperture *ap, u64 off, void *to, size_t len);
 	void (*write)(struct keel_aperture *ap, u64 off, const void *from,
 		      size_t len);
+	void *(*direct)(struct keel_aperture *ap, u64 off, size_t *len);
 	void (*destroy)(struct keel_aperture *ap);
 };
 
@@ -76,5 +79,6 @@ int keel_aperture_read(struct keel_aperture *ap, u64 off, void *to,
 		       size_t len);
 int keel_aperture_write(struct keel_aperture *ap, u64 off, const void *from,
 			size_t len);
+void *keel_aperture_direct(struct keel_aperture *ap, u64 off, size_t *len);
 
 #endif /* KEEL_APERTURE_H */

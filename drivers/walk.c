@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The segment walker. Whatever memory is made of, the walker asks for the next
+ * piece of it that the kernel sees as one, and copies between two pieces.
+ *
+ * Pages have addresses here at all times: a device without a DMA device
+ * (INFINIBAND_VIRT_DMA) needs a kernel without high memory.
+ */
+#include <linux/atomic.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sched/mm.h>
+#include <linux/sizes.h>
+#include <linux/string.h>
+#include <kunit/visibility.h>
+
+#include "keel_aperture.h"
+#include "keel_walk.h"
+
+/* Between two looks at what else there is to do. */
+#define KEEL_COPY_STEP	SZ_64K
+/* Pages of a program that are looked up at once. */
+#define KEEL_ODP_BATCH	16
+
+/**
+ * struct keel_cursor - where a copy is on one of its sides
+ * @seg: current segment
+ * @left: how many there are from @seg on
+ * @write: it is the destination
+ * @off: first byte in @seg that no piece was made of
+ * @addr: what is left of the current piece
+ * @len: bytes of it
+ * @pinned: ODP: pages that are pinned
+ * @at: ODP: first byte of @page that no piece was made of
+ * @end: ODP: end of what may be used of @page
+ * @page: ODP: the pages
+ */
+struct keel_cursor {
+	const struct keel_seg *seg;
+	u32 left;
+	bool write;
+	u64 off;
+	void *addr;
+	size_t len;
+	u32 pinned;
+	size_t at;
+	size_t end;
+	struct page *page[KEEL_ODP_BATCH];
+};
+
+/* Not all of it: there is no need to clear @page. */
+static void keel_cursor_init(struct keel_cursor *c, const struct keel_seg *seg,
+			     u32 n, u64 off, bool write)
+{
+	for (; n && off >= seg->len; seg++, n--)
+		off -= seg->len;
+	c->seg = seg;
+	c->left = n;
+	c->write = write;
+	c->off = off;
+	c->len = 0;
+	c->pinned = 0;
+	c->at = 0;
+	c->end = 0;
+}
+
+/* To a segment that has bytes left; false if there is none. */
+static bool keel_cursor_settle(struct keel_cursor *c)
+{
+	for (; c->left && c->off >= c->seg->len; c->seg++, c->left--)
+		c->off = 0;
+	return c->left;
+}
+
+static bool keel_cursor_dead(struct keel_cursor *c)
+{
+	return keel_cursor_settle(c) && c->seg->key &&
+	       READ_ONCE(c->seg->key->dead);
+}
+
+static void keel_cursor_unpin(struct keel_cursor *c)
+{
+	if (!c->pinned)
+		return;
+	if (c->write)
+		unpin_user_pages_dirty_lock(c->page, c->pinned, true);
+	else
+		unpin_user_pages(c->page, c->pinned);
+	c->pinned = 0;
+}
+
+/*
+ * Pages of a program, from the one that has @addr. They are looked up without
+ * a way to let go of the mmap lock, which makes userfaultfd fail, not wait: a
+ * peer must not be able to hold up who sends to it.
+ */
+static long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n,
+			 unsigned int flags, struct page **page)
+{
+	long got;
+
+	if (!mmget_not_zero(mm))
+		return -EFAULT;
+	got = mmap_read_lock_killable(mm);
+	if (!got) {
+		got = pin_user_pages_remote(mm, addr & PAGE_MASK, n, flags,
+					    page, NULL);
+		mmap_read_unlock(mm);
+	}
+	/* The last one takes the whole address space down; not in here. */
+	mmput_async(mm);
+	if (got > 0)
+		return got;
+	return got == -EINTR ? got : -EFAULT;
+}
+
+/*
+ * The bytes from offset @in of @page[0] that the kernel sees as one, of @max
+ * that are in @page all together.
+ */
+static void *keel_pages_run(struct page *const *page, size_t in, size_t max,
+			    size_t *len)
+{
+	void *start = page_address(*page) + in;
+	size_t n = PAGE_SIZE - in;
+
+	while (n < max && page_address(*++page) == start + n)
+		n += PAGE_SIZE;
+	*len = min(n, max);
+	return start;
+}
+
+static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
+{
+	size_t in = offset_in_page(addr);
+	long got;
+
+	if (c->at == c->end) {
+		keel_cursor_unpin(c);
+		got = keel_odp_pin(c->seg->mem->mm, addr,
+				   min_t(size_t, KEEL_ODP_BATCH,
+					 DIV_ROUND_UP(in + max, PAGE_SIZE)),
+				   c->write ? FOLL_WRITE : 0, c->page);
+		if (got < 0)
+			return got;
+		c->pinned = got;
+		c->at = in;
+		c->end = min_t(size_t, in + max, got << PAGE_SHIFT);
+	}
+	c->addr = keel_pages_run(&c->page[c->at >> PAGE_SHIFT],
+				 offset_in_page(c->at), c->end - c->at,
+				 &c->len);
+	c->at += c->len;
+	return 0;
+}
+
+/*
+ * The next piece of what @c goes through, of @max bytes at most. The caller
+ * uses all of it before it asks for another. -EFAULT when there is none.
+ */
+static int keel_piece(struct keel_cursor *c, size_t max)
+{
+	const struct keel_mem *mem;
+	size_t len;
+	int ret = 0;
+	u64 pos;
+
+	if (WARN_ON_ONCE(!keel_cursor_settle(c)))
+		return -EFAULT;
+	mem = c->seg->mem;
+	pos = c->seg->off + c->off;
+	max = min_t(u64, max, c->seg->len - c->off);
+	switch (mem->type) {
+	case KEEL_MEM_PAGES:
+		pos += mem->first;
+		c->addr = keel_pages_run(&mem->pages[pos >> PAGE_SHIFT],
+					 offset_in_page(pos), max, &c->len);
+		break;
+	case KEEL_MEM_DM:
+		c->addr = keel_aperture_direct(mem->ap, mem->start + pos, &len);
+		if (WARN_ON_ONCE(!c->addr))
+			return -EFAULT;
+		c->len = min(len, max);
+		break;
+	case KEEL_MEM_ODP:
+		ret = keel_piece_odp(c, mem->start + pos, max);
+		break;
+	case KEEL_MEM_KERNEL:
+		c->addr = (void *)(uintptr_t)(mem->start + pos);
+		c->len = max;
+		break;
+	}
+	if (!ret)
+		c->off += c->len;
+	return ret;
+}
+
+static enum keel_copy_result keel_copy_step(struct keel_cursor *to,
+					    struct keel_cursor *from, size_t n)
+{
+	size_t len;
+	int ret;
+
+	while (n) {
+		ret = from->len ? 0 : keel_piece(from, n);
+		if (ret)
+			return ret == -EINTR ? KEEL_COPY_STOPPED : KEEL_COPY_SRC;
+		ret = to->len ? 0 : keel_piece(to, n);
+		if (ret)
+			return ret == -EINTR ? KEEL_COPY_STOPPED : KEEL_COPY_DST;
+		len = min(from->len, to->len);
+		memcpy(to->addr, from->addr, len);
+		from->addr += len;
+		from->len -= len;
+		to->addr += len;
+		to->len -= len;
+		n -= len;
+	}
+	return KEEL_COPY_DONE;
+}
+
+/**
+ * keel_copy() - copy between two lists of segments
+ * @dst: where to
+ * @dst_off: bytes of @dst to leave out at its start
+ * @src: where from
+ * @src_off: likewise
+ * @len: bytes; either list has as many behind its offset
+ * @ctl: what may end it early, or NULL
+ *
+ * What is copied where memory of both sides overlaps is anybody's guess.
+ *
+ * Context: may sleep, and gives way to others now and then.
+ * Return: how it ended. A fatal signal counts as &keel_copy_ctl.stop where
+ * the pages of a program have to be waited for.
+ */
+enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
+				const struct keel_segs *src, u64 src_off,
+				u64 len, const struct keel_copy_ctl *ctl)
+{
+	enum keel_copy_result res = KEEL_COPY_DONE;
+	struct keel_cursor to, from;
+
+	keel_cursor_init(&to, dst->seg, dst->n, dst_off, true);
+	keel_cursor_init(&from, src->seg, src->n, src_off, false);
+	while (len) {
+		size_t n = min_t(u64, len, KEEL_COPY_STEP);
+
+		res = keel_copy_step(&to, &from, n);
+		keel_cursor_unpin(&to);
+		keel_cursor_unpin(&from);
+		len -= n;
+		if (res != KEEL_COPY_DONE || !len)
+			break;
+		cond_resched();
+		if (keel_cursor_dead(&from))
+			return KEEL_COPY_SRC;
+		if (keel_cursor_dead(&to))
+			return KEEL_COPY_DST;
+		if (ctl && ctl->stop(ctl->arg))
+			return KEEL_COPY_STOPPED;
+	}
+	return res;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_copy);
+
+/**
+ * keel_atomic() - change 8 bytes in one go
+ * @seg: the bytes
+ * @swap: store @new if they are @compare_add; else add @compare_add
+ * @compare_add: see @swap
+ * @new: see @swap
+ * @old: gets what they were
+ *
+ * Atomic against every other atomic operation on them, of other queue pairs
+ * and of processors, whoever maps them where. Numbers are in host order.
+ *
+ * Context: may sleep.
+ * Return: 0; -EINVAL for bytes that are not aligned, -EFAULT for a program
+ * that unmapped them, -EINTR for a fatal signal. On failure nothing changes.
+ */
+int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
+		u64 new, u64 *old)
+{
+	struct keel_cursor c;
+	int ret;
+
+	if (seg->len < sizeof(u64))
+		return -EINVAL;
+	keel_cursor_init(&c, seg, 1, 0, true);
+	ret = keel_piece(&c, sizeof(u64));
+	if (ret)
+		return ret;
+	/* Aligned, they are in one page, and all of them in one piece. */
+	if (!IS_ALIGNED((uintptr_t)c.addr, sizeof(u64)))
+		ret = -EINVAL;
+	else if (swap)
+		*old = cmpxchg64((u64 *)c.addr, compare_add, new);
+	else
+		*old = atomic64_fetch_add(compare_add, (atomic64_t *)c.addr);
+	keel_cursor_unpin(&c);
+	return ret;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_atomic);
+
+/**
+ * keel_mem_prefetch() - have the pages of a program at hand
+ * @mem: the memory; all but ODP always is
+ * @off: first byte in @mem
+ * @len: bytes
+ * @write: as if to be written
+ * @fault: bring in what is not there; else only see whether it is
+ *
+ * Context: may sleep.
+ * Return: 0; -EFAULT when a page is not there or cannot be used so, -EINTR for
+ * a fatal signal.
+ */
+int keel_mem_prefetch(const struct keel_mem *mem, u64 off, u64 len,
+		      bool write, bool fault)
+{
+	unsigned int flags = (write ? FOLL_WRITE : 0) |
+			     (fault ? 0 : FOLL_NOFAULT);
+	struct page *page[KEEL_ODP_BATCH];
+	u64 addr, pages;
+	long got;
+
+	if (mem->type != KEEL_MEM_ODP || !len)
+		return 0;
+	addr = mem->start + off;
+	pages = ((addr + len - 1) >> PAGE_SHIFT) - (addr >> PAGE_SHIFT) + 1;
+	while (pages) {
+		got = keel_odp_pin(mem->mm, addr,
+				   min_t(u64, pages, KEEL_ODP_BATCH), flags,
+				   page);
+		if (got < 0)
+			return got;
+		/* Nothing was written: the pages are as clean as they were. */
+		unpin_user_pages(page, got);
+		addr += (u64)got << PAGE_SHIFT;
+		pages -= got;
+		cond_resched();
+	}
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_mem_prefetch);
+
+/**
+ * keel_segs_put() - let go of what a list uses
+ * @segs: the list; empty afterwards
+ *
+ * Context: any.
+ */
+void keel_segs_put(struct keel_segs *segs)
+{
+	u32 i;
+
+	for (i = 0; i < segs->n; i++)
+		if (segs->seg[i].key)
+			keel_key_put(segs->seg[i].key);
+	segs->n = 0;
+	segs->len = 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_segs_put);
