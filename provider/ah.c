@@ -1,29 +1,37 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Address handles.
+ * Address handles. The kernel says by which number a send refers to one.
  */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "keel.h"
 
+/* See keel.c. */
+#define _STRUCT_keel_uapi_create_ah_resp struct {}
+
+DECLARE_DRV_CMD(keel_create_ah_cmd, IB_USER_VERBS_CMD_CREATE_AH,
+		empty, keel_uapi_create_ah_resp);
+
 struct ibv_ah *keel_create_ah(struct ibv_pd *ibpd, struct ibv_ah_attr *attr)
 {
-	struct ib_uverbs_create_ah_resp resp = {};
-	struct ibv_ah *ah;
+	struct keel_create_ah_cmd_resp resp = {};
+	struct keel_ah *ah;
 	int ret;
 
 	ah = calloc(1, sizeof(*ah));
 	if (!ah)
 		return NULL;
 
-	ret = ibv_cmd_create_ah(ibpd, ah, attr, &resp, sizeof(resp));
+	ret = ibv_cmd_create_ah(ibpd, &ah->ibv_ah, attr, &resp.ibv_resp,
+				sizeof(resp));
 	if (ret) {
 		free(ah);
 		errno = ret;
 		return NULL;
 	}
-	return ah;
+	ah->ah = resp.drv_payload.ah;
+	return &ah->ibv_ah;
 }
 
 int keel_destroy_ah(struct ibv_ah *ibah)
@@ -34,6 +42,6 @@ int keel_destroy_ah(struct ibv_ah *ibah)
 	if (ret)
 		return ret;
 
-	free(ibah);
+	free(to_kah(ibah));
 	return 0;
 }

@@ -5,8 +5,11 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "keel.h"
+
+#define KEEL_NSEC_PER_SEC 1000000000ULL
 
 /*
  * rdma-core generates this for the headers it knows; it lets a driver's
@@ -60,29 +63,80 @@ static void keel_free_context(struct ibv_context *ibctx)
 	free(ctx);
 }
 
+/*
+ * The clock of completion timestamps, in ticks of hca_core_clock, which is
+ * 1 GHz: as with other providers all of them are in tv_nsec.
+ */
+static int keel_query_rt_values(struct ibv_context *ibctx,
+				struct ibv_values_ex *values)
+{
+	uint32_t asked = values->comp_mask;
+	struct timespec now;
+
+	(void)ibctx;
+	values->comp_mask = 0;
+	if (asked & IBV_VALUES_MASK_RAW_CLOCK) {
+		if (clock_gettime(CLOCK_MONOTONIC_RAW, &now))
+			return errno;
+		values->raw_clock.tv_sec = 0;
+		values->raw_clock.tv_nsec = now.tv_sec * KEEL_NSEC_PER_SEC +
+					    now.tv_nsec;
+		values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+	}
+	return 0;
+}
+
 static const struct verbs_context_ops keel_ctx_ops = {
+	.advise_mr = ibv_cmd_advise_mr,
 	.alloc_dm = keel_alloc_dm,
 	.alloc_mw = keel_alloc_mw,
 	.alloc_parent_domain = keel_alloc_parent_domain,
 	.alloc_pd = keel_alloc_pd,
 	.alloc_td = keel_alloc_td,
+	.attach_mcast = ibv_cmd_attach_mcast,
+	.bind_mw = keel_bind_mw,
 	.close_xrcd = keel_close_xrcd,
 	.create_ah = keel_create_ah,
+	.create_cq = keel_create_cq,
+	.create_cq_ex = keel_create_cq_ex,
+	.create_qp = keel_create_qp,
+	.create_qp_ex = keel_create_qp_ex,
+	.create_srq = keel_create_srq,
+	.create_srq_ex = keel_create_srq_ex,
 	.dealloc_mw = keel_dealloc_mw,
 	.dealloc_pd = keel_dealloc_pd,
 	.dealloc_td = keel_dealloc_td,
 	.dereg_mr = keel_dereg_mr,
 	.destroy_ah = keel_destroy_ah,
+	.destroy_cq = keel_destroy_cq,
+	.destroy_qp = keel_destroy_qp,
+	.destroy_srq = keel_destroy_srq,
+	.detach_mcast = ibv_cmd_detach_mcast,
 	.free_context = keel_free_context,
 	.free_dm = keel_free_dm,
+	.get_srq_num = keel_get_srq_num,
 	.import_dm = keel_import_dm,
 	.import_mr = keel_import_mr,
 	.import_pd = keel_import_pd,
+	.modify_qp = keel_modify_qp,
+	.modify_srq = keel_modify_srq,
+	.open_qp = keel_open_qp,
 	.open_xrcd = keel_open_xrcd,
+	.poll_cq = keel_poll_cq,
+	.post_recv = keel_post_recv,
+	.post_send = keel_post_send,
+	.post_srq_recv = keel_post_srq_recv,
 	.query_device_ex = keel_query_device_ex,
 	.query_port = keel_query_port,
+	.query_qp = keel_query_qp,
+	.query_rt_values = keel_query_rt_values,
+	.query_srq = keel_query_srq,
 	.reg_dm_mr = keel_reg_dm_mr,
+	.reg_dmabuf_mr = keel_reg_dmabuf_mr,
 	.reg_mr = keel_reg_mr,
+	.req_notify_cq = keel_req_notify_cq,
+	.rereg_mr = keel_rereg_mr,
+	.resize_cq = keel_resize_cq,
 	.unimport_dm = keel_unimport_dm,
 	.unimport_mr = keel_unimport_mr,
 	.unimport_pd = keel_unimport_pd,

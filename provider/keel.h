@@ -17,12 +17,110 @@
 
 #include <ccan/container_of.h>
 #include <infiniband/driver.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 #include <rdma/keel-abi.h>
+
+/* Flags of work requests that reach the kernel as they are. */
+#define KEEL_SEND_FLAGS \
+	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
+
+/* Opcodes that send bytes of ours, which may be inline; that move any. */
+#define KEEL_OPS_OUT							\
+	(1U << IBV_WR_SEND | 1U << IBV_WR_SEND_WITH_IMM |		\
+	 1U << IBV_WR_SEND_WITH_INV | 1U << IBV_WR_RDMA_WRITE |	\
+	 1U << IBV_WR_RDMA_WRITE_WITH_IMM)
+#define KEEL_OPS_DATA							\
+	(KEEL_OPS_OUT | 1U << IBV_WR_RDMA_READ |			\
+	 1U << IBV_WR_ATOMIC_CMP_AND_SWP |				\
+	 1U << IBV_WR_ATOMIC_FETCH_AND_ADD)
 
 struct keel_context {
 	struct verbs_context ibvctx;
 	/* Power of two that offsets and lengths of DM copies must divide by. */
 	uint32_t dm_access_align;
+};
+
+/*
+ * Around one side of one queue. pthread's, because they are short: nothing that
+ * may sleep is done under one, but for the resizing of a ring.
+ */
+struct keel_lock {
+	pthread_spinlock_t spin;
+	/* One thread at a time was promised: nothing is locked. */
+	bool single_threaded;
+};
+
+/* A ring and what the program's side needs to know of it. */
+struct keel_ring {
+	struct keel_uapi_ring *shared;
+	uint8_t *entries;
+	uint32_t mask;
+	uint32_t stride;
+	/*
+	 * The program's index; @shared has a copy, for the kernel. The ones not
+	 * yet published there are entries being written.
+	 */
+	uint32_t user;
+	enum keel_res_code res;
+	size_t size;
+	/* Whose free() takes the memory back; NULL: it is our own. */
+	struct keel_parent_domain *allocator;
+};
+
+struct keel_cq {
+	struct verbs_cq vcq;
+	struct keel_lock lock;
+	struct keel_ring ring;
+	/* What ibv_start_poll() and ibv_next_poll() have found. */
+	const struct keel_uapi_cqe *cur;
+	/* The one it was made with, which must not go before it; or NULL. */
+	struct keel_parent_domain *parent;
+};
+
+struct keel_sq {
+	struct keel_lock lock;
+	struct keel_ring ring;
+	uint32_t max_sge;
+	uint32_t max_inline;
+	/* IBV_SEND_SIGNALED if every work request is to be. */
+	uint8_t sig_flags;
+	/* ibv_wr_*: where it started, the entry at hand, the first error. */
+	uint32_t wr_start;
+	int wr_err;
+	struct keel_uapi_send_wqe *wqe;
+};
+
+/* Of a QP, or shared by several. */
+struct keel_rq {
+	struct keel_lock lock;
+	struct keel_ring ring;
+	uint32_t max_sge;
+};
+
+/* KEEL_METHOD_QP_DOORBELL as ioctl() takes it. */
+struct keel_doorbell {
+	struct ib_uverbs_ioctl_hdr hdr;
+	struct ib_uverbs_attr qp;
+};
+
+struct keel_qp {
+	struct verbs_qp vqp;
+	struct keel_doorbell doorbell;
+	/* Bits 1 << enum ibv_wr_opcode: what this type of QP can do. */
+	uint32_t opcodes;
+	struct keel_sq sq;
+	struct keel_rq rq;
+};
+
+struct keel_srq {
+	struct verbs_srq vsrq;
+	struct keel_rq rq;
+};
+
+struct keel_ah {
+	struct ibv_ah ibv_ah;
+	/* Its number, for &struct keel_uapi_send_wqe. */
+	uint32_t ah;
 };
 
 struct keel_td {
@@ -46,6 +144,9 @@ struct keel_parent_domain {
 	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr,
 		     uint64_t resource_type);
 	void *pd_context;
+	/* CQs made with it: the kernel has no PD to count them at. */
+	atomic_uint cqs;
+	bool imported;
 };
 
 struct keel_dm {
@@ -81,6 +182,80 @@ static inline struct keel_pd *to_kpd(struct ibv_pd *ibpd)
 static inline struct keel_dm *to_kdm(struct ibv_dm *ibdm)
 {
 	return container_of(ibdm, struct keel_dm, vdm.dm);
+}
+
+static inline struct keel_cq *to_kcq(struct ibv_cq *ibcq)
+{
+	return container_of(ibcq, struct keel_cq, vcq.cq);
+}
+
+static inline struct keel_cq *to_kcq_ex(struct ibv_cq_ex *ibcq)
+{
+	return container_of(ibcq, struct keel_cq, vcq.cq_ex);
+}
+
+static inline struct keel_qp *to_kqp(struct ibv_qp *ibqp)
+{
+	return container_of(ibqp, struct keel_qp, vqp.qp);
+}
+
+static inline struct keel_qp *to_kqp_ex(struct ibv_qp_ex *ibqp)
+{
+	return container_of(ibqp, struct keel_qp, vqp.qp_ex);
+}
+
+static inline struct keel_srq *to_ksrq(struct ibv_srq *ibsrq)
+{
+	return container_of(ibsrq, struct keel_srq, vsrq.srq);
+}
+
+static inline struct keel_ah *to_kah(struct ibv_ah *ibah)
+{
+	return container_of(ibah, struct keel_ah, ibv_ah);
+}
+
+/* NULL for a PD of another kind, or none. */
+static inline struct keel_parent_domain *to_kparent(struct ibv_pd *ibpd)
+{
+	if (!ibpd || to_kpd(ibpd)->kind != KEEL_UAPI_PD_PARENT)
+		return NULL;
+	return container_of(ibpd, struct keel_parent_domain, pd.ibv_pd);
+}
+
+static inline void keel_lock(struct keel_lock *lock)
+{
+	if (!lock->single_threaded)
+		pthread_spin_lock(&lock->spin);
+}
+
+static inline void keel_unlock(struct keel_lock *lock)
+{
+	if (!lock->single_threaded)
+		pthread_spin_unlock(&lock->spin);
+}
+
+/* What is behind the kernel's index may be read afterwards. */
+static inline uint32_t keel_ring_kernel(const struct keel_ring *ring)
+{
+	return __atomic_load_n(&ring->shared->kernel, __ATOMIC_ACQUIRE);
+}
+
+/* For a work queue. An index that makes no sense leaves no room. */
+static inline bool keel_ring_is_full(const struct keel_ring *ring)
+{
+	return ring->user - keel_ring_kernel(ring) > ring->mask;
+}
+
+static inline void *keel_ring_entry(const struct keel_ring *ring,
+				    uint32_t index)
+{
+	return ring->entries + (size_t)(index & ring->mask) * ring->stride;
+}
+
+/* Hand over to the kernel what is before our index. */
+static inline void keel_ring_publish(const struct keel_ring *ring)
+{
+	__atomic_store_n(&ring->shared->user, ring->user, __ATOMIC_RELEASE);
 }
 
 /* keel.c */
@@ -130,12 +305,81 @@ struct ibv_mr *keel_reg_dm_mr(struct ibv_pd *ibpd, struct ibv_dm *ibdm,
 int keel_dereg_mr(struct verbs_mr *vmr);
 struct ibv_mr *keel_import_mr(struct ibv_pd *ibpd, uint32_t handle);
 void keel_unimport_mr(struct ibv_mr *ibmr);
+struct ibv_mr *keel_reg_dmabuf_mr(struct ibv_pd *ibpd, uint64_t offset,
+				  size_t length, uint64_t iova, int fd,
+				  int access);
+int keel_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibpd,
+		  void *addr, size_t length, int access);
 struct ibv_mw *keel_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type);
 int keel_dealloc_mw(struct ibv_mw *ibmw);
 
 /* ah.c */
 struct ibv_ah *keel_create_ah(struct ibv_pd *ibpd, struct ibv_ah_attr *attr);
 int keel_destroy_ah(struct ibv_ah *ibah);
+
+/* ring.c */
+void keel_lock_init(struct keel_lock *lock, bool single_threaded);
+bool keel_pd_is_single_threaded(struct ibv_pd *ibpd);
+int keel_ring_alloc(struct keel_ring *ring, struct ibv_pd *ibpd,
+		    enum keel_res_code res, uint32_t entries, uint32_t stride);
+void keel_ring_free(struct keel_ring *ring);
+void keel_ring_reset(struct keel_ring *ring);
+struct keel_uapi_buf keel_ring_buf(const struct keel_ring *ring);
+
+/* cq.c */
+struct ibv_cq *keel_create_cq(struct ibv_context *ibctx, int cqe,
+			      struct ibv_comp_channel *channel,
+			      int comp_vector);
+struct ibv_cq_ex *keel_create_cq_ex(struct ibv_context *ibctx,
+				    struct ibv_cq_init_attr_ex *attr);
+int keel_resize_cq(struct ibv_cq *ibcq, int cqe);
+int keel_destroy_cq(struct ibv_cq *ibcq);
+
+/* poll.c */
+int keel_poll_cq(struct ibv_cq *ibcq, int room, struct ibv_wc *wc);
+int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
+void keel_set_poll_ops(struct ibv_cq_ex *ibcq, uint64_t wc_flags);
+
+/* srq.c */
+struct ibv_srq *keel_create_srq(struct ibv_pd *ibpd,
+				struct ibv_srq_init_attr *attr);
+struct ibv_srq *keel_create_srq_ex(struct ibv_context *ibctx,
+				   struct ibv_srq_init_attr_ex *attr);
+int keel_get_srq_num(struct ibv_srq *ibsrq, uint32_t *srq_num);
+int keel_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
+		    int attr_mask);
+int keel_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr);
+int keel_destroy_srq(struct ibv_srq *ibsrq);
+
+/* qp.c */
+struct ibv_qp *keel_create_qp(struct ibv_pd *ibpd,
+			      struct ibv_qp_init_attr *attr);
+struct ibv_qp *keel_create_qp_ex(struct ibv_context *ibctx,
+				 struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
+			    struct ibv_qp_open_attr *attr);
+int keel_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
+		   int attr_mask);
+int keel_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
+		  struct ibv_qp_init_attr *init_attr);
+int keel_destroy_qp(struct ibv_qp *ibqp);
+
+/* post.c */
+int keel_ring_doorbell(const struct keel_qp *qp);
+void keel_put_sges(void *to, const struct ibv_sge *sges, uint32_t n);
+void keel_put_bind(struct keel_uapi_send_wqe *wqe, const struct ibv_mw *mw,
+		   uint32_t new_rkey, const struct ibv_mw_bind_info *info);
+int keel_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		   struct ibv_send_wr **bad_wr);
+int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
+		   struct ibv_recv_wr **bad_wr);
+int keel_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad_wr);
+int keel_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *ibmw,
+		 struct ibv_mw_bind *bind);
+
+/* wr.c */
+void keel_set_wr_ops(struct ibv_qp_ex *ibqp);
 
 /* dm.c */
 struct ibv_dm *keel_alloc_dm(struct ibv_context *ibctx,

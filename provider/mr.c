@@ -64,6 +64,42 @@ struct ibv_mr *keel_reg_dm_mr(struct ibv_pd *ibpd, struct ibv_dm *ibdm,
 	return &vmr->ibv_mr;
 }
 
+struct ibv_mr *keel_reg_dmabuf_mr(struct ibv_pd *ibpd, uint64_t offset,
+				  size_t length, uint64_t iova, int fd,
+				  int access)
+{
+	struct verbs_mr *vmr;
+	int ret;
+
+	vmr = calloc(1, sizeof(*vmr));
+	if (!vmr)
+		return NULL;
+
+	ret = ibv_cmd_reg_dmabuf_mr(ibpd, offset, length, iova, fd, access,
+				    vmr, NULL);
+	if (ret) {
+		free(vmr);
+		errno = ret;
+		return NULL;
+	}
+	return &vmr->ibv_mr;
+}
+
+int keel_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibpd,
+		  void *addr, size_t length, int access)
+{
+	struct ib_uverbs_rereg_mr_resp resp = {};
+	struct ibv_rereg_mr cmd = {};
+
+	/* As above. */
+	if (flags & IBV_REREG_MR_CHANGE_PD &&
+	    (!ibpd || ibpd->context != vmr->ibv_mr.context))
+		return EINVAL;
+	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
+				access, ibpd, &cmd, sizeof(cmd), &resp,
+				sizeof(resp));
+}
+
 int keel_dereg_mr(struct verbs_mr *vmr)
 {
 	int ret;

@@ -71,7 +71,12 @@ static void keel_free_pd(struct keel_pd *pd)
 
 int keel_dealloc_pd(struct ibv_pd *ibpd)
 {
+	struct keel_parent_domain *parent = to_kparent(ibpd);
 	int ret;
+
+	/* The kernel counts all others, but CQs have no PD there. */
+	if (parent && atomic_load(&parent->cqs))
+		return EBUSY;
 
 	ret = ibv_cmd_dealloc_pd(ibpd);
 	if (ret == EBUSY)
@@ -121,6 +126,8 @@ struct ibv_pd *keel_import_pd(struct ibv_context *ibctx, uint32_t handle)
 	pd->ibv_pd.handle = handle;
 	pd->kind = info.kind;
 	pd->domain = info.domain;
+	if (to_kparent(&pd->ibv_pd))
+		to_kparent(&pd->ibv_pd)->imported = true;
 	return &pd->ibv_pd;
 }
 

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Queue pairs: how they come, change state and go. Posting: post.c and wr.c.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ccan/array_size.h>
+#include <ccan/minmax.h>
+
+#include "keel.h"
+
+/* See keel.c. */
+#define _STRUCT_keel_uapi_create_qp_req struct {}
+
+DECLARE_DRV_CMD(keel_create_qp_cmd, IB_USER_VERBS_CMD_CREATE_QP,
+		keel_uapi_create_qp_req, empty);
+
+#define KEEL_QP_ATTR_MASK						\
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |			\
+	 IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+
+/* What a QP of one type has and can do. */
+struct keel_qp_type {
+	bool has_sq;
+	bool has_rq;
+	/* Bits 1 << enum ibv_wr_opcode. */
+	uint32_t opcodes;
+};
+
+#define OP(name) (1U << IBV_WR_##name)
+#define OPS_UD (OP(SEND) | OP(SEND_WITH_IMM))
+#define OPS_UC (OPS_UD | OP(RDMA_WRITE) | OP(RDMA_WRITE_WITH_IMM) |	\
+		OP(SEND_WITH_INV) | OP(LOCAL_INV) | OP(BIND_MW))
+#define OPS_RC (OPS_UC | OP(RDMA_READ) | OP(ATOMIC_CMP_AND_SWP) |	\
+		OP(ATOMIC_FETCH_AND_ADD))
+
+static const struct keel_qp_type *type_of(enum ibv_qp_type qp_type)
+{
+	static const struct keel_qp_type types[] = {
+		[IBV_QPT_RC] = { true, true, OPS_RC },
+		[IBV_QPT_UC] = { true, true, OPS_UC },
+		[IBV_QPT_UD] = { true, true, OPS_UD },
+		[IBV_QPT_XRC_SEND] = { true, false, OPS_RC },
+		[IBV_QPT_XRC_RECV] = { false, false, 0 },
+	};
+	const struct keel_qp_type *type = &types[qp_type];
+
+	if ((size_t)qp_type >= ARRAY_SIZE(types))
+		return NULL;
+	if (!type->has_sq && qp_type != IBV_QPT_XRC_RECV)
+		return NULL;
+	return type;
+}
+
+/* enum ibv_qp_create_send_ops_flags, as opcodes; 0 if one is none of ours. */
+static uint32_t opcodes_of(uint64_t send_ops_flags)
+{
+	static const struct {
+		uint64_t flag;
+		uint32_t opcode;
+	} ops[] = {
+		{ IBV_QP_EX_WITH_RDMA_WRITE, OP(RDMA_WRITE) },
+		{ IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, OP(RDMA_WRITE_WITH_IMM) },
+		{ IBV_QP_EX_WITH_SEND, OP(SEND) },
+		{ IBV_QP_EX_WITH_SEND_WITH_IMM, OP(SEND_WITH_IMM) },
+		{ IBV_QP_EX_WITH_RDMA_READ, OP(RDMA_READ) },
+		{ IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, OP(ATOMIC_CMP_AND_SWP) },
+		{ IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+		  OP(ATOMIC_FETCH_AND_ADD) },
+		{ IBV_QP_EX_WITH_LOCAL_INV, OP(LOCAL_INV) },
+		{ IBV_QP_EX_WITH_BIND_MW, OP(BIND_MW) },
+		{ IBV_QP_EX_WITH_SEND_WITH_INV, OP(SEND_WITH_INV) },
+	};
+	uint32_t opcodes = 0;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ops); i++) {
+		if (send_ops_flags & ops[i].flag)
+			opcodes |= ops[i].opcode;
+		send_ops_flags &= ~ops[i].flag;
+	}
+	return send_ops_flags ? 0 : opcodes;
+}
+
+static int check_ops(const struct keel_qp_type *type, uint64_t send_ops_flags)
+{
+	uint32_t opcodes = opcodes_of(send_ops_flags);
+
+	if (send_ops_flags && !opcodes)
+		return EOPNOTSUPP;
+	return opcodes & ~type->opcodes ? EOPNOTSUPP : 0;
+}
+
+static int check_cap(const struct keel_qp_type *type,
+		     const struct ibv_qp_cap *cap)
+{
+	if (type->has_sq && (cap->max_send_wr > KEEL_MAX_WR ||
+			     cap->max_send_sge > KEEL_MAX_SGE ||
+			     cap->max_inline_data > KEEL_MAX_INLINE))
+		return EINVAL;
+	if (type->has_rq && (cap->max_recv_wr > KEEL_MAX_WR ||
+			     cap->max_recv_sge > KEEL_MAX_SGE))
+		return EINVAL;
+	return 0;
+}
+
+/* The kernel gets handles, and those of another context prove nothing. */
+static int check_objects(struct ibv_context *ibctx, bool has_rq,
+			 const struct ibv_qp_init_attr_ex *attr)
+{
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd ||
+	    attr->pd->context != ibctx)
+		return EINVAL;
+	if (!attr->send_cq || attr->send_cq->context != ibctx)
+		return EINVAL;
+	if (has_rq && (!attr->recv_cq || attr->recv_cq->context != ibctx))
+		return EINVAL;
+	if (has_rq && attr->srq && attr->srq->context != ibctx)
+		return EINVAL;
+	return 0;
+}
+
+static int check_attr(struct ibv_context *ibctx,
+		      const struct keel_qp_type *type,
+		      const struct ibv_qp_init_attr_ex *attr)
+{
+	int ret;
+
+	if (!type || !check_comp_mask(attr->comp_mask, KEEL_QP_ATTR_MASK))
+		return EOPNOTSUPP;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+	    attr->create_flags)
+		return EOPNOTSUPP;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		ret = check_ops(type, attr->send_ops_flags);
+		if (ret)
+			return ret;
+	}
+	ret = check_cap(type, &attr->cap);
+	if (ret)
+		return ret;
+	if (type->has_sq)
+		return check_objects(ibctx, type->has_rq, attr);
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd ||
+	    attr->xrcd->context != ibctx)
+		return EINVAL;
+	return 0;
+}
+
+/* A ring has a power of two of entries, at least one; the program gets all. */
+static int alloc_sq(struct keel_sq *sq, struct ibv_pd *ibpd,
+		    struct ibv_qp_cap *cap, bool sig_all)
+{
+	uint32_t sges = max_t(uint32_t, cap->max_send_sge, 1);
+	uint32_t stride = KEEL_SQ_STRIDE(sges, cap->max_inline_data);
+	uint32_t room = stride - sizeof(struct keel_uapi_send_wqe);
+	int ret;
+
+	ret = keel_ring_alloc(&sq->ring, ibpd, KEEL_RES_SQ,
+			      max_t(uint32_t, cap->max_send_wr, 1), stride);
+	if (ret)
+		return ret;
+
+	sq->max_sge = min_t(uint32_t, room / sizeof(struct keel_uapi_sge),
+			    KEEL_MAX_SGE);
+	sq->max_inline = min_t(uint32_t, room, KEEL_MAX_INLINE);
+	sq->sig_flags = sig_all ? IBV_SEND_SIGNALED : 0;
+	cap->max_send_wr = sq->ring.mask + 1;
+	cap->max_send_sge = sq->max_sge;
+	cap->max_inline_data = sq->max_inline;
+	return 0;
+}
+
+static int alloc_rq(struct keel_rq *rq, struct ibv_pd *ibpd,
+		    struct ibv_qp_cap *cap)
+{
+	int ret;
+
+	rq->max_sge = max_t(uint32_t, cap->max_recv_sge, 1);
+	ret = keel_ring_alloc(&rq->ring, ibpd, KEEL_RES_RQ,
+			      max_t(uint32_t, cap->max_recv_wr, 1),
+			      KEEL_RQ_STRIDE(rq->max_sge));
+	if (ret)
+		return ret;
+
+	cap->max_recv_wr = rq->ring.mask + 1;
+	cap->max_recv_sge = rq->max_sge;
+	return 0;
+}
+
+static int alloc_rings(struct keel_qp *qp, const struct keel_qp_type *type,
+		       struct ibv_qp_init_attr_ex *attr)
+{
+	int ret;
+
+	if (type->has_sq) {
+		ret = alloc_sq(&qp->sq, attr->pd, &attr->cap, attr->sq_sig_all);
+		if (ret)
+			return ret;
+	} else {
+		attr->cap.max_send_wr = 0;
+		attr->cap.max_send_sge = 0;
+		attr->cap.max_inline_data = 0;
+	}
+	if (type->has_rq && !attr->srq)
+		return alloc_rq(&qp->rq, attr->pd, &attr->cap);
+	attr->cap.max_recv_wr = 0;
+	attr->cap.max_recv_sge = 0;
+	return 0;
+}
+
+static void free_qp(struct keel_qp *qp)
+{
+	keel_ring_free(&qp->sq.ring);
+	keel_ring_free(&qp->rq.ring);
+	free(qp);
+}
+
+static int keel_cmd_create_qp(struct ibv_context *ibctx, struct keel_qp *qp,
+			      struct ibv_qp_init_attr_ex *attr)
+{
+	struct keel_create_qp_cmd cmd = {
+		.drv_payload.sq = keel_ring_buf(&qp->sq.ring),
+		.drv_payload.rq = keel_ring_buf(&qp->rq.ring),
+	};
+	struct keel_create_qp_cmd_resp resp = {};
+
+	return ibv_cmd_create_qp_ex(ibctx, &qp->vqp, attr, &cmd.ibv_cmd,
+				    sizeof(cmd), &resp.ibv_resp, sizeof(resp));
+}
+
+/* All that is the same each time. */
+static void init_doorbell(struct keel_doorbell *doorbell, uint32_t handle)
+{
+	static_assert(offsetof(struct keel_doorbell, qp) ==
+			      offsetof(struct keel_doorbell, hdr.attrs),
+		      "the attribute follows the header");
+
+	doorbell->hdr.length = sizeof(*doorbell);
+	doorbell->hdr.object_id = UVERBS_OBJECT_QP;
+	doorbell->hdr.method_id = KEEL_METHOD_QP_DOORBELL;
+	doorbell->hdr.num_attrs = 1;
+	doorbell->hdr.driver_id = KEEL_DRIVER_ID;
+	doorbell->qp.attr_id = KEEL_ATTR_QP_DOORBELL_HANDLE;
+	doorbell->qp.flags = UVERBS_ATTR_F_MANDATORY;
+	doorbell->qp.data = handle;
+}
+
+static void finish_qp(struct keel_qp *qp, const struct keel_qp_type *type,
+		      const struct ibv_qp_init_attr_ex *attr)
+{
+	bool single = type->has_sq && keel_pd_is_single_threaded(attr->pd);
+
+	keel_lock_init(&qp->sq.lock, single);
+	keel_lock_init(&qp->rq.lock, single);
+	init_doorbell(&qp->doorbell, qp->vqp.qp.handle);
+	qp->opcodes = type->opcodes;
+	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		keel_set_wr_ops(&qp->vqp.qp_ex);
+		qp->vqp.comp_mask |= VERBS_QP_EX;
+	}
+}
+
+/* Only a QP that was made gives the program new numbers. */
+struct ibv_qp *keel_create_qp_ex(struct ibv_context *ibctx,
+				 struct ibv_qp_init_attr_ex *attr)
+{
+	const struct keel_qp_type *type = type_of(attr->qp_type);
+	struct ibv_qp_init_attr_ex real = *attr;
+	struct keel_qp *qp;
+	int ret;
+
+	ret = check_attr(ibctx, type, attr);
+	if (ret) {
+		errno = ret;
+		return NULL;
+	}
+
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+
+	if (!type->has_rq)
+		real.srq = NULL;
+	real.comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	ret = alloc_rings(qp, type, &real);
+	if (!ret)
+		ret = keel_cmd_create_qp(ibctx, qp, &real);
+	if (ret) {
+		free_qp(qp);
+		errno = ret;
+		return NULL;
+	}
+	finish_qp(qp, type, attr);
+	attr->cap = real.cap;
+	return &qp->vqp.qp;
+}
+
+struct ibv_qp *keel_create_qp(struct ibv_pd *ibpd,
+			      struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp_init_attr_ex attr_ex = {
+		.qp_context = attr->qp_context,
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = ibpd,
+	};
+	struct ibv_qp *ibqp;
+
+	ibqp = keel_create_qp_ex(ibpd->context, &attr_ex);
+	if (ibqp)
+		attr->cap = attr_ex.cap;
+	return ibqp;
+}
+
+/* Another process's XRC_RECV QP: it has nothing to post to. */
+struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
+			    struct ibv_qp_open_attr *attr)
+{
+	struct ib_uverbs_create_qp_resp resp = {};
+	struct ibv_open_qp cmd = {};
+	struct keel_qp *qp;
+	int ret;
+
+	qp = calloc(1, sizeof(*qp));
+	if (!qp)
+		return NULL;
+
+	ret = ibv_cmd_open_qp(ibctx, &qp->vqp, sizeof(qp->vqp), attr, &cmd,
+			      sizeof(cmd), &resp, sizeof(resp));
+	if (ret) {
+		free(qp);
+		errno = ret;
+		return NULL;
+	}
+	return &qp->vqp.qp;
+}
+
+static void reset_rings(struct keel_qp *qp)
+{
+	if (qp->sq.ring.shared) {
+		keel_lock(&qp->sq.lock);
+		keel_ring_reset(&qp->sq.ring);
+		keel_unlock(&qp->sq.lock);
+	}
+	if (qp->rq.ring.shared) {
+		keel_lock(&qp->rq.lock);
+		keel_ring_reset(&qp->rq.ring);
+		keel_unlock(&qp->rq.lock);
+	}
+}
+
+int keel_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
+		   int attr_mask)
+{
+	struct ibv_modify_qp cmd = {};
+	int ret;
+
+	ret = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd));
+	if (ret)
+		return ret;
+
+	if (attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
+		reset_rings(to_kqp(ibqp));
+	return 0;
+}
+
+/* The kernel's answer has all: it was told the real sizes. */
+int keel_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
+		  struct ibv_qp_init_attr *init_attr)
+{
+	struct ibv_query_qp cmd = {};
+
+	return ibv_cmd_query_qp(ibqp, attr, attr_mask, init_attr, &cmd,
+				sizeof(cmd));
+}
+
+int keel_destroy_qp(struct ibv_qp *ibqp)
+{
+	int ret;
+
+	ret = ibv_cmd_destroy_qp(ibqp);
+	if (ret)
+		return ret;
+
+	free_qp(to_kqp(ibqp));
+	return 0;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Rings: the memory that a queue shares with the kernel, and where it is from.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <util/util.h>
+
+#include "keel.h"
+
+void keel_lock_init(struct keel_lock *lock, bool single_threaded)
+{
+	lock->single_threaded = single_threaded;
+	pthread_spin_init(&lock->spin, PTHREAD_PROCESS_PRIVATE);
+}
+
+/* A thread domain is the program's promise of one thread at a time. */
+bool keel_pd_is_single_threaded(struct ibv_pd *ibpd)
+{
+	struct keel_parent_domain *parent = to_kparent(ibpd);
+
+	return parent && parent->td;
+}
+
+/*
+ * A child that fork() makes must not share the pages by copy-on-write: whoever
+ * writes first would get a copy that the kernel knows nothing of. This does
+ * nothing where the kernel copies pinned pages at fork().
+ */
+static void *own_alloc(size_t size)
+{
+	void *ptr;
+
+	ptr = mmap(NULL, size, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (ptr == MAP_FAILED)
+		return NULL;
+	if (ibv_dontfork_range(ptr, size)) {
+		munmap(ptr, size);
+		return NULL;
+	}
+	return ptr;
+}
+
+static void own_free(void *ptr, size_t size)
+{
+	ibv_dofork_range(ptr, size);
+	munmap(ptr, size);
+}
+
+static uint64_t resource_type(enum keel_res_code res)
+{
+	return (uint64_t)KEEL_DRIVER_ID << 32 | res;
+}
+
+static void *ring_memory(struct keel_ring *ring, struct ibv_pd *ibpd,
+			 size_t align)
+{
+	struct keel_parent_domain *parent = to_kparent(ibpd);
+	void *ptr;
+
+	if (!parent || !parent->alloc)
+		return own_alloc(ring->size);
+
+	ptr = parent->alloc(ibpd, parent->pd_context, ring->size, align,
+			    resource_type(ring->res));
+	if (ptr == IBV_ALLOCATOR_USE_DEFAULT)
+		return own_alloc(ring->size);
+	ring->allocator = parent;
+	return ptr;
+}
+
+/*
+ * Room for @entries or more, of @stride bytes, from the allocators of @ibpd if
+ * it is a parent domain that has some; @ibpd may be NULL.
+ */
+int keel_ring_alloc(struct keel_ring *ring, struct ibv_pd *ibpd,
+		    enum keel_res_code res, uint32_t entries, uint32_t stride)
+{
+	size_t page = sysconf(_SC_PAGESIZE);
+	void *ptr;
+
+	entries = roundup_pow_of_two(entries);
+	*ring = (struct keel_ring){
+		.mask = entries - 1,
+		.stride = stride,
+		.res = res,
+		.size = align(sizeof(*ring->shared) + (size_t)entries * stride,
+			      page),
+	};
+	ptr = ring_memory(ring, ibpd, page);
+	if (!ptr)
+		return ENOMEM;
+
+	ring->shared = ptr;
+	ring->entries = (uint8_t *)(ring->shared + 1);
+	/* A program's allocator need not clear. */
+	memset(ring->shared, 0, sizeof(*ring->shared));
+	return 0;
+}
+
+/* Nothing happens to a ring that there never was. */
+void keel_ring_free(struct keel_ring *ring)
+{
+	struct keel_parent_domain *parent = ring->allocator;
+
+	if (!ring->shared)
+		return;
+	if (parent)
+		parent->free(&parent->pd.ibv_pd, parent->pd_context,
+			     ring->shared, resource_type(ring->res));
+	else
+		own_free(ring->shared, ring->size);
+	ring->shared = NULL;
+}
+
+/* The kernel has emptied it. */
+void keel_ring_reset(struct keel_ring *ring)
+{
+	if (!ring->shared)
+		return;
+	ring->user = 0;
+	keel_ring_publish(ring);
+}
+
+/* All zero for a ring that there is not. */
+struct keel_uapi_buf keel_ring_buf(const struct keel_ring *ring)
+{
+	if (!ring->shared)
+		return (struct keel_uapi_buf){};
+	return (struct keel_uapi_buf){
+		.addr = (uintptr_t)ring->shared,
+		.entries = ring->mask + 1,
+		.stride = ring->stride,
+	};
+}
