@@ -125,6 +125,25 @@ void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 EXPORT_SYMBOL_IF_KUNIT(keel_key_replace);
 
 /**
+ * keel_key_swap() - keel_key_replace() for keys that are on their own
+ * @keys: the table
+ * @slot: where the owner has the key until now, and gets the new one; others
+ *	may look there under RCU. The caller is the only one who changes it.
+ * @new: as keel_key_replace(); allocated with kmalloc(), as is the old one
+ *
+ * Context: as keel_key_replace().
+ */
+void keel_key_swap(struct keel_keys *keys, struct keel_key __rcu **slot,
+		   struct keel_key *new)
+{
+	struct keel_key *old = rcu_replace_pointer(*slot, new, true);
+
+	keel_key_replace(keys, old, new);
+	kfree_rcu(old, rcu);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_key_swap);
+
+/**
  * keel_key_remove() - take a key back
  * @keys: the table
  * @key: the key

@@ -1,54 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory regions: ibv_reg_mr() and ibv_reg_dm_mr(). Either pins what it opens
- * for as long as anybody has a reference: the pages of the program, or the
- * buffer of device memory.
+ * Memory regions: ibv_reg_mr(), ibv_rereg_mr() and ibv_reg_dm_mr(). What a
+ * region opens is pinned as long as its key is valid or in use: the pages of
+ * the program, or the buffer of device memory. On-demand regions pin nothing;
+ * those are made in mr_odp.c, and the kernel's own in mr_kernel.c.
  */
+#include <linux/mm.h>
+#include <linux/sched/mm.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
-#include "keel.h"
+#include "keel_mr.h"
 
 /**
- * struct keel_mr - a memory region
- * @obj: the object; holds the PD, and the buffer if it is of device memory
- * @key: its lkey and rkey, which are one
- * @umem: pinned pages of user memory, or NULL
- * @dm: buffer of device memory, or NULL
- * @dm_offset: first byte of it that belongs to the region
+ * keel_mr_key() - the key of a region that only the caller changes, if anybody
+ * @mr: the region
  */
-struct keel_mr {
-	struct keel_obj obj;
-	struct keel_key key;
-	struct ib_umem *umem;
-	struct keel_dm *dm;
-	u64 dm_offset;
-};
-
-struct keel_ib_mr {
-	struct ib_mr ib;
-	struct keel_mr *mr;
-};
-
-static struct keel_mr *to_kmr(struct ib_mr *ib)
+struct keel_key *keel_mr_key(struct keel_mr *mr)
 {
-	return container_of(ib, struct keel_ib_mr, ib)->mr;
+	return rcu_dereference_protected(mr->key, true);
+}
+
+/* The region's share of pages that it may have in common with others. */
+static void keel_pages_put(struct keel_pages *pages)
+{
+	if (!pages || !refcount_dec_and_test(&pages->ref))
+		return;
+	ib_umem_release(pages->umem);
+	kvfree(pages);
+}
+
+/* What its key opened. Nobody uses that any more. */
+static void keel_mr_drop_mem(struct keel_mr *mr)
+{
+	keel_pages_put(mr->pages);
+	if (mr->mem.type == KEEL_MEM_ODP)
+		mmdrop(mr->mem.mm);
+	if (mr->list)
+		kvfree(mr->mem.pages);
+	kfree(mr->spare);
+	mutex_destroy(&mr->lock);
 }
 
 static void keel_mr_release(struct keel_obj *obj)
 {
 	struct keel_mr *mr = container_of(obj, struct keel_mr, obj);
 
-	if (mr->umem)
-		ib_umem_release(mr->umem);
+	WARN_ON(!list_empty(&mr->windows));
+	keel_mr_drop_mem(mr);
 	kfree_rcu(mr, obj.rcu);
 }
 
 static void keel_mr_describe(const struct keel_obj *obj, struct seq_file *m)
 {
 	const struct keel_mr *mr = container_of(obj, struct keel_mr, obj);
+	const struct keel_key *key;
 
-	seq_printf(m, " key 0x%08x length %llu", mr->key.key, mr->key.length);
+	guard(rcu)();
+	key = rcu_dereference(mr->key);
+	if (key)
+		seq_printf(m, " key 0x%08x length %llu", key->key, key->length);
 }
 
 static const struct keel_obj_ops keel_mr_obj_ops = {
@@ -56,52 +67,174 @@ static const struct keel_obj_ops keel_mr_obj_ops = {
 	.release = keel_mr_release,
 };
 
-/*
- * Give a complete region its number, its key and its struct ib_mr. Takes @mr
- * over: on failure it is freed with all it owns.
+/**
+ * keel_mr_new() - a region without memory
+ * @access: rights of its key
+ * @iova: what programs call its first byte
+ * @length: bytes
+ *
+ * Context: may sleep.
+ * Return: the region, the caller's to complete and keel_mr_publish(), or to
+ * keel_mr_free(); or NULL.
  */
-static struct ib_mr *keel_mr_publish(struct keel_dev *kdev, struct keel_pd *pd,
-				     struct keel_mr *mr)
+struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length)
 {
-	struct keel_ib_mr *ibmr = kzalloc_obj(*ibmr);
+	struct keel_mr *mr = kzalloc_obj(*mr);
+	struct keel_key *key = kzalloc_obj(*key);
+
+	if (!mr || !key) {
+		kfree(key);
+		kfree(mr);
+		return NULL;
+	}
+	key->access = access;
+	key->iova = iova;
+	key->length = length;
+	key->mem = &mr->mem;
+	key->obj = &mr->obj;
+	RCU_INIT_POINTER(mr->key, key);
+	mutex_init(&mr->lock);
+	INIT_LIST_HEAD(&mr->windows);
+	return mr;
+}
+
+/**
+ * keel_mr_free() - free a region that was not published
+ * @mr: the region, with what was given to it so far
+ */
+void keel_mr_free(struct keel_mr *mr)
+{
+	keel_mr_drop_mem(mr);
+	kfree(keel_mr_key(mr));
+	kfree(mr);
+}
+
+/**
+ * keel_mr_publish() - give a complete region its number, key and struct ib_mr
+ * @ibpd: its PD
+ * @mr: the region, or ERR_PTR(), which is passed on. On failure it is freed
+ *	with all it owns.
+ *
+ * Context: may sleep.
+ * Return: for ib_core, which wants ERR_PTR().
+ */
+struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
+{
+	struct keel_dev *kdev = to_kdev(ibpd->device);
+	struct keel_pd *pd = to_kpd(ibpd);
+	struct keel_ib_mr *wrap;
+	struct keel_key *key;
 	int ret = -ENOMEM;
 
-	if (!ibmr)
+	if (IS_ERR(mr))
+		return ERR_CAST(mr);
+	wrap = kzalloc_obj(*wrap);
+	if (!wrap)
 		goto err_mr;
-	mr->key.domain = pd->domain->obj.id;
-	mr->key.obj = &mr->obj;
+	key = keel_mr_key(mr);
+	key->domain = pd->domain->obj.id;
+	mr->keys = &kdev->keys;
+	mr->ctx = ibpd->uobject ? ibpd->uobject->context : NULL;
 	ret = keel_obj_add(&kdev->reg, &mr->obj, mr->dm ? KEEL_DM_MR : KEEL_MR,
 			   &keel_mr_obj_ops, &pd->obj,
 			   mr->dm ? &mr->dm->obj : NULL);
 	if (ret)
-		goto err_mr;
-	ret = keel_key_insert(&kdev->keys, &mr->key);
-	if (ret) {
-		keel_obj_close(&mr->obj);
-		goto err_ibmr;
-	}
-	ibmr->mr = mr;
-	ibmr->ib.lkey = mr->key.key;
-	ibmr->ib.rkey = mr->key.key;
-	ibmr->ib.iova = mr->key.iova;
-	ibmr->ib.length = mr->key.length;
-	return &ibmr->ib;
+		goto err_wrap;
+	ret = keel_key_insert(mr->keys, key);
+	if (ret)
+		goto err_obj;
+	wrap->mr = mr;
+	wrap->ib.lkey = key->key;
+	wrap->ib.rkey = key->key;
+	wrap->ib.iova = key->iova;
+	wrap->ib.length = key->length;
+	return &wrap->ib;
 
-err_mr:
-	if (mr->umem)
-		ib_umem_release(mr->umem);
-	kfree(mr);
-err_ibmr:
-	kfree(ibmr);
+err_obj:
+	/* debugfs may be looking at the key. */
+	RCU_INIT_POINTER(mr->key, NULL);
+	kfree_rcu(key, rcu);
+	keel_obj_close(&mr->obj);
+	kfree(wrap);
 	return ERR_PTR(ret);
+err_wrap:
+	kfree(wrap);
+err_mr:
+	keel_mr_free(mr);
+	return ERR_PTR(ret);
+}
+
+/* Pin memory of the calling program. */
+static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
+					 u64 length, u32 access)
+{
+	struct sg_page_iter iter;
+	struct keel_pages *pages;
+	struct ib_umem *umem;
+	size_t n, i = 0;
+
+	umem = ib_umem_get_va(&kdev->ib, start, length, access);
+	if (IS_ERR(umem))
+		return ERR_CAST(umem);
+	n = ib_umem_num_pages(umem);
+	pages = kvmalloc(struct_size(pages, page, n), GFP_KERNEL);
+	if (!pages) {
+		ib_umem_release(umem);
+		return ERR_PTR(-ENOMEM);
+	}
+	refcount_set(&pages->ref, 1);
+	pages->umem = umem;
+	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0)
+		if (i < n)
+			pages->page[i++] = sg_page_iter_page(&iter);
+	if (!WARN_ON_ONCE(i != n))
+		return pages;
+	keel_pages_put(pages);
+	return ERR_PTR(-EFAULT);
+}
+
+/* Takes @pages over. */
+static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 length,
+					u64 iova, u32 access)
+{
+	struct keel_mr *mr;
+
+	if (IS_ERR(pages))
+		return ERR_CAST(pages);
+	mr = keel_mr_new(access, iova, length);
+	if (!mr) {
+		keel_pages_put(pages);
+		return ERR_PTR(-ENOMEM);
+	}
+	mr->pages = pages;
+	mr->start = pages->umem->address;
+	mr->mem.type = KEEL_MEM_PAGES;
+	mr->mem.pages = pages->page;
+	mr->mem.first = ib_umem_offset(pages->umem);
+	return mr;
+}
+
+/* A region of memory of the calling program. */
+static struct keel_mr *keel_mr_user(struct keel_dev *kdev, u64 start,
+				    u64 length, u64 iova, u32 access)
+{
+	if (access & IB_ZERO_BASED)
+		iova = 0;
+	/* Programs count from iova: the last byte must have an address too. */
+	if (!length || iova + (length - 1) < iova)
+		return ERR_PTR(-EINVAL);
+	if (access & IB_ACCESS_ON_DEMAND)
+		return keel_mr_odp(current->mm, start, length, iova, access);
+	if (length > kdev->ib.attrs.max_mr_size)
+		return ERR_PTR(-EINVAL);
+	return keel_mr_of_pages(keel_pages_pin(kdev, start, length, access),
+				length, iova, access);
 }
 
 static struct ib_mr *keel_reg_user_mr(struct ib_pd *ibpd, u64 start,
 				      u64 length, u64 iova, int access,
 				      KEEL_DMAH_PARAM struct ib_udata *udata)
 {
-	struct keel_dev *kdev = to_kdev(ibpd->device);
-	struct keel_mr *mr;
 	int ret;
 
 	if (KEEL_DMAH_SET)
@@ -109,69 +242,166 @@ static struct ib_mr *keel_reg_user_mr(struct ib_pd *ibpd, u64 start,
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ERR_PTR(ret);
-	/* Programs count from iova: the last byte must have an address too. */
-	if (length > kdev->ib.attrs.max_mr_size ||
-	    (length && iova + (length - 1) < iova))
-		return ERR_PTR(-EINVAL);
-	mr = kzalloc_obj(*mr);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-	mr->key.access = access;
-	mr->key.iova = iova;
-	mr->key.length = length;
-	mr->umem = ib_umem_get_va(&kdev->ib, start, length, access);
-	if (IS_ERR(mr->umem)) {
-		ret = PTR_ERR(mr->umem);
-		kfree(mr);
-		return ERR_PTR(ret);
-	}
-	return keel_mr_publish(kdev, to_kpd(ibpd), mr);
+	return keel_mr_publish(ibpd, keel_mr_user(to_kdev(ibpd->device), start,
+						  length, iova, access));
 }
 
 static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 				    struct ib_dm_mr_attr *attr,
 				    struct uverbs_attr_bundle *attrs)
 {
-	struct keel_dev *kdev = to_kdev(ibpd->device);
 	struct keel_dm *dm = to_kdm(ibdm);
 	struct keel_mr *mr;
 
 	/* The core has checked this against its own copy of the length. */
 	if (attr->offset > dm->length || attr->length > dm->length - attr->offset)
 		return ERR_PTR(-EINVAL);
-	mr = kzalloc_obj(*mr);
+	mr = keel_mr_new(attr->access_flags, 0, attr->length);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	mr->key.access = attr->access_flags;
-	mr->key.length = attr->length;
 	mr->dm = dm;
-	mr->dm_offset = attr->offset;
-	return keel_mr_publish(kdev, to_kpd(ibpd), mr);
+	mr->mem.type = KEEL_MEM_DM;
+	mr->mem.ap = dm->ap;
+	mr->mem.start = dm->start + attr->offset;
+	return keel_mr_publish(ibpd, mr);
+}
+
+/* The same memory with other rights. */
+static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
+				     const struct keel_mr *old,
+				     const struct keel_key *key, u32 access)
+{
+	bool demand = access & IB_ACCESS_ON_DEMAND;
+	const struct mm_struct *mm;
+
+	if (old->mem.type == KEEL_MEM_ODP && demand)
+		return keel_mr_odp(old->mem.mm, old->start, key->length,
+				   key->iova, access);
+	if (old->pages && !demand &&
+	    (old->pages->umem->writable || !ib_access_writable(access))) {
+		refcount_inc(&old->pages->ref);
+		return keel_mr_of_pages(old->pages, key->length, key->iova,
+					access);
+	}
+	/* Pinned before and not now, or in another way: only its owner can. */
+	mm = old->pages ? old->pages->umem->owning_mm : old->mem.mm;
+	if (mm != current->mm)
+		return ERR_PTR(-EINVAL);
+	return keel_mr_user(kdev, old->start, key->length, key->iova, access);
+}
+
+/*
+ * No window is bound to the region from here on. Its owner's own windows are
+ * in the way (ibv_dereg_mr() says so). Windows that others bound, in a domain
+ * that is shared, are unbound: what is made in one instance ends there, and
+ * nobody keeps it alive.
+ */
+static int keel_mr_seal(struct keel_mr *mr)
+{
+	const struct keel_mw *mw;
+
+	scoped_guard(mutex, &mr->lock) {
+		list_for_each_entry(mw, &mr->windows, node)
+			if (mw->ctx == mr->ctx)
+				return -EBUSY;
+		mr->going = true;
+	}
+	keel_mr_unbind(mr);
+	return 0;
+}
+
+/* A sealed region goes. */
+static void keel_mr_close(struct keel_ib_mr *wrap)
+{
+	struct keel_mr *mr = wrap->mr;
+	struct keel_key *key;
+
+	/* A bind that uses the key may want the lock: it is not kept. */
+	scoped_guard(mutex, &mr->lock)
+		key = rcu_replace_pointer(mr->key, NULL,
+					  lockdep_is_held(&mr->lock));
+	keel_key_remove(mr->keys, key);
+	kfree_rcu(key, rcu);
+	keel_obj_close(&mr->obj);
+	kfree(wrap);
 }
 
 static int keel_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
-	struct keel_dev *kdev = to_kdev(ibmr->device);
-	struct keel_ib_mr *wrap = container_of(ibmr, struct keel_ib_mr, ib);
+	int ret = keel_mr_seal(to_kmr(ibmr));
 
-	/* From here on the key opens nothing, though users may be about. */
-	keel_key_remove(&kdev->keys, &wrap->mr->key);
-	keel_obj_close(&wrap->mr->obj);
-	kfree(wrap);
+	if (ret)
+		return ret;
+	keel_mr_close(container_of(ibmr, struct keel_ib_mr, ib));
 	return 0;
+}
+
+/*
+ * The new region takes the place of the old one in ib_core, which then
+ * deregisters that. The old one is as it was until nothing can fail any more.
+ */
+static struct ib_mr *keel_rereg_user_mr(struct ib_mr *ibmr, int flags,
+					u64 start, u64 length, u64 iova,
+					int access, struct ib_pd *ibpd,
+					struct ib_udata *udata)
+{
+	struct keel_dev *kdev = to_kdev(ibmr->device);
+	struct keel_mr *mr, *old = to_kmr(ibmr);
+	const struct keel_key *key = keel_mr_key(old);
+	struct ib_mr *new;
+	int ret;
+
+	if (flags & ~IB_MR_REREG_SUPPORTED)
+		return ERR_PTR(-EOPNOTSUPP);
+	ret = ib_no_udata_io(udata);
+	if (ret)
+		return ERR_PTR(ret);
+	if (!old->pages && old->mem.type != KEEL_MEM_ODP)
+		return ERR_PTR(-EINVAL);
+	if (!(flags & IB_MR_REREG_ACCESS))
+		access = key->access;
+	if (flags & IB_MR_REREG_TRANS)
+		mr = keel_mr_user(kdev, start, length, iova, access);
+	else
+		mr = keel_mr_again(kdev, old, key, access);
+	new = keel_mr_publish(ibpd, mr);
+	if (IS_ERR(new))
+		return new;
+	ret = keel_mr_seal(old);
+	if (!ret)
+		return new;
+	keel_mr_close(container_of(new, struct keel_ib_mr, ib));
+	return ERR_PTR(ret);
+}
+
+static const char *keel_mr_memory(const struct keel_mr *mr)
+{
+	switch (mr->mem.type) {
+	case KEEL_MEM_DM:
+		return "dm";
+	case KEEL_MEM_ODP:
+		return "odp";
+	case KEEL_MEM_PAGES:
+		return mr->pages ? "user" : "kernel";
+	default:
+		return "kernel";
+	}
 }
 
 static int keel_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
 {
 	const struct keel_mr *mr = to_kmr(ibmr);
 	struct nlattr *table;
+	u32 domain;
 
+	scoped_guard(rcu)
+		domain = rcu_dereference(mr->key)->domain;
 	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
 	if (!table)
 		return -EMSGSIZE;
 	if (rdma_nl_put_driver_u32(msg, "id", mr->obj.id) ||
-	    rdma_nl_put_driver_u32(msg, "domain", mr->key.domain) ||
-	    rdma_nl_put_driver_string(msg, "memory", mr->dm ? "dm" : "user")) {
+	    rdma_nl_put_driver_u32(msg, "domain", domain) ||
+	    rdma_nl_put_driver_string(msg, "memory", keel_mr_memory(mr))) {
 		nla_nest_cancel(msg, table);
 		return -EMSGSIZE;
 	}
@@ -184,4 +414,5 @@ const struct ib_device_ops keel_mr_ops = {
 	.fill_res_mr_entry = keel_fill_res_mr_entry,
 	.reg_dm_mr = keel_reg_dm_mr,
 	.reg_user_mr = keel_reg_user_mr,
+	.rereg_user_mr = keel_rereg_user_mr,
 };

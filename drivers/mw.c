@@ -1,42 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory windows: ibv_alloc_mw(). A new window opens nothing: its rkey is
- * valid, with no right and no byte behind it, until a queue pair binds it.
+ * valid, with no right and no byte behind it, until a queue pair binds it
+ * (mw_bind.c).
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
-#include "keel.h"
-
-/**
- * struct keel_mw - a memory window
- * @obj: the object; holds the PD
- * @key: its rkey
- * @keys: the table that @key is in
- */
-struct keel_mw {
-	struct keel_obj obj;
-	struct keel_key key;
-	struct keel_keys *keys;
-};
-
-struct keel_ib_mw {
-	struct ib_mw ib;
-	struct keel_mw *mw;
-};
+#include "keel_mr.h"
 
 static void keel_mw_release(struct keel_obj *obj)
 {
 	struct keel_mw *mw = container_of(obj, struct keel_mw, obj);
 
+	kfree(mw->spare);
+	mutex_destroy(&mw->lock);
 	kfree_rcu(mw, obj.rcu);
 }
 
 static void keel_mw_describe(const struct keel_obj *obj, struct seq_file *m)
 {
 	const struct keel_mw *mw = container_of(obj, struct keel_mw, obj);
+	const struct keel_key *key;
 
-	seq_printf(m, " key 0x%08x", mw->key.key);
+	guard(rcu)();
+	key = rcu_dereference(mw->key);
+	if (key)
+		seq_printf(m, " key 0x%08x length %llu", key->key, key->length);
 }
 
 static const struct keel_obj_ops keel_mw_obj_ops = {
@@ -44,43 +34,157 @@ static const struct keel_obj_ops keel_mw_obj_ops = {
 	.release = keel_mw_release,
 };
 
+/**
+ * keel_mw_link() - a window is bound to a region from here on
+ * @mw: the window, not bound
+ * @mr: the region, whose lock the caller has, and which is not going
+ *
+ * Context: under &keel_mw.lock.
+ */
+void keel_mw_link(struct keel_mw *mw, struct keel_mr *mr)
+{
+	lockdep_assert_held(&mw->lock);
+	lockdep_assert_held(&mr->lock);
+	keel_obj_get(&mr->obj);
+	list_add_tail(&mw->node, &mr->windows);
+	mw->mr = mr;
+}
+
+/**
+ * keel_mw_unlink() - a window's key does not open its region any more
+ * @mw: the window, bound or not
+ *
+ * Context: may sleep; under &keel_mw.lock.
+ */
+void keel_mw_unlink(struct keel_mw *mw)
+{
+	struct keel_mr *mr = mw->mr;
+
+	lockdep_assert_held(&mw->lock);
+	if (!mr)
+		return;
+	scoped_guard(mutex, &mr->lock)
+		list_del_init(&mw->node);
+	mw->mr = NULL;
+	/* The region may have waited for this alone. */
+	keel_obj_put(&mr->obj);
+}
+
+/**
+ * keel_mw_unbind() - a window opens nothing any more; its rkey stays
+ * @mw: the window, bound
+ *
+ * Context: may sleep; under &keel_mw.lock. The caller uses no key.
+ */
+void keel_mw_unbind(struct keel_mw *mw)
+{
+	const struct keel_key *old =
+		rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));
+	struct keel_key *spare = mw->spare;
+
+	mw->spare = NULL;
+	*spare = (struct keel_key){
+		.key = old->key,
+		.domain = old->domain,
+		.obj = &mw->obj,
+	};
+	keel_key_swap(mw->keys, &mw->key, spare);
+	keel_mw_unlink(mw);
+}
+
+/**
+ * keel_mr_unbind() - unbind all windows of a region
+ * @mr: the region, which is going: there will be no more of them
+ *
+ * Context: may sleep. The caller uses no key.
+ */
+void keel_mr_unbind(struct keel_mr *mr)
+{
+	struct keel_mw *mw;
+
+	for (;;) {
+		scoped_guard(mutex, &mr->lock) {
+			mw = list_first_entry_or_null(&mr->windows,
+						      struct keel_mw, node);
+			/* It leaves the list before it drops its reference. */
+			if (mw)
+				keel_obj_get(&mw->obj);
+		}
+		if (!mw)
+			return;
+		scoped_guard(mutex, &mw->lock)
+			if (mw->mr == mr)
+				keel_mw_unbind(mw);
+		keel_obj_put(&mw->obj);
+	}
+}
+
 static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct keel_dev *kdev = to_kdev(ibmw->device);
 	struct keel_pd *pd = to_kpd(ibmw->pd);
+	struct keel_key *key;
 	struct keel_mw *mw;
 	int ret;
 
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
+	if (ibmw->type != IB_MW_TYPE_1 && ibmw->type != IB_MW_TYPE_2)
+		return -EINVAL;
 	mw = kzalloc_obj(*mw);
-	if (!mw)
-		return -ENOMEM;
+	key = kzalloc_obj(*key);
+	ret = -ENOMEM;
+	if (!mw || !key)
+		goto err_free;
+	mutex_init(&mw->lock);
+	INIT_LIST_HEAD(&mw->node);
+	mw->type = ibmw->type;
+	mw->ctx = ibmw->pd->uobject ? ibmw->pd->uobject->context : NULL;
 	mw->keys = &kdev->keys;
-	mw->key.domain = pd->domain->obj.id;
-	mw->key.obj = &mw->obj;
+	key->domain = pd->domain->obj.id;
+	key->obj = &mw->obj;
 	ret = keel_obj_add(&kdev->reg, &mw->obj, KEEL_MW, &keel_mw_obj_ops,
 			   &pd->obj, NULL);
-	if (ret) {
-		kfree(mw);
-		return ret;
-	}
-	ret = keel_key_insert(mw->keys, &mw->key);
+	if (ret)
+		goto err_lock;
+	ret = keel_key_insert(mw->keys, key);
 	if (ret) {
 		keel_obj_close(&mw->obj);
+		kfree(key);
 		return ret;
 	}
+	/*
+	 * Somebody who guesses the key may bind the window at once; who does
+	 * that looks here first.
+	 */
+	mutex_lock(&mw->lock);
+	rcu_assign_pointer(mw->key, key);
+	mutex_unlock(&mw->lock);
 	container_of(ibmw, struct keel_ib_mw, ib)->mw = mw;
-	ibmw->rkey = mw->key.key;
+	ibmw->rkey = key->key;
 	return 0;
+
+err_lock:
+	mutex_destroy(&mw->lock);
+err_free:
+	kfree(key);
+	kfree(mw);
+	return ret;
 }
 
 static int keel_dealloc_mw(struct ib_mw *ibmw)
 {
-	struct keel_mw *mw = container_of(ibmw, struct keel_ib_mw, ib)->mw;
+	struct keel_mw *mw = to_kmw(ibmw);
+	struct keel_key *key;
 
-	keel_key_remove(mw->keys, &mw->key);
+	scoped_guard(mutex, &mw->lock) {
+		key = rcu_replace_pointer(mw->key, NULL,
+					  lockdep_is_held(&mw->lock));
+		keel_key_remove(mw->keys, key);
+		keel_mw_unlink(mw);
+	}
+	kfree_rcu(key, rcu);
 	keel_obj_close(&mw->obj);
 	return 0;
 }

@@ -41,7 +41,8 @@ struct keel_keys {
  * @qpn: only this QP may use it (windows of type 2); 0: any
  * @iova: the address that programs call the first byte
  * @length: bytes
- * @mem: the memory behind it; valid as long as there are users
+ * @mem: the memory behind it; valid as long as there are users. NULL for a key
+ *	that opens nothing (yet): it has no right and no byte.
  * @mem_off: where in @mem the first byte is
  * @obj: the object behind it
  * @users: one until keel_key_remove(), one for each keel_key_get(). When
@@ -73,6 +74,8 @@ void keel_key_remove(struct keel_keys *keys, struct keel_key *key);
 struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 			      u32 access, u64 addr, u64 len);
 struct keel_key *keel_key_find(struct keel_keys *keys, u32 key, u32 domain);
+void keel_key_swap(struct keel_keys *keys, struct keel_key __rcu **slot,
+		   struct keel_key *new);
 void keel_key_put(struct keel_key *key);
 
 #endif /* KEEL_KEYS_H */

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Memory regions and windows, as the queues see them.
+ *
+ * Locks: &keel_mw.lock, then &keel_mr.lock. Who has the latter may wait for
+ * the users of the region's key, but of no other: see keel_mr_fast_reg().
  */
 #ifndef KEEL_MR_H
 #define KEEL_MR_H
 
 #include "keel.h"
 #include "keel_walk.h"
+
+/* Pages of a fast registration. */
+#define KEEL_MAX_FAST_REG	1024
 
 /**
  * struct keel_pages - pinned pages of a program
@@ -23,43 +29,63 @@ struct keel_pages {
 /**
  * struct keel_mr - a memory region
  * @obj: the object; holds the PD, and the buffer if it is of device memory
- * @key: its lkey and rkey, which are one
+ * @key: its lkey and rkey, which are one. It stays the same, but for fast
+ *	registration: then under @lock. NULL: the region is going
+ * @spare: fast registration: opens nothing, and takes the place of @key when
+ *	that is invalidated; under @lock
  * @keys: the table that @key is in
  * @mem: its memory
  * @pages: PAGES of a program, or NULL
  * @dm: DM: the buffer, or NULL
  * @start: address in the program, for ibv_rereg_mr()
- * @bound: windows that are bound to it; -1: it is going, none can be bound
+ * @ctx: whose it is; only to be compared. NULL: the kernel's
+ * @lock: protects @windows, @going and fast registration
+ * @windows: windows that are bound to it; each has a reference on @obj
+ * @going: no window can be bound to it any more
  * @list: fast registration: room for so many pages in @mem.pages; else 0
+ * @listed: fast registration: so many are there
  */
 struct keel_mr {
 	struct keel_obj obj;
-	struct keel_key key;
+	struct keel_key __rcu *key;
+	struct keel_key *spare;
 	struct keel_keys *keys;
 	struct keel_mem mem;
 	struct keel_pages *pages;
 	struct keel_dm *dm;
 	u64 start;
-	atomic_t bound;
+	const struct ib_ucontext *ctx;
+	struct mutex lock;
+	struct list_head windows;
+	bool going;
 	u32 list;
+	u32 listed;
 };
 
 /**
  * struct keel_mw - a memory window
  * @obj: the object; holds the PD
  * @type: IB_MW_TYPE_1 or IB_MW_TYPE_2
+ * @ctx: whose it is; only to be compared
  * @lock: one bind or invalidate at a time; taken inside the locks of queues
- * @key: its rkey, replaced as a whole when it changes; under @lock
- * @mr: the region that it is bound to, or NULL; under @lock. The region's
- *	@bound keeps it.
+ * @key: its rkey, replaced as a whole when it changes; under @lock. NULL: the
+ *	window is going
+ * @spare: opens nothing, and takes the place of @key when the window is
+ *	unbound, which must not need memory; there while it is bound; under
+ *	@lock
+ * @mr: the region that it is bound to, or NULL; under @lock
+ * @node: in &keel_mr.windows while it is bound
  * @keys: the table that @key is in
  */
 struct keel_mw {
 	struct keel_obj obj;
 	enum ib_mw_type type;
+	const struct ib_ucontext *ctx;
 	struct mutex lock;
-	struct keel_key *key;
+	struct keel_key __rcu *key;
+	struct keel_key *spare;
 	struct keel_mr *mr;
+	struct list_head node;
 	struct keel_keys *keys;
 };
 
@@ -82,5 +108,26 @@ static inline struct keel_mw *to_kmw(struct ib_mw *ib)
 {
 	return container_of(ib, struct keel_ib_mw, ib)->mw;
 }
+
+/* mr.c */
+struct keel_key *keel_mr_key(struct keel_mr *mr);
+struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length);
+void keel_mr_free(struct keel_mr *mr);
+struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr);
+
+/* mr_odp.c */
+struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
+			    u64 iova, u32 access);
+
+/* mr_kernel.c */
+enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
+				   struct ib_mr *ibmr, u32 rkey, u32 access);
+int keel_mr_invalidate(struct keel_mr *mr, u32 rkey);
+
+/* mw.c */
+void keel_mw_link(struct keel_mw *mw, struct keel_mr *mr);
+void keel_mw_unlink(struct keel_mw *mw);
+void keel_mw_unbind(struct keel_mw *mw);
+void keel_mr_unbind(struct keel_mr *mr);
 
 #endif /* KEEL_MR_H */

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The kernel's own regions: all of its memory in one, and fast registration,
+ * whose pages are chosen beforehand and whose key is made valid and invalid by
+ * work requests. Kernel addresses are DMA addresses here.
+ */
+#include <linux/slab.h>
+
+#include "keel_mr.h"
+
+static struct ib_mr *keel_get_dma_mr(struct ib_pd *ibpd, int access)
+{
+	struct keel_mr *mr = keel_mr_new(access, 0, U64_MAX);
+
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->mem.type = KEEL_MEM_KERNEL;
+	return keel_mr_publish(ibpd, mr);
+}
+
+static struct ib_mr *keel_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
+				   u32 max_num_sg)
+{
+	struct keel_key *key;
+	struct keel_mr *mr;
+
+	if (type != IB_MR_TYPE_MEM_REG)
+		return ERR_PTR(-EOPNOTSUPP);
+	if (!max_num_sg || max_num_sg > KEEL_MAX_FAST_REG)
+		return ERR_PTR(-EINVAL);
+	mr = keel_mr_new(0, 0, 0);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	key = keel_mr_key(mr);
+	/* Until it is registered it opens nothing. */
+	key->mem = NULL;
+	mr->list = max_num_sg;
+	mr->mem.type = KEEL_MEM_PAGES;
+	mr->mem.pages = kvcalloc(max_num_sg, sizeof(*mr->mem.pages),
+				 GFP_KERNEL);
+	if (!mr->mem.pages) {
+		keel_mr_free(mr);
+		return ERR_PTR(-ENOMEM);
+	}
+	return keel_mr_publish(ibpd, mr);
+}
+
+static int keel_mr_set_page(struct ib_mr *ibmr, u64 addr)
+{
+	struct keel_mr *mr = to_kmr(ibmr);
+
+	if (mr->listed == mr->list)
+		return -ENOMEM;
+	mr->mem.pages[mr->listed++] = ib_virt_dma_to_page(addr);
+	return 0;
+}
+
+static int keel_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg,
+			  int sg_nents, unsigned int *sg_offset)
+{
+	struct keel_mr *mr = to_kmr(ibmr);
+	int n;
+
+	if (!mr->list || ibmr->page_size != PAGE_SIZE)
+		return -EINVAL;
+	mr->listed = 0;
+	n = ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, keel_mr_set_page);
+	mr->mem.first = offset_in_page(ibmr->iova);
+	return n;
+}
+
+/* Whether the pages are there that the core says the region has. */
+static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
+{
+	return mr->mem.first + length <= (u64)mr->listed << PAGE_SHIFT;
+}
+
+/**
+ * keel_mr_fast_reg() - make the key of a region valid: IB_WR_REG_MR
+ * @kdev: the device
+ * @domain: number of the QP's domain
+ * @ibmr: the region, after ib_map_mr_sg()
+ * @rkey: its key from now on: &ib_reg_wr.key
+ * @access: rights of the key
+ *
+ * A region that is registered must be invalidated first.
+ *
+ * Context: may sleep. The caller uses no key.
+ * Return: IB_WC_SUCCESS; IB_WC_MW_BIND_ERR, which is what the specification's
+ * "memory management operation error" is called here.
+ */
+enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
+				   struct ib_mr *ibmr, u32 rkey, u32 access)
+{
+	struct keel_mr *mr = to_kmr(ibmr);
+	struct keel_key *key __free(kfree) = kzalloc_obj(*key);
+	struct keel_key *spare __free(kfree) = kzalloc_obj(*spare);
+	const struct keel_key *old;
+
+	if (!key || !spare || !mr->list || mr->keys != &kdev->keys)
+		return IB_WC_MW_BIND_ERR;
+	guard(mutex)(&mr->lock);
+	old = rcu_dereference_protected(mr->key, lockdep_is_held(&mr->lock));
+	if (!old || old->mem || old->domain != domain || (old->key ^ rkey) >> 8 ||
+	    !keel_mr_listed(mr, ibmr->length))
+		return IB_WC_MW_BIND_ERR;
+	*key = (struct keel_key){
+		.key = rkey,
+		.domain = domain,
+		.access = access,
+		.iova = ibmr->iova,
+		.length = ibmr->length,
+		.mem = &mr->mem,
+		.obj = &mr->obj,
+	};
+	*spare = (struct keel_key){
+		.key = rkey,
+		.domain = domain,
+		.obj = &mr->obj,
+	};
+	keel_key_swap(mr->keys, &mr->key, no_free_ptr(key));
+	mr->spare = no_free_ptr(spare);
+	return IB_WC_SUCCESS;
+}
+
+/**
+ * keel_mr_invalidate() - make the key of a fast registration invalid
+ * @mr: a region; the caller has a reference, and uses no key
+ * @rkey: the key that the caller means
+ *
+ * Afterwards nobody uses its memory any more.
+ *
+ * Context: may sleep.
+ * Return: 0; -EACCES for a region that is not of this kind, or not valid.
+ */
+int keel_mr_invalidate(struct keel_mr *mr, u32 rkey)
+{
+	const struct keel_key *old;
+
+	if (!mr->list)
+		return -EACCES;
+	guard(mutex)(&mr->lock);
+	old = rcu_dereference_protected(mr->key, lockdep_is_held(&mr->lock));
+	/* It may have been deregistered meanwhile. */
+	if (!old || !old->mem || old->key != rkey)
+		return -EACCES;
+	keel_key_swap(mr->keys, &mr->key, mr->spare);
+	mr->spare = NULL;
+	return 0;
+}
+
+const struct ib_device_ops keel_mr_kernel_ops = {
+	.alloc_mr = keel_alloc_mr,
+	.get_dma_mr = keel_get_dma_mr,
+	.map_mr_sg = keel_map_mr_sg,
+};

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Work requests that change what keys open: bind a window, and invalidate a
+ * window or a fast registration.
+ *
+ * The rules are the specification's (10.6.7, memory windows), those of type 2
+ * with the variant 2B: such a window belongs to the QP that bound it, and is
+ * bound again only after it was invalidated. One of type 1 may be bound anew
+ * at any time; bound with length 0 it opens nothing.
+ *
+ * A bind or local invalidate that is refused ends with IB_WC_MW_BIND_ERR: the
+ * specification's "memory management operation error", which is about all of
+ * these work requests, and which was called "memory window bind error" when
+ * windows were the only ones.
+ */
+#include <linux/slab.h>
+
+#include "keel_qp.h"
+
+#define KEEL_MW_ACCESS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
+			 IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED)
+
+/*
+ * The object of a key, with a reference. While a key is in use, its object has
+ * not dropped the reference it was born with.
+ */
+static struct keel_obj *keel_obj_find(struct keel_dev *kdev, u32 key,
+				      u32 domain)
+{
+	struct keel_key *k = keel_key_find(&kdev->keys, key, domain);
+	struct keel_obj *obj;
+
+	if (IS_ERR(k))
+		return ERR_CAST(k);
+	obj = k->obj;
+	keel_obj_get(obj);
+	keel_key_put(k);
+	return obj;
+}
+
+static enum keel_why keel_find_why(int err)
+{
+	return err == -EPERM ? KEEL_WHY_DOMAIN : KEEL_WHY_KEY;
+}
+
+/* What of a bind does not depend on the region. */
+static enum keel_why keel_bind_check(const struct keel_mw *mw,
+				     const struct keel_key *old,
+				     const struct keel_uapi_send_wqe *wqe)
+{
+	bool type_1 = wqe->bind.flags & KEEL_BIND_F_TYPE_1;
+
+	/* Somebody else was faster. */
+	if (!old || old->key != wqe->bind.rkey)
+		return KEEL_WHY_KEY;
+	if (type_1 != (mw->type == IB_MW_TYPE_1) ||
+	    wqe->bind.flags & ~KEEL_BIND_F_TYPE_1 ||
+	    (wqe->bind.rkey ^ wqe->bind.new_rkey) >> 8)
+		return KEEL_WHY_WINDOW;
+	if (!type_1 && mw->mr)
+		return KEEL_WHY_WINDOW;
+	if (wqe->bind.access & ~KEEL_MW_ACCESS)
+		return KEEL_WHY_ACCESS;
+	return KEEL_WHY_NONE;
+}
+
+/* Whether a region may have such a window; @key is the region's. */
+static enum keel_why keel_bind_check_mr(const struct keel_key *key,
+					const struct keel_uapi_send_wqe *wqe)
+{
+	u64 off = wqe->bind.addr - key->iova;
+
+	if ((key->obj->kind != KEEL_MR && key->obj->kind != KEEL_DM_MR) ||
+	    container_of(key->obj, struct keel_mr, obj)->list)
+		return KEEL_WHY_WINDOW;
+	if (!(key->access & IB_ACCESS_MW_BIND))
+		return KEEL_WHY_ACCESS;
+	if (wqe->bind.access & (IB_ACCESS_REMOTE_WRITE |
+				IB_ACCESS_REMOTE_ATOMIC) &&
+	    !(key->access & IB_ACCESS_LOCAL_WRITE))
+		return KEEL_WHY_ACCESS;
+	if (off > key->length || wqe->bind.length > key->length - off)
+		return KEEL_WHY_RANGE;
+	return KEEL_WHY_NONE;
+}
+
+static void keel_bind_key(struct keel_key *key, const struct keel_mw *mw,
+			  const struct keel_qp *qp,
+			  const struct keel_uapi_send_wqe *wqe)
+{
+	key->key = wqe->bind.new_rkey;
+	key->domain = qp->domain;
+	key->obj = (struct keel_obj *)&mw->obj;
+}
+
+/* @key opens a part of what @of does. */
+static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
+			     const struct keel_qp *qp,
+			     const struct keel_uapi_send_wqe *wqe,
+			     const struct keel_key *of)
+{
+	key->access = wqe->bind.access & ~IB_ZERO_BASED;
+	key->iova = wqe->bind.access & IB_ZERO_BASED ? 0 : wqe->bind.addr;
+	key->length = wqe->bind.length;
+	key->qpn = mw->type == IB_MW_TYPE_2 ? qp->qpn : 0;
+	key->mem = of->mem;
+	key->mem_off = of->mem_off + (wqe->bind.addr - of->iova);
+}
+
+/*
+ * Bind to the region of @of, which the caller uses: the region cannot go
+ * before that ends, whatever its owner does meanwhile.
+ */
+static enum keel_why keel_mw_rebind(struct keel_mw *mw, struct keel_key *key,
+				    struct keel_key *spare,
+				    const struct keel_key *of)
+{
+	struct keel_mr *mr = container_of(of->obj, struct keel_mr, obj);
+
+	keel_key_swap(mw->keys, &mw->key, key);
+	keel_mw_unlink(mw);
+	kfree(mw->spare);
+	mw->spare = spare;
+	scoped_guard(mutex, &mr->lock)
+		if (!mr->going) {
+			keel_mw_link(mw, mr);
+			return KEEL_WHY_NONE;
+		}
+	/* Its owner deregisters it: as if the bind had been a moment ago. */
+	keel_mw_unbind(mw);
+	return KEEL_WHY_KEY;
+}
+
+/* A bind that opens something. Takes @key over when it succeeds. */
+static enum keel_why keel_mw_bind_mr(struct keel_qp *qp, struct keel_mw *mw,
+				     const struct keel_uapi_send_wqe *wqe,
+				     struct keel_key *key)
+{
+	struct keel_key *spare = kzalloc_obj(*spare);
+	enum keel_why why = KEEL_WHY_WINDOW;
+	struct keel_key *of;
+
+	if (!spare)
+		goto err_key;
+	of = keel_key_find(&qp->kdev->keys, wqe->bind.lkey, qp->domain);
+	if (IS_ERR(of)) {
+		why = keel_find_why(PTR_ERR(of));
+		goto err_spare;
+	}
+	why = keel_bind_check_mr(of, wqe);
+	if (why) {
+		keel_key_put(of);
+		goto err_spare;
+	}
+	keel_bind_key_to(key, mw, qp, wqe, of);
+	why = keel_mw_rebind(mw, key, spare, of);
+	keel_key_put(of);
+	return why;
+
+err_spare:
+	kfree(spare);
+err_key:
+	kfree(key);
+	return why;
+}
+
+static enum keel_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
+				  const struct keel_uapi_send_wqe *wqe)
+{
+	struct keel_key *key;
+	enum keel_why why;
+
+	guard(mutex)(&mw->lock);
+	key = rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));
+	why = keel_bind_check(mw, key, wqe);
+	if (why)
+		return why;
+	key = kzalloc_obj(*key);
+	if (!key)
+		return KEEL_WHY_WINDOW;
+	keel_bind_key(key, mw, qp, wqe);
+	if (wqe->bind.length)
+		return keel_mw_bind_mr(qp, mw, wqe, key);
+	keel_key_swap(mw->keys, &mw->key, key);
+	keel_mw_unlink(mw);
+	kfree(mw->spare);
+	mw->spare = NULL;
+	return KEEL_WHY_NONE;
+}
+
+/**
+ * keel_wqe_bind() - IB_WR_BIND_MW, and ibv_bind_mw()
+ * @qp: the QP whose send queue it is in
+ * @wqe: the work request
+ * @why: reason of a failure
+ *
+ * On failure the window is as it was, unless its new region went away in the
+ * same moment: then it opens nothing.
+ *
+ * Context: may sleep, with the send queue's lock; the caller uses no key.
+ * Return: IB_WC_SUCCESS or IB_WC_MW_BIND_ERR.
+ */
+enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
+				const struct keel_uapi_send_wqe *wqe, u32 *why)
+{
+	struct keel_obj *obj = keel_obj_find(qp->kdev, wqe->bind.rkey,
+					     qp->domain);
+
+	if (IS_ERR(obj)) {
+		*why = keel_find_why(PTR_ERR(obj));
+		return IB_WC_MW_BIND_ERR;
+	}
+	*why = KEEL_WHY_WINDOW;
+	if (obj->kind == KEEL_MW)
+		*why = keel_mw_bind(qp, container_of(obj, struct keel_mw, obj),
+				    wqe);
+	keel_obj_put(obj);
+	return *why ? IB_WC_MW_BIND_ERR : IB_WC_SUCCESS;
+}
+
+static int keel_mw_invalidate(struct keel_mw *mw, u32 qpn, u32 rkey)
+{
+	const struct keel_key *key;
+
+	guard(mutex)(&mw->lock);
+	key = rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));
+	if (!key || key->key != rkey)
+		return -ENOENT;
+	if (mw->type != IB_MW_TYPE_2 || !mw->mr || key->qpn != qpn)
+		return -EACCES;
+	keel_mw_unbind(mw);
+	return 0;
+}
+
+/**
+ * keel_invalidate() - invalidate a key, for whoever asks
+ * @qp: the QP that it is asked of: of a local invalidate the one that has the
+ *	work request, of a send with invalidate the one that receives it
+ * @rkey: the key
+ * @domain: number of the domain that it must be of
+ *
+ * Waits for those who use the key; afterwards nobody does.
+ *
+ * Context: may sleep, with the locks of queues. The caller uses no key.
+ * Return: 0; -ENOENT for a key that is none, -EPERM for one of another domain,
+ * -EACCES for one that cannot be invalidated (so).
+ */
+int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain)
+{
+	struct keel_obj *obj = keel_obj_find(qp->kdev, rkey, domain);
+	int ret = -EACCES;
+
+	if (IS_ERR(obj))
+		return PTR_ERR(obj);
+	if (obj->kind == KEEL_MW)
+		ret = keel_mw_invalidate(container_of(obj, struct keel_mw, obj),
+					 qp->qpn, rkey);
+	else if (obj->kind == KEEL_MR)
+		ret = keel_mr_invalidate(container_of(obj, struct keel_mr, obj),
+					 rkey);
+	keel_obj_put(obj);
+	return ret;
+}
+
+/**
+ * keel_wqe_invalidate() - IB_WR_LOCAL_INV
+ * @qp: the QP whose send queue it is in
+ * @rkey: the key
+ * @why: reason of a failure
+ *
+ * Context: may sleep, with the send queue's lock; the caller uses no key.
+ * Return: IB_WC_SUCCESS or IB_WC_MW_BIND_ERR.
+ */
+enum ib_wc_status keel_wqe_invalidate(struct keel_qp *qp, u32 rkey, u32 *why)
+{
+	int ret = keel_invalidate(qp, rkey, qp->domain);
+
+	if (!ret)
+		return IB_WC_SUCCESS;
+	*why = ret == -EACCES ? KEEL_WHY_WINDOW : keel_find_why(ret);
+	return IB_WC_MW_BIND_ERR;
+}
