@@ -72,18 +72,11 @@ static int keel_cmd_create_cq(struct ibv_context *ibctx, struct keel_cq *cq,
 				    0);
 }
 
-/*
- * An imported parent domain has nothing that a CQ could use, and may be
- * unimported at any time.
- */
 static void hold_parent(struct keel_cq *cq, struct ibv_pd *ibpd)
 {
-	struct keel_parent_domain *parent = to_kparent(ibpd);
-
-	if (!parent || parent->imported)
-		return;
-	atomic_fetch_add(&parent->cqs, 1);
-	cq->parent = parent;
+	cq->parent = keel_pd_parent(ibpd);
+	if (cq->parent)
+		atomic_fetch_add(&cq->parent->cqs, 1);
 }
 
 static void free_cq(struct keel_cq *cq)
@@ -97,7 +90,6 @@ static void free_cq(struct keel_cq *cq)
 static struct keel_cq *new_cq(struct ibv_context *ibctx,
 			      struct ibv_cq_init_attr_ex *attr)
 {
-	struct ibv_pd *ibpd = attr_pd(attr);
 	struct keel_cq *cq;
 	int ret;
 
@@ -105,10 +97,10 @@ static struct keel_cq *new_cq(struct ibv_context *ibctx,
 	if (!cq)
 		return NULL;
 
-	hold_parent(cq, ibpd);
-	keel_lock_init(&cq->lock, keel_pd_is_single_threaded(ibpd) ||
+	hold_parent(cq, attr_pd(attr));
+	keel_lock_init(&cq->lock, keel_is_single_threaded(cq->parent) ||
 		       attr_flags(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
-	ret = keel_ring_alloc(&cq->ring, ibpd, KEEL_RES_CQ, attr->cqe,
+	ret = keel_ring_alloc(&cq->ring, cq->parent, KEEL_RES_CQ, attr->cqe,
 			      sizeof(struct keel_uapi_cqe));
 	if (!ret)
 		ret = keel_cmd_create_cq(ibctx, cq, attr);
@@ -161,8 +153,8 @@ struct ibv_cq_ex *keel_create_cq_ex(struct ibv_context *ibctx,
 }
 
 /*
- * Nobody polls meanwhile. The new ring goes on where the old one is; whoever
- * arms it meanwhile may get an event too many, but none too few.
+ * Nobody polls or arms meanwhile. The new ring goes on where the old one is,
+ * and what was asked for stays asked for: the kernel takes it over.
  */
 static int replace_ring(struct keel_cq *cq, struct keel_ring *ring, int cqe)
 {
@@ -173,7 +165,6 @@ static int replace_ring(struct keel_cq *cq, struct keel_ring *ring, int cqe)
 
 	ring->user = old.user;
 	keel_ring_publish(ring);
-	ring->shared->arm = __atomic_load_n(&old.shared->arm, __ATOMIC_RELAXED);
 	cmd.drv_payload.ring = keel_ring_buf(ring);
 	ret = ibv_cmd_resize_cq(&cq->vcq.cq, cqe, &cmd.ibv_cmd, sizeof(cmd),
 				&resp.ibv_resp, sizeof(resp));
@@ -193,8 +184,8 @@ int keel_resize_cq(struct ibv_cq *ibcq, int cqe)
 
 	if (cqe <= 0 || (uint32_t)cqe > KEEL_MAX_CQE)
 		return EINVAL;
-	ret = keel_ring_alloc(&ring, cq->parent ? &cq->parent->pd.ibv_pd : NULL,
-			      KEEL_RES_CQ, cqe, sizeof(struct keel_uapi_cqe));
+	ret = keel_ring_alloc(&ring, cq->parent, KEEL_RES_CQ, cqe,
+			      sizeof(struct keel_uapi_cqe));
 	if (ret)
 		return ret;
 

@@ -24,6 +24,18 @@ SAME_KIND(MR);
 SAME_KIND(DM_MR);
 SAME_KIND(MW);
 SAME_KIND(AH);
+SAME_KIND(CQ);
+SAME_KIND(SRQ);
+SAME_KIND(QP);
+
+#define SAME_RES(name)                                                         \
+	static_assert((int)KEELDV_RES_##name == (int)KEEL_RES_##name,          \
+		      #name " differs")
+SAME_RES(CQ);
+SAME_RES(SQ);
+SAME_RES(RQ);
+SAME_RES(SRQ);
+static_assert(KEELDV_DRIVER_ID == KEEL_DRIVER_ID, "driver id differs");
 
 #define SAME_PD_KIND(name)                                                     \
 	static_assert((int)KEELDV_PD_##name == (int)KEEL_UAPI_PD_##name,       \

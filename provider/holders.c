@@ -39,6 +39,9 @@ static const char *const kind_names[] = {
 	[KEEL_UAPI_KIND_DM_MR] = "dm_mr",
 	[KEEL_UAPI_KIND_MW] = "mw",
 	[KEEL_UAPI_KIND_AH] = "ah",
+	[KEEL_UAPI_KIND_CQ] = "cq",
+	[KEEL_UAPI_KIND_SRQ] = "srq",
+	[KEEL_UAPI_KIND_QP] = "qp",
 };
 
 const char *keel_kind_str(uint32_t kind)

@@ -115,6 +115,8 @@ struct keel_qp {
 struct keel_srq {
 	struct verbs_srq vsrq;
 	struct keel_rq rq;
+	/* The one it was made with, or NULL. */
+	struct keel_parent_domain *parent;
 };
 
 struct keel_ah {
@@ -319,8 +321,9 @@ int keel_destroy_ah(struct ibv_ah *ibah);
 
 /* ring.c */
 void keel_lock_init(struct keel_lock *lock, bool single_threaded);
-bool keel_pd_is_single_threaded(struct ibv_pd *ibpd);
-int keel_ring_alloc(struct keel_ring *ring, struct ibv_pd *ibpd,
+struct keel_parent_domain *keel_pd_parent(struct ibv_pd *ibpd);
+bool keel_is_single_threaded(const struct keel_parent_domain *parent);
+int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
 		    enum keel_res_code res, uint32_t entries, uint32_t stride);
 void keel_ring_free(struct keel_ring *ring);
 void keel_ring_reset(struct keel_ring *ring);

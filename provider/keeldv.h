@@ -31,6 +31,20 @@ enum keeldv_kind {
 	KEELDV_KIND_DM_MR	= 9,
 	KEELDV_KIND_MW		= 10,
 	KEELDV_KIND_AH		= 11,
+	KEELDV_KIND_CQ		= 12,
+	KEELDV_KIND_SRQ		= 13,
+	KEELDV_KIND_QP		= 14,
+};
+
+/* Upper 32 bits of what the allocators of a parent domain are asked for. */
+#define KEELDV_DRIVER_ID	0x6b65656c
+
+/* And the lower 32. */
+enum keeldv_res {
+	KEELDV_RES_CQ		= 1,	/* ring of a completion queue */
+	KEELDV_RES_SQ		= 2,	/* ring of a send queue */
+	KEELDV_RES_RQ		= 3,	/* ring of a receive queue */
+	KEELDV_RES_SRQ		= 4,	/* ring of a shared receive queue */
 };
 
 /* What an ibv_pd is. */

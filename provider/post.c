@@ -299,7 +299,7 @@ int keel_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *ibmw,
 	struct keel_qp *qp = to_kqp(ibqp);
 	struct keel_sq *sq = &qp->sq;
 	struct keel_uapi_send_wqe *wqe;
-	uint32_t rkey = ibv_inc_rkey(ibmw->rkey);
+	uint32_t rkey = 0;
 	int ret = 0;
 
 	if (ibqp->state < IBV_QPS_RTS ||
@@ -311,6 +311,7 @@ int keel_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *ibmw,
 	if (keel_ring_is_full(&sq->ring)) {
 		ret = ENOMEM;
 	} else {
+		rkey = ibv_inc_rkey(ibmw->rkey);
 		wqe = keel_ring_entry(&sq->ring, sq->ring.user++);
 		*wqe = (struct keel_uapi_send_wqe){
 			.wr_id = bind->wr_id,

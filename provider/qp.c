@@ -45,13 +45,12 @@ static const struct keel_qp_type *type_of(enum ibv_qp_type qp_type)
 		[IBV_QPT_XRC_SEND] = { true, false, OPS_RC },
 		[IBV_QPT_XRC_RECV] = { false, false, 0 },
 	};
-	const struct keel_qp_type *type = &types[qp_type];
 
 	if ((size_t)qp_type >= ARRAY_SIZE(types))
 		return NULL;
-	if (!type->has_sq && qp_type != IBV_QPT_XRC_RECV)
+	if (!types[qp_type].has_sq && qp_type != IBV_QPT_XRC_RECV)
 		return NULL;
-	return type;
+	return &types[qp_type];
 }
 
 /* enum ibv_qp_create_send_ops_flags, as opcodes; 0 if one is none of ours. */
@@ -150,7 +149,7 @@ static int check_attr(struct ibv_context *ibctx,
 }
 
 /* A ring has a power of two of entries, at least one; the program gets all. */
-static int alloc_sq(struct keel_sq *sq, struct ibv_pd *ibpd,
+static int alloc_sq(struct keel_sq *sq, struct keel_parent_domain *parent,
 		    struct ibv_qp_cap *cap, bool sig_all)
 {
 	uint32_t sges = max_t(uint32_t, cap->max_send_sge, 1);
@@ -158,7 +157,7 @@ static int alloc_sq(struct keel_sq *sq, struct ibv_pd *ibpd,
 	uint32_t room = stride - sizeof(struct keel_uapi_send_wqe);
 	int ret;
 
-	ret = keel_ring_alloc(&sq->ring, ibpd, KEEL_RES_SQ,
+	ret = keel_ring_alloc(&sq->ring, parent, KEEL_RES_SQ,
 			      max_t(uint32_t, cap->max_send_wr, 1), stride);
 	if (ret)
 		return ret;
@@ -173,13 +172,13 @@ static int alloc_sq(struct keel_sq *sq, struct ibv_pd *ibpd,
 	return 0;
 }
 
-static int alloc_rq(struct keel_rq *rq, struct ibv_pd *ibpd,
+static int alloc_rq(struct keel_rq *rq, struct keel_parent_domain *parent,
 		    struct ibv_qp_cap *cap)
 {
 	int ret;
 
 	rq->max_sge = max_t(uint32_t, cap->max_recv_sge, 1);
-	ret = keel_ring_alloc(&rq->ring, ibpd, KEEL_RES_RQ,
+	ret = keel_ring_alloc(&rq->ring, parent, KEEL_RES_RQ,
 			      max_t(uint32_t, cap->max_recv_wr, 1),
 			      KEEL_RQ_STRIDE(rq->max_sge));
 	if (ret)
@@ -190,13 +189,17 @@ static int alloc_rq(struct keel_rq *rq, struct ibv_pd *ibpd,
 	return 0;
 }
 
-static int alloc_rings(struct keel_qp *qp, const struct keel_qp_type *type,
+static int init_queues(struct keel_qp *qp, const struct keel_qp_type *type,
 		       struct ibv_qp_init_attr_ex *attr)
 {
+	struct keel_parent_domain *parent =
+		keel_pd_parent(type->has_sq ? attr->pd : NULL);
 	int ret;
 
+	keel_lock_init(&qp->sq.lock, keel_is_single_threaded(parent));
+	keel_lock_init(&qp->rq.lock, keel_is_single_threaded(parent));
 	if (type->has_sq) {
-		ret = alloc_sq(&qp->sq, attr->pd, &attr->cap, attr->sq_sig_all);
+		ret = alloc_sq(&qp->sq, parent, &attr->cap, attr->sq_sig_all);
 		if (ret)
 			return ret;
 	} else {
@@ -205,7 +208,7 @@ static int alloc_rings(struct keel_qp *qp, const struct keel_qp_type *type,
 		attr->cap.max_inline_data = 0;
 	}
 	if (type->has_rq && !attr->srq)
-		return alloc_rq(&qp->rq, attr->pd, &attr->cap);
+		return alloc_rq(&qp->rq, parent, &attr->cap);
 	attr->cap.max_recv_wr = 0;
 	attr->cap.max_recv_sge = 0;
 	return 0;
@@ -251,10 +254,6 @@ static void init_doorbell(struct keel_doorbell *doorbell, uint32_t handle)
 static void finish_qp(struct keel_qp *qp, const struct keel_qp_type *type,
 		      const struct ibv_qp_init_attr_ex *attr)
 {
-	bool single = type->has_sq && keel_pd_is_single_threaded(attr->pd);
-
-	keel_lock_init(&qp->sq.lock, single);
-	keel_lock_init(&qp->rq.lock, single);
 	init_doorbell(&qp->doorbell, qp->vqp.qp.handle);
 	qp->opcodes = type->opcodes;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
@@ -285,7 +284,7 @@ struct ibv_qp *keel_create_qp_ex(struct ibv_context *ibctx,
 	if (!type->has_rq)
 		real.srq = NULL;
 	real.comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	ret = alloc_rings(qp, type, &real);
+	ret = init_queues(qp, type, &real);
 	if (!ret)
 		ret = keel_cmd_create_qp(ibctx, qp, &real);
 	if (ret) {
@@ -328,6 +327,13 @@ struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
 	struct ibv_open_qp cmd = {};
 	struct keel_qp *qp;
 	int ret;
+
+	/* What is missing ibv_cmd_open_qp() refuses. */
+	if (attr->comp_mask & IBV_QP_OPEN_ATTR_XRCD &&
+	    (!attr->xrcd || attr->xrcd->context != ibctx)) {
+		errno = EINVAL;
+		return NULL;
+	}
 
 	qp = calloc(1, sizeof(*qp));
 	if (!qp)

@@ -17,11 +17,20 @@ void keel_lock_init(struct keel_lock *lock, bool single_threaded)
 	pthread_spin_init(&lock->spin, PTHREAD_PROCESS_PRIVATE);
 }
 
-/* A thread domain is the program's promise of one thread at a time. */
-bool keel_pd_is_single_threaded(struct ibv_pd *ibpd)
+/*
+ * The parent domain whose promises and allocators the queues of @ibpd go by, if
+ * any. An imported one has neither, and may be unimported before they go.
+ */
+struct keel_parent_domain *keel_pd_parent(struct ibv_pd *ibpd)
 {
 	struct keel_parent_domain *parent = to_kparent(ibpd);
 
+	return parent && !parent->imported ? parent : NULL;
+}
+
+/* A thread domain is the program's promise of one thread at a time. */
+bool keel_is_single_threaded(const struct keel_parent_domain *parent)
+{
 	return parent && parent->td;
 }
 
@@ -56,28 +65,24 @@ static uint64_t resource_type(enum keel_res_code res)
 	return (uint64_t)KEEL_DRIVER_ID << 32 | res;
 }
 
-static void *ring_memory(struct keel_ring *ring, struct ibv_pd *ibpd,
-			 size_t align)
+static void *ring_memory(struct keel_ring *ring,
+			 struct keel_parent_domain *parent, size_t alignment)
 {
-	struct keel_parent_domain *parent = to_kparent(ibpd);
 	void *ptr;
 
 	if (!parent || !parent->alloc)
 		return own_alloc(ring->size);
 
-	ptr = parent->alloc(ibpd, parent->pd_context, ring->size, align,
-			    resource_type(ring->res));
+	ptr = parent->alloc(&parent->pd.ibv_pd, parent->pd_context, ring->size,
+			    alignment, resource_type(ring->res));
 	if (ptr == IBV_ALLOCATOR_USE_DEFAULT)
 		return own_alloc(ring->size);
 	ring->allocator = parent;
 	return ptr;
 }
 
-/*
- * Room for @entries or more, of @stride bytes, from the allocators of @ibpd if
- * it is a parent domain that has some; @ibpd may be NULL.
- */
-int keel_ring_alloc(struct keel_ring *ring, struct ibv_pd *ibpd,
+/* Room for @entries or more, of @stride bytes. @parent may be NULL. */
+int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
 		    enum keel_res_code res, uint32_t entries, uint32_t stride)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -91,7 +96,7 @@ int keel_ring_alloc(struct keel_ring *ring, struct ibv_pd *ibpd,
 		.size = align(sizeof(*ring->shared) + (size_t)entries * stride,
 			      page),
 	};
-	ptr = ring_memory(ring, ibpd, page);
+	ptr = ring_memory(ring, parent, page);
 	if (!ptr)
 		return ENOMEM;
 

@@ -35,7 +35,7 @@ static int check_attr(struct ibv_context *ibctx,
 	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd ||
 	    attr->pd->context != ibctx)
 		return EINVAL;
-	if (attr->attr.max_wr > KEEL_MAX_WR ||
+	if (!attr->attr.max_wr || attr->attr.max_wr > KEEL_MAX_WR ||
 	    attr->attr.max_sge > KEEL_MAX_SGE)
 		return EINVAL;
 	if (type == IBV_SRQT_BASIC)
@@ -49,12 +49,11 @@ static int check_attr(struct ibv_context *ibctx,
 	return 0;
 }
 
-static int alloc_ring(struct keel_ring *ring, struct ibv_pd *ibpd,
-		      uint32_t max_wr, uint32_t max_sge)
+static int alloc_ring(struct keel_ring *ring, const struct keel_srq *srq,
+		      uint32_t max_wr)
 {
-	return keel_ring_alloc(ring, ibpd, KEEL_RES_SRQ,
-			       max_t(uint32_t, max_wr, 1),
-			       KEEL_RQ_STRIDE(max_sge));
+	return keel_ring_alloc(ring, srq->parent, KEEL_RES_SRQ, max_wr,
+			       KEEL_RQ_STRIDE(srq->rq.max_sge));
 }
 
 static int keel_cmd_create_srq(struct ibv_context *ibctx, struct keel_srq *srq,
@@ -95,10 +94,10 @@ struct ibv_srq *keel_create_srq_ex(struct ibv_context *ibctx,
 	if (!srq)
 		return NULL;
 
-	keel_lock_init(&srq->rq.lock, keel_pd_is_single_threaded(attr->pd));
+	srq->parent = keel_pd_parent(attr->pd);
+	keel_lock_init(&srq->rq.lock, keel_is_single_threaded(srq->parent));
 	srq->rq.max_sge = max_t(uint32_t, attr->attr.max_sge, 1);
-	ret = alloc_ring(&srq->rq.ring, attr->pd, attr->attr.max_wr,
-			 srq->rq.max_sge);
+	ret = alloc_ring(&srq->rq.ring, srq, attr->attr.max_wr);
 	if (!ret)
 		ret = keel_cmd_create_srq(ibctx, srq, &real);
 	if (ret) {
@@ -181,8 +180,7 @@ static int resize_srq(struct keel_srq *srq, const struct ibv_srq_attr *attr,
 
 	if (!attr->max_wr || attr->max_wr > KEEL_MAX_WR)
 		return EINVAL;
-	ret = alloc_ring(&ring, srq->vsrq.srq.pd, attr->max_wr,
-			 srq->rq.max_sge);
+	ret = alloc_ring(&ring, srq, attr->max_wr);
 	if (ret)
 		return ret;
 

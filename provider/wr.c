@@ -42,7 +42,7 @@ static int keel_wr_complete(struct ibv_qp_ex *ibqp)
 
 	if (ret)
 		sq->ring.user = sq->wr_start;
-	else
+	else if (posted)
 		keel_ring_publish(&sq->ring);
 	keel_unlock(&sq->lock);
 	if (ret || !posted)
@@ -270,10 +270,15 @@ static void keel_wr_set_inline_data(struct ibv_qp_ex *ibqp, void *addr,
 static void keel_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ibah,
 				uint32_t remote_qpn, uint32_t remote_qkey)
 {
-	struct keel_uapi_send_wqe *wqe = to_kqp_ex(ibqp)->sq.wqe;
+	struct keel_sq *sq = &to_kqp_ex(ibqp)->sq;
+	struct keel_uapi_send_wqe *wqe = sq->wqe;
 
 	if (!wqe)
 		return;
+	if (ibqp->qp_base.qp_type != IBV_QPT_UD || !ibah) {
+		wr_fail(sq, EINVAL);
+		return;
+	}
 	wqe->ud.ah = to_kah(ibah)->ah;
 	wqe->ud.qpn = remote_qpn;
 	wqe->ud.qkey = remote_qkey;
@@ -281,10 +286,14 @@ static void keel_wr_set_ud_addr(struct ibv_qp_ex *ibqp, struct ibv_ah *ibah,
 
 static void keel_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
 {
-	struct keel_uapi_send_wqe *wqe = to_kqp_ex(ibqp)->sq.wqe;
+	struct keel_sq *sq = &to_kqp_ex(ibqp)->sq;
 
-	if (wqe)
-		wqe->srqn = remote_srqn;
+	if (!sq->wqe)
+		return;
+	if (ibqp->qp_base.qp_type == IBV_QPT_XRC_SEND)
+		sq->wqe->srqn = remote_srqn;
+	else
+		wr_fail(sq, EINVAL);
 }
 
 /*
