@@ -48,16 +48,17 @@ static enum keel_why keel_bind_check(const struct keel_mw *mw,
 				     const struct keel_key *old,
 				     const struct keel_uapi_send_wqe *wqe)
 {
-	bool type_1 = wqe->bind.flags & KEEL_BIND_F_TYPE_1;
+	enum ib_mw_type type = wqe->bind.flags & KEEL_BIND_F_TYPE_1 ?
+			       IB_MW_TYPE_1 : IB_MW_TYPE_2;
 
 	/* Somebody else was faster. */
 	if (!old || old->key != wqe->bind.rkey)
 		return KEEL_WHY_KEY;
-	if (type_1 != (mw->type == IB_MW_TYPE_1) ||
+	if (mw->type != type ||
 	    wqe->bind.flags & ~KEEL_BIND_F_TYPE_1 ||
 	    (wqe->bind.rkey ^ wqe->bind.new_rkey) >> 8)
 		return KEEL_WHY_WINDOW;
-	if (!type_1 && mw->mr)
+	if (type == IB_MW_TYPE_2 && mw->mr)
 		return KEEL_WHY_WINDOW;
 	if (wqe->bind.access & ~KEEL_MW_ACCESS)
 		return KEEL_WHY_ACCESS;
