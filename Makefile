@@ -18,7 +18,7 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test:
+demo test bench tools:
 	scripts/$@
 
 help:
@@ -26,7 +26,9 @@ help:
 	@echo 'make clean        remove what that made'
 	@echo 'make demo         show keel at work in a throwaway guest'
 	@echo 'make test         run all tests in throwaway guests'
+	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
+	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test help
+.PHONY: all modules clean cache demo test bench tools help

@@ -142,8 +142,9 @@ class Side:
         return f'{" ".join(map(str, self.command))}\n{state}\n{self.text}'
 
 
-def run_pair(server, client, ready, timeout):
-    """Start server, client as soon as ready() says so, and wait for both."""
+def run_pair(server, client, ready, timeout, patience=15):
+    """Start server, client as soon as ready() says so, and wait for both; for
+    a server that has nobody to serve any more, patience seconds."""
     end = time.monotonic() + timeout
     first = Side(server)
     second = None
@@ -153,8 +154,7 @@ def run_pair(server, client, ready, timeout):
             time.sleep(0.01)
         second = Side(client)
         second.wait(end)
-        # A server that has nobody to serve any more is waited for, briefly.
-        first.wait(min(end, time.monotonic() + 15))
+        first.wait(min(end, time.monotonic() + patience))
     finally:
         first.stop()
         if second:
