@@ -69,13 +69,24 @@ static void keel_free_pd(struct keel_pd *pd)
 	free(pd);
 }
 
-int keel_dealloc_pd(struct ibv_pd *ibpd)
+/* The kernel counts all other holders, but a CQ has no PD there. */
+static bool has_cqs(struct ibv_pd *ibpd)
 {
 	struct keel_parent_domain *parent = to_kparent(ibpd);
+	unsigned int cqs = parent ? atomic_load(&parent->cqs) : 0;
+
+	if (cqs)
+		verbs_info(verbs_get_ctx(ibpd->context),
+			   "PD %u is held by %u cq of this process\n",
+			   ibpd->handle, cqs);
+	return cqs;
+}
+
+int keel_dealloc_pd(struct ibv_pd *ibpd)
+{
 	int ret;
 
-	/* The kernel counts all others, but CQs have no PD there. */
-	if (parent && atomic_load(&parent->cqs))
+	if (has_cqs(ibpd))
 		return EBUSY;
 
 	ret = ibv_cmd_dealloc_pd(ibpd);
