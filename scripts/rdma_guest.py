@@ -31,7 +31,6 @@ class Device:
     def wait(self):
         """Until the port is up and there is a GID of the address; a device
         comes up as its netdev does: not in the same instant."""
-        last = '.'.join(self.address.split('.')[2:])
         want = 'ffff:%02x%02x:%02x%02x' % tuple(
             int(n) for n in self.address.split('.'))
         port = f'{CLASS}/{self.name}/ports/1'
@@ -45,7 +44,7 @@ class Device:
                         return self
             time.sleep(0.1)
         raise RuntimeError(f'{self.name} has no active port with a RoCE v2 '
-                           f'GID for ...{last}')
+                           f'GID for {self.address}')
 
 
 def read(path):
@@ -79,6 +78,10 @@ def rxe():
     call('modprobe', 'rdma_rxe')
     call('ip', 'link', 'add', device.netdev, 'mtu', '9000', 'type', 'veth',
          'peer', 'name', 'rxenet1', 'mtu', '9000')
+    # Nobody else has its link-local address: it need not wait for an answer.
+    with open(f'/proc/sys/net/ipv6/conf/{device.netdev}/accept_dad', 'w',
+              encoding='ascii') as file:
+        file.write('0')
     call('ip', 'address', 'add', device.address + '/24', 'dev', device.netdev)
     call('ip', 'link', 'set', device.netdev, 'up')
     call('ip', 'link', 'set', 'rxenet1', 'up')
