@@ -109,7 +109,7 @@ static void keel_key_retire(struct keel_key *key)
  * @new: the key from now on, complete; its number differs from that of @old in
  *	the lower 8 bits at most
  *
- * There is no moment at which neither works. Afterwards nobody uses @old any
+ * A lookup at that moment finds either, or none. Afterwards nobody uses @old any
  * more; it is the caller's, to free after an RCU grace period.
  *
  * Context: may sleep. Waits for the users of @old, so the caller must not be

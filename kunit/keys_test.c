@@ -7,74 +7,7 @@
 #include <linux/err.h>
 #include <rdma/ib_verbs.h>
 
-#include "keel_keys.h"
-#include "thing.h"
-
-#define MINE		7
-#define OTHERS		8
-#define IOVA		0x10000ULL
-#define LENGTH		0x2000ULL
-#define ACCESS		(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ)
-#define INDEX_MAX	(U32_MAX >> 8)
-
-struct table {
-	struct things things;
-	struct keel_keys keys;
-};
-
-static struct keel_keys *table_keys(struct kunit *test)
-{
-	return &container_of(test->priv, struct table, things)->keys;
-}
-
-static int keys_test_init(struct kunit *test)
-{
-	struct table *table = kunit_kzalloc(test, sizeof(*table), GFP_KERNEL);
-
-	if (!table)
-		return -ENOMEM;
-	spin_lock_init(&table->things.lock);
-	keel_registry_init(&table->things.reg, "kunit");
-	keel_keys_init(&table->keys);
-	test->priv = &table->things;
-	return 0;
-}
-
-static void keys_test_exit(struct kunit *test)
-{
-	things_exit(test);
-	KUNIT_EXPECT_TRUE(test, xa_empty(&table_keys(test)->xa));
-	keel_keys_fini(table_keys(test));
-}
-
-/* A key of @thing, in the domain MINE. */
-static struct keel_key *key_new(struct kunit *test, struct thing *thing)
-{
-	struct keel_key *key = kunit_kzalloc(test, sizeof(*key), GFP_KERNEL);
-
-	KUNIT_ASSERT_NOT_NULL(test, key);
-	key->domain = MINE;
-	key->access = ACCESS;
-	key->iova = IOVA;
-	key->length = LENGTH;
-	key->obj = &thing->obj;
-	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(table_keys(test), key));
-	return key;
-}
-
-/* What comes of asking; the reference that a success takes is given back. */
-static int key_ask(struct kunit *test, u32 key, u32 domain, u32 access,
-		   u64 addr, u64 len)
-{
-	struct keel_key *k = keel_key_get(table_keys(test), key, domain,
-					  access, addr, len);
-
-	if (IS_ERR(k))
-		return PTR_ERR(k);
-	KUNIT_EXPECT_EQ(test, key, k->key);
-	keel_obj_put(k->obj);
-	return 0;
-}
+#include "table.h"
 
 struct check_case {
 	const char *desc;
@@ -141,7 +74,8 @@ static void key_check(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, c->want, key_ask(test, key->key, c->domain,
 					       c->access, c->addr, c->len));
-	/* Refused or not, no reference stays. */
+	/* Refused or not, no use stays. */
+	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
 	KUNIT_EXPECT_EQ(test, 1, thing_refs(mr));
 	keel_key_remove(table_keys(test), key);
 	thing_close(mr);
@@ -209,7 +143,7 @@ static void pd_4_two_domains(struct kunit *test)
 				continue;
 			}
 			KUNIT_ASSERT_PTR_EQ(test, key[i], k);
-			keel_obj_put(k->obj);
+			keel_key_put(k);
 		}
 	}
 	for (i = 0; i < 2; i++) {
@@ -328,51 +262,6 @@ static void keys_low_bits_spread(struct kunit *test)
 	thing_close(mr);
 }
 
-/* Whoever found a key may use its memory until he lets go. */
-static void keys_reference(struct kunit *test)
-{
-	struct things *things = test->priv;
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
-	struct keel_key *key = key_new(test, mr), *k;
-
-	k = keel_key_get(table_keys(test), key->key, MINE, ACCESS, IOVA, 1);
-	KUNIT_ASSERT_PTR_EQ(test, key, k);
-	KUNIT_EXPECT_EQ(test, 2, thing_refs(mr));
-	keel_key_remove(table_keys(test), key);
-	thing_close(mr);
-	KUNIT_EXPECT_EQ(test, 0, things->released);
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(mr));
-	keel_obj_put(k->obj);
-	KUNIT_EXPECT_EQ(test, 1, things->released);
-}
-
-struct late {
-	struct kunit *test;
-	struct keel_key *key;
-};
-
-static void late_lookup(struct keel_obj *obj, void *arg)
-{
-	struct late *late = arg;
-
-	KUNIT_EXPECT_EQ(late->test, -ENOENT,
-			key_ask(late->test, late->key->key, MINE, 0, IOVA, 1));
-}
-
-/* A key whose object is about to be freed is none, though still listed. */
-static void keys_dying_object(struct kunit *test)
-{
-	struct things *things = test->priv;
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
-	struct late late = { test, key_new(test, mr) };
-
-	things->at_release = late_lookup;
-	things->arg = &late;
-	thing_close(mr);
-	KUNIT_EXPECT_EQ(test, 1, things->released);
-	keel_key_remove(table_keys(test), late.key);
-}
-
 static struct kunit_case keys_test_cases[] = {
 	KUNIT_CASE_PARAM(key_check, check_gen_params),
 	KUNIT_CASE(pd_4_two_domains),
@@ -382,15 +271,13 @@ static struct kunit_case keys_test_cases[] = {
 	KUNIT_CASE(keys_no_near_miss),
 	KUNIT_CASE(keys_go_round),
 	KUNIT_CASE(keys_low_bits_spread),
-	KUNIT_CASE(keys_reference),
-	KUNIT_CASE(keys_dying_object),
 	{}
 };
 
 static struct kunit_suite keys_test_suite = {
 	.name = "keel_keys",
-	.init = keys_test_init,
-	.exit = keys_test_exit,
+	.init = table_init,
+	.exit = table_exit,
 	.test_cases = keys_test_cases,
 };
 kunit_test_suite(keys_test_suite);

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Arenas: memory of every kind, with a shadow of what should be in it.
+ */
+#include <linux/err.h>
+#include <linux/gfp.h>
+#include <linux/mm.h>
+
+#include "arena.h"
+#include "keel_aperture.h"
+
+KUNIT_DEFINE_ACTION_WRAPPER(aperture_done, keel_aperture_destroy,
+			    struct keel_aperture *);
+
+static void page_done(void *page)
+{
+	__free_page(page);
+}
+
+static void block_done(void *ptr)
+{
+	__free_pages(ptr, get_order(ARENA_SIZE));
+}
+
+static void arena_pages(struct kunit *test, struct arena *a,
+			struct rnd_state *rnd)
+{
+	struct page *block;
+	int i, j;
+
+	a->pages = kunit_kcalloc(test, ARENA_PAGES, sizeof(*a->pages),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, a->pages);
+	a->mem.type = KEEL_MEM_PAGES;
+	a->mem.pages = a->pages;
+	a->mem.first = ARENA_FIRST;
+	if (a->kind == ARENA_TOGETHER) {
+		block = alloc_pages(GFP_KERNEL, get_order(ARENA_SIZE));
+		KUNIT_ASSERT_NOT_NULL(test, block);
+		KUNIT_ASSERT_EQ(test, 0,
+				kunit_add_action_or_reset(test, block_done,
+							  block));
+		for (i = 0; i < ARENA_PAGES; i++)
+			a->pages[i] = block + i;
+		return;
+	}
+	for (i = 0; i < ARENA_PAGES; i++) {
+		a->pages[i] = alloc_page(GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, a->pages[i]);
+		KUNIT_ASSERT_EQ(test, 0,
+				kunit_add_action_or_reset(test, page_done,
+							  a->pages[i]));
+	}
+	for (i = ARENA_PAGES - 1; i > 0; i--) {
+		j = prandom_u32_state(rnd) % i;
+		swap(a->pages[i], a->pages[j]);
+	}
+}
+
+static void arena_dm(struct kunit *test, struct arena *a)
+{
+	struct keel_aperture *ap = keel_aperture_mem_create(ARENA_SIZE);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ap);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, aperture_done,
+							   ap));
+	a->mem.type = KEEL_MEM_DM;
+	a->mem.ap = ap;
+	a->mem.start = ARENA_FIRST;
+}
+
+static void arena_kernel(struct kunit *test, struct arena *a)
+{
+	a->buf = kunit_kmalloc(test, ARENA_SIZE, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, a->buf);
+	a->mem.type = KEEL_MEM_KERNEL;
+	a->mem.start = (uintptr_t)a->buf + ARENA_FIRST;
+}
+
+static void arena_init(struct kunit *test, struct arena *a,
+		       struct rnd_state *rnd)
+{
+	u64 at;
+
+	switch (a->kind) {
+	case ARENA_DM:
+		arena_dm(test, a);
+		break;
+	case ARENA_KERNEL:
+		arena_kernel(test, a);
+		break;
+	default:
+		arena_pages(test, a, rnd);
+		break;
+	}
+	a->shadow = kunit_kmalloc(test, ARENA_BYTES, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, a->shadow);
+	prandom_bytes_state(rnd, a->shadow, ARENA_BYTES);
+	for (at = 0; at < ARENA_BYTES; at++)
+		arena_set(a, at, a->shadow[at]);
+}
+
+struct arena *arenas_new(struct kunit *test, struct rnd_state *rnd)
+{
+	struct arena *all = kunit_kcalloc(test, ARENA_KINDS, sizeof(*all),
+					  GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, all);
+	for (i = 0; i < ARENA_KINDS; i++) {
+		all[i].kind = i;
+		arena_init(test, &all[i], rnd);
+	}
+	return all;
+}
+
+static u8 *arena_byte(const struct arena *a, u64 at)
+{
+	at += ARENA_FIRST;
+	if (a->buf)
+		return a->buf + at;
+	return page_address(a->pages[at / PAGE_SIZE]) + at % PAGE_SIZE;
+}
+
+u8 arena_get(const struct arena *a, u64 at)
+{
+	u8 byte;
+
+	if (a->kind != ARENA_DM)
+		return *arena_byte(a, at);
+	return keel_aperture_read(a->mem.ap, ARENA_FIRST + at, &byte, 1) ?
+	       0 : byte;
+}
+
+void arena_set(struct arena *a, u64 at, u8 byte)
+{
+	if (a->kind == ARENA_DM)
+		keel_aperture_write(a->mem.ap, ARENA_FIRST + at, &byte, 1);
+	else
+		*arena_byte(a, at) = byte;
+}
+
+long arena_differs(const struct arena *a)
+{
+	u64 at;
+
+	for (at = 0; at < ARENA_BYTES; at++)
+		if (arena_get(a, at) != a->shadow[at])
+			return at;
+	return -1;
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Atomics on memory of every kind.
+ */
+#include <kunit/test.h>
+#include <linux/atomic.h>
+#include <linux/unaligned.h>
+
+#include "arena.h"
+#include "crowd.h"
+#include "keel_aperture.h"
+
+#define ATOMIC_SEED	0x6b65656cULL
+#define ROUNDS		20000
+
+/* A place in an arena whose address is a multiple of 8. */
+#define PLACE		(3 * PAGE_SIZE - ARENA_FIRST % PAGE_SIZE - 8)
+
+static struct arena *atomic_new(struct kunit *test)
+{
+	struct rnd_state rnd;
+
+	prandom_seed_state(&rnd, ATOMIC_SEED);
+	return arenas_new(test, &rnd);
+}
+
+static u64 atomic_read_at(const struct arena *a, u64 at)
+{
+	u8 byte[8];
+	int i;
+
+	for (i = 0; i < 8; i++)
+		byte[i] = arena_get(a, at + i);
+	return get_unaligned((u64 *)byte);
+}
+
+static void atomic_write_at(struct arena *a, u64 at, u64 value)
+{
+	u8 byte[8];
+	int i;
+
+	put_unaligned(value, (u64 *)byte);
+	for (i = 0; i < 8; i++) {
+		a->shadow[at + i] = byte[i];
+		arena_set(a, at + i, byte[i]);
+	}
+}
+
+struct atomic_case {
+	const char *desc;
+	u64 before;
+	bool swap;
+	u64 compare_add, new;
+	u64 after;
+};
+
+static const struct atomic_case atomic_cases[] = {
+	{ "DM-10: swap", 5, true, 5, 9, 9 },
+	{ "DM-10: no swap, too small", 4, true, 5, 9, 4 },
+	{ "DM-10: no swap, other half", 5 | 1ULL << 32, true, 5, 9,
+	  5 | 1ULL << 32 },
+	{ "DM-10: swap of all bits", U64_MAX, true, U64_MAX, 0, 0 },
+	{ "DM-10: swap for itself", 7, true, 7, 7, 7 },
+	{ "DM-10: add", 5, false, 3, 99, 8 },
+	{ "DM-10: add nothing", 5, false, 0, 99, 5 },
+	{ "DM-10: add with carry", U32_MAX, false, 1, 0, 1ULL << 32 },
+	{ "DM-10: add beyond the end", U64_MAX, false, 2, 0, 1 },
+	{ "DM-10: subtract", 5, false, U64_MAX, 0, 4 },
+};
+KUNIT_ARRAY_PARAM_DESC(atomic, atomic_cases, desc);
+
+static void atomic_values(struct kunit *test)
+{
+	const struct atomic_case *c = test->param_value;
+	struct arena *all = atomic_new(test);
+	struct keel_seg seg = { .off = PLACE, .len = 8 };
+	u64 old;
+	int i;
+
+	for (i = 0; i < ARENA_KINDS; i++) {
+		seg.mem = &all[i].mem;
+		atomic_write_at(&all[i], PLACE, c->before);
+		old = ~c->before;
+		KUNIT_EXPECT_EQ(test, 0, keel_atomic(&seg, c->swap,
+						     c->compare_add, c->new,
+						     &old));
+		KUNIT_EXPECT_EQ(test, c->before, old);
+		KUNIT_EXPECT_EQ(test, c->after, atomic_read_at(&all[i], PLACE));
+		/* And nothing beside it. */
+		atomic_write_at(&all[i], PLACE, c->before);
+		KUNIT_EXPECT_EQ(test, -1L, arena_differs(&all[i]));
+	}
+}
+
+/* The address counts, not the offset; and nothing happens. */
+static void atomic_not_aligned(struct kunit *test)
+{
+	struct arena *all = atomic_new(test);
+	struct keel_seg seg = { .len = 8 };
+	u64 old = 1234;
+	int i, by;
+
+	for (i = 0; i < ARENA_KINDS; i++) {
+		seg.mem = &all[i].mem;
+		for (by = 1; by < 8; by++) {
+			seg.off = PLACE + by;
+			KUNIT_EXPECT_EQ(test, -EINVAL,
+					keel_atomic(&seg, false, 1, 0, &old));
+			KUNIT_EXPECT_EQ(test, -EINVAL,
+					keel_atomic(&seg, true,
+						    atomic_read_at(&all[i],
+								   seg.off),
+						    0, &old));
+		}
+		seg.off = PLACE;
+		seg.len = 7;
+		KUNIT_EXPECT_EQ(test, -EINVAL,
+				keel_atomic(&seg, false, 1, 0, &old));
+		seg.len = 8;
+		KUNIT_EXPECT_EQ(test, -1L, arena_differs(&all[i]));
+	}
+	KUNIT_EXPECT_EQ(test, 1234, old);
+}
+
+struct together {
+	struct keel_seg seg;
+	atomic64_t *cpu;
+};
+
+static void together_thread(void *arg, unsigned int who)
+{
+	struct together *t = arg;
+	u64 old, was = 0;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		if (who == 0)
+			atomic64_inc(t->cpu);
+		else if (who == 1)
+			keel_atomic(&t->seg, false, 1, 0, &old);
+		else
+			while (keel_atomic(&t->seg, true, was, was + 1, &old) ||
+			       old != was)
+				was = old;
+	}
+}
+
+/* DM-10: against each other, and against a processor. */
+static void dm_10_atomic_crowd(struct kunit *test)
+{
+	struct arena *all = atomic_new(test);
+	struct arena *dm = &all[ARENA_DM];
+	struct together t = {
+		.seg = { .mem = &dm->mem, .off = PLACE, .len = 8 },
+	};
+	size_t len;
+
+	atomic_write_at(dm, PLACE, 0);
+	t.cpu = keel_aperture_direct(dm->mem.ap, ARENA_FIRST + PLACE, &len);
+	KUNIT_ASSERT_NOT_NULL(test, t.cpu);
+	crowd_run(test, together_thread, &t);
+	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(dm, PLACE));
+}
+
+static struct kunit_case atomic_test_cases[] = {
+	KUNIT_CASE_PARAM(atomic_values, atomic_gen_params),
+	KUNIT_CASE(atomic_not_aligned),
+	KUNIT_CASE(dm_10_atomic_crowd),
+	{}
+};
+
+static struct kunit_suite atomic_suite = {
+	.name = "keel_atomic",
+	.test_cases = atomic_test_cases,
+};
+kunit_test_suite(atomic_suite);

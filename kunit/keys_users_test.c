@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The users of a key, and the owner who takes it back meanwhile.
+ */
+#include <kunit/test.h>
+#include <linux/err.h>
+#include <linux/slab.h>
+#include <rdma/ib_verbs.h>
+
+#include "crowd.h"
+#include "keel_walk.h"
+#include "table.h"
+
+/* Somebody takes a key back that somebody else uses. */
+struct back {
+	struct kunit *test;
+	struct keel_keys *keys;
+	struct keel_key *key;
+	struct keel_key *by;
+	bool returned;
+};
+
+static void back_thread(void *arg, unsigned int who)
+{
+	struct back *b = arg;
+	int i;
+
+	if (who == 0) {
+		if (b->by)
+			keel_key_replace(b->keys, b->key, b->by);
+		else
+			keel_key_remove(b->keys, b->key);
+		WRITE_ONCE(b->returned, true);
+	}
+	if (who != 1)
+		return;
+	while (!READ_ONCE(b->key->dead))
+		crowd_yield();
+	for (i = 0; i < 100; i++)
+		crowd_yield();
+	/* The user hurries up; nobody else gets at it; the owner waits. */
+	KUNIT_EXPECT_FALSE(b->test, READ_ONCE(b->returned));
+	KUNIT_EXPECT_EQ(b->test, -ENOENT,
+			key_ask(b->test, b->key->key, MINE, 0, IOVA, 1));
+	KUNIT_EXPECT_EQ(b->test, 1, refcount_read(&b->key->users));
+	keel_key_put(b->key);
+}
+
+/* SPD-7: whoever takes a key back has its memory for himself afterwards. */
+static void spd_7_remove_waits(struct kunit *test)
+{
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct back b = {
+		.test = test,
+		.keys = table_keys(test),
+		.key = key_new(test, mr),
+	};
+
+	KUNIT_ASSERT_PTR_EQ(test, b.key,
+			    keel_key_get(b.keys, b.key->key, MINE, ACCESS,
+					 IOVA, 1));
+	KUNIT_EXPECT_FALSE(test, b.key->dead);
+	KUNIT_EXPECT_EQ(test, 2, refcount_read(&b.key->users));
+	crowd_run(test, back_thread, &b);
+	KUNIT_EXPECT_TRUE(test, b.returned);
+	KUNIT_EXPECT_EQ(test, 0, refcount_read(&b.key->users));
+	thing_close(mr);
+}
+
+/* Likewise when another takes its place, which works at once. */
+static void keys_replace_waits(struct kunit *test)
+{
+	struct thing *mw = thing_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct keel_key new = {
+		.domain = MINE, .iova = IOVA, .length = 4, .obj = &mw->obj,
+	};
+	struct back b = {
+		.test = test,
+		.keys = table_keys(test),
+		.key = key_new(test, mw),
+		.by = &new,
+	};
+
+	new.key = b.key->key ^ 5;
+	KUNIT_ASSERT_PTR_EQ(test, b.key,
+			    keel_key_get(b.keys, b.key->key, MINE, ACCESS,
+					 IOVA, 1));
+	crowd_run(test, back_thread, &b);
+	KUNIT_EXPECT_TRUE(test, b.returned);
+	KUNIT_EXPECT_EQ(test, 0, key_ask(test, new.key, MINE, 0, IOVA, 4));
+	KUNIT_EXPECT_EQ(test, -ERANGE,
+			key_ask(test, new.key, MINE, 0, IOVA, 5));
+	KUNIT_EXPECT_EQ(test, -EACCES,
+			key_ask(test, new.key, MINE, ACCESS, IOVA, 4));
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			key_ask(test, b.key->key, MINE, 0, IOVA, 1));
+	keel_key_remove(b.keys, &new);
+	thing_close(mw);
+}
+
+/* A key that is about to be freed is none, though still listed. */
+static void keys_last_use_is_over(struct kunit *test)
+{
+	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct keel_key *key = key_new(test, mr);
+
+	refcount_set(&key->users, 0);
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			key_ask(test, key->key, MINE, 0, IOVA, 1));
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			PTR_ERR_OR_ZERO(keel_key_find(table_keys(test),
+						      key->key, MINE)));
+	KUNIT_EXPECT_EQ(test, 0, refcount_read(&key->users));
+	refcount_set(&key->users, 1);
+	keel_key_remove(table_keys(test), key);
+	thing_close(mr);
+}
+
+/* PD-4: found without a right or a byte, but never from another domain. */
+static void pd_4_find(struct kunit *test)
+{
+	struct thing *mw = thing_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct keel_key *key = key_new(test, mw);
+	struct keel_keys *keys = table_keys(test);
+
+	key->access = 0;
+	key->length = 0;
+	KUNIT_ASSERT_PTR_EQ(test, key, keel_key_find(keys, key->key, MINE));
+	KUNIT_EXPECT_EQ(test, 2, refcount_read(&key->users));
+	keel_key_put(key);
+	KUNIT_EXPECT_EQ(test, -EPERM,
+			PTR_ERR_OR_ZERO(keel_key_find(keys, key->key, OTHERS)));
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			PTR_ERR_OR_ZERO(keel_key_find(keys, key->key ^ 1,
+						      MINE)));
+	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
+	keel_key_remove(keys, key);
+	KUNIT_EXPECT_EQ(test, -ENOENT,
+			PTR_ERR_OR_ZERO(keel_key_find(keys, key->key, MINE)));
+	thing_close(mw);
+}
+
+#define SWAPS		2000
+#define ALIVE		0x600dULL
+
+struct swaps {
+	struct keel_keys *keys;
+	struct keel_key __rcu *slot;
+	struct keel_obj *obj;
+	struct keel_mem mem[2];
+	u32 index;
+	bool done;
+	atomic_t found;
+	atomic_t wrong;
+};
+
+static struct keel_key *swap_key(struct swaps *s, unsigned int i)
+{
+	struct keel_key *key = kzalloc(sizeof(*key), GFP_KERNEL);
+
+	if (!key)
+		return NULL;
+	key->key = s->index | (u8)i;
+	key->domain = MINE;
+	key->length = 8;
+	key->mem = &s->mem[i % 2];
+	key->obj = s->obj;
+	s->mem[i % 2].start = ALIVE + i;
+	return key;
+}
+
+static void swap_owner(struct swaps *s)
+{
+	struct keel_key *key;
+	unsigned int i;
+
+	for (i = 1; i <= SWAPS; i++) {
+		key = swap_key(s, i);
+		if (!key)
+			break;
+		keel_key_swap(s->keys, &s->slot, key);
+		/* Nobody uses the old one's any more. */
+		WRITE_ONCE(s->mem[!(i % 2)].start, 0);
+		if (!(i % 64))
+			crowd_yield();
+	}
+	WRITE_ONCE(s->done, true);
+}
+
+static void swap_thread(void *arg, unsigned int who)
+{
+	struct swaps *s = arg;
+	struct keel_key *k;
+	u64 start;
+	u8 low = 0;
+
+	if (!who) {
+		swap_owner(s);
+		return;
+	}
+	while (!READ_ONCE(s->done)) {
+		k = keel_key_get(s->keys, s->index | low++, MINE, 0, 0, 8);
+		if (IS_ERR(k)) {
+			if (!low)
+				crowd_yield();
+			continue;
+		}
+		start = READ_ONCE(k->mem->start);
+		atomic_inc(&s->found);
+		crowd_yield();
+		if (start < ALIVE || READ_ONCE(k->mem->start) != start)
+			atomic_inc(&s->wrong);
+		keel_key_put(k);
+	}
+}
+
+/* Bound again and again while others use it: each sees what he found. */
+static void keys_swap_crowd(struct kunit *test)
+{
+	struct thing *mw = thing_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct swaps *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	struct keel_key *key;
+
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	s->keys = table_keys(test);
+	s->obj = &mw->obj;
+	key = swap_key(s, 0);
+	KUNIT_ASSERT_NOT_NULL(test, key);
+	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(s->keys, key));
+	s->index = key->key & ~255U;
+	rcu_assign_pointer(s->slot, key);
+	crowd_run(test, swap_thread, s);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
+	KUNIT_EXPECT_GT(test, atomic_read(&s->found), 0);
+	key = rcu_dereference_protected(s->slot, true);
+	KUNIT_EXPECT_EQ(test, s->index | (u8)SWAPS, key->key);
+	keel_key_remove(s->keys, key);
+	kfree_rcu(key, rcu);
+	thing_close(mw);
+}
+
+static struct kunit_case keys_users_cases[] = {
+	KUNIT_CASE(spd_7_remove_waits),
+	KUNIT_CASE(keys_replace_waits),
+	KUNIT_CASE(keys_last_use_is_over),
+	KUNIT_CASE(pd_4_find),
+	KUNIT_CASE(keys_swap_crowd),
+	{}
+};
+
+static struct kunit_suite keys_users_suite = {
+	.name = "keel_keys_users",
+	.init = table_init,
+	.exit = table_exit,
+	.test_cases = keys_users_cases,
+};
+kunit_test_suite(keys_users_suite);

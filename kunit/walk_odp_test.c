@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The segment walker in the memory of a program: what is mapped, what is not,
+ * and that nothing stays pinned.
+ */
+#include <kunit/test.h>
+#include <linux/mm.h>
+#include <linux/mman.h>
+#include <linux/prandom.h>
+#include <linux/uaccess.h>
+
+#include "keel_walk.h"
+
+/* More than the walker looks up at once, and more than a step. */
+#define PAGES		40
+#define BYTES		(PAGES * PAGE_SIZE)
+#define ODP_SEED	0x6b65656cULL
+
+/**
+ * struct odp - a program's memory, and the kernel's to compare it with
+ * @addr: address in the program
+ * @mem: the same for the walker
+ * @buf: as many bytes of the kernel, random
+ * @kmem: the same for the walker
+ * @back: room for as many bytes
+ * @user: @addr as a list; the same bytes as @kernel
+ * @kernel: @buf as a list
+ */
+struct odp {
+	unsigned long addr;
+	struct keel_mem mem;
+	u8 *buf;
+	struct keel_mem kmem;
+	u8 *back;
+	struct keel_segs user, kernel;
+};
+
+static struct odp *odp_new(struct kunit *test, unsigned long prot)
+{
+	struct odp *o = kunit_kzalloc(test, sizeof(*o), GFP_KERNEL);
+	struct rnd_state rnd;
+
+	KUNIT_ASSERT_NOT_NULL(test, o);
+	o->addr = kunit_vm_mmap(test, NULL, 0, BYTES, prot,
+				MAP_ANONYMOUS | MAP_PRIVATE, 0);
+	KUNIT_ASSERT_NE(test, 0, o->addr);
+	KUNIT_ASSERT_LT(test, o->addr, (unsigned long)TASK_SIZE);
+	o->buf = kunit_kmalloc(test, BYTES, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, o->buf);
+	o->back = kunit_kzalloc(test, BYTES, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, o->back);
+	prandom_seed_state(&rnd, ODP_SEED);
+	prandom_bytes_state(&rnd, o->buf, BYTES);
+	o->mem.type = KEEL_MEM_ODP;
+	o->mem.mm = current->mm;
+	o->mem.start = o->addr;
+	o->kmem.type = KEEL_MEM_KERNEL;
+	o->kmem.start = (uintptr_t)o->buf;
+	keel_segs_one(&o->user, &o->mem, 0, BYTES);
+	keel_segs_one(&o->kernel, &o->kmem, 0, BYTES);
+	return o;
+}
+
+/* Nobody has pinned a page of it. */
+static void odp_no_pins(struct kunit *test, const struct odp *o)
+{
+	struct page *page;
+	int i;
+
+	for (i = 0; i < PAGES; i++) {
+		if (get_user_pages_unlocked(o->addr + i * PAGE_SIZE, 1, &page,
+					    FOLL_NOFAULT) != 1)
+			continue;
+		KUNIT_EXPECT_FALSE_MSG(test,
+				       folio_maybe_dma_pinned(page_folio(page)),
+				       "page %d", i);
+		put_page(page);
+	}
+}
+
+/* Byte for byte, in both directions, at odd places. */
+static void odp_copy(struct kunit *test)
+{
+	static const u64 lens[] = { 1, 100, PAGE_SIZE, 17 * PAGE_SIZE + 5,
+				    BYTES - 4321 };
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		KUNIT_ASSERT_EQ(test, 0, clear_user((void __user *)o->addr,
+						    BYTES));
+		KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
+				keel_copy(&o->user, 4321, &o->kernel, 77,
+					  lens[i], NULL));
+		KUNIT_ASSERT_EQ(test, 0, copy_from_user(o->back,
+							(void __user *)o->addr,
+							BYTES));
+		KUNIT_EXPECT_NULL(test, memchr_inv(o->back, 0, 4321));
+		KUNIT_EXPECT_MEMEQ(test, o->back + 4321, o->buf + 77, lens[i]);
+		KUNIT_EXPECT_NULL(test, memchr_inv(o->back + 4321 + lens[i], 0,
+						   BYTES - 4321 - lens[i]));
+		/* And back again, to another place. */
+		memset(o->buf, 0, 100);
+		KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
+				keel_copy(&o->kernel, 99, &o->user, 4321,
+					  lens[i], NULL));
+		KUNIT_EXPECT_MEMEQ(test, o->back + 4321, o->buf + 99, lens[i]);
+	}
+	odp_no_pins(test, o);
+}
+
+/* From a program to itself. */
+static void odp_to_itself(struct kunit *test)
+{
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+	u64 half = BYTES / 2;
+
+	KUNIT_ASSERT_EQ(test, 0, copy_to_user((void __user *)o->addr, o->buf,
+					      BYTES));
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&o->user, half + 13, &o->user, 1000,
+				  half - 1000, NULL));
+	memcpy(o->buf + half + 13, o->buf + 1000, half - 1000);
+	KUNIT_ASSERT_EQ(test, 0, copy_from_user(o->back,
+						(void __user *)o->addr, BYTES));
+	KUNIT_EXPECT_MEMEQ(test, o->back, o->buf, BYTES);
+	odp_no_pins(test, o);
+}
+
+struct hole_case {
+	const char *desc;
+	/* First page and pages of the hole */
+	int first, n;
+	bool write;
+	enum keel_copy_result want;
+};
+
+static const struct hole_case hole_cases[] = {
+	{ "read, at the start", 0, 1, false, KEEL_COPY_SRC },
+	{ "read, in the first lot", 3, 1, false, KEEL_COPY_SRC },
+	{ "read, at the end", PAGES - 1, 1, false, KEEL_COPY_SRC },
+	{ "read, all", 0, PAGES, false, KEEL_COPY_SRC },
+	{ "write, at the start", 0, 1, true, KEEL_COPY_DST },
+	{ "write, in the first lot", 3, 1, true, KEEL_COPY_DST },
+	{ "write, at the end", PAGES - 1, 1, true, KEEL_COPY_DST },
+	{ "write, all", 0, PAGES, true, KEEL_COPY_DST },
+};
+KUNIT_ARRAY_PARAM_DESC(hole, hole_cases, desc);
+
+static void odp_unmapped(struct kunit *test)
+{
+	const struct hole_case *c = test->param_value;
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+	const struct keel_segs *dst = c->write ? &o->user : &o->kernel;
+	const struct keel_segs *src = c->write ? &o->kernel : &o->user;
+
+	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + c->first * PAGE_SIZE,
+					   c->n * PAGE_SIZE));
+	KUNIT_EXPECT_EQ(test, c->want, keel_copy(dst, 0, src, 0, BYTES, NULL));
+	/* What is in front of the hole is as good as ever. */
+	if (c->first)
+		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+				keel_copy(dst, 0, src, 0,
+					  c->first * PAGE_SIZE, NULL));
+	KUNIT_EXPECT_EQ(test, -EFAULT,
+			keel_mem_prefetch(&o->mem, 0, BYTES, c->write, true));
+	odp_no_pins(test, o);
+}
+
+/* What a program may not write, nobody writes for it. */
+static void odp_read_only(struct kunit *test)
+{
+	struct odp *o = odp_new(test, PROT_READ);
+	struct keel_seg seg = { .mem = &o->mem, .len = 8 };
+	u64 old;
+
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
+			keel_copy(&o->user, 0, &o->kernel, 0, 1, NULL));
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&seg, false, 1, 0, &old));
+	KUNIT_EXPECT_EQ(test, -EFAULT,
+			keel_mem_prefetch(&o->mem, 0, 1, true, true));
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&o->kernel, 0, &o->user, 0, BYTES, NULL));
+	KUNIT_EXPECT_NULL(test, memchr_inv(o->buf, 0, BYTES));
+	odp_no_pins(test, o);
+}
+
+/* Addresses that no program has. */
+static void odp_kernel_addresses(struct kunit *test)
+{
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+
+	o->mem.start = (uintptr_t)o->back;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC,
+			keel_copy(&o->kernel, 0, &o->user, 0, 1, NULL));
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
+			keel_copy(&o->user, 0, &o->kernel, 0, 1, NULL));
+	o->mem.start = 0;
+	keel_segs_one(&o->user, &o->mem, U64_MAX - 16, 16);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC,
+			keel_copy(&o->kernel, 0, &o->user, 0, 16, NULL));
+	KUNIT_EXPECT_NULL(test, memchr_inv(o->back, 0, BYTES));
+}
+
+static void odp_atomic(struct kunit *test)
+{
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+	struct keel_seg seg = { .mem = &o->mem, .off = 4096 - 8, .len = 8 };
+	u64 __user *place = (u64 __user *)(o->addr + seg.off);
+	u64 old, now;
+
+	KUNIT_ASSERT_EQ(test, 0, put_user(U32_MAX, place));
+	KUNIT_EXPECT_EQ(test, 0, keel_atomic(&seg, false, 1, 0, &old));
+	KUNIT_EXPECT_EQ(test, U32_MAX, old);
+	KUNIT_ASSERT_EQ(test, 0, get_user(now, place));
+	KUNIT_EXPECT_EQ(test, 1ULL << 32, now);
+	seg.off++;
+	KUNIT_EXPECT_EQ(test, -EINVAL, keel_atomic(&seg, false, 1, 0, &old));
+	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr, PAGE_SIZE));
+	seg.off--;
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&seg, false, 1, 0, &old));
+	odp_no_pins(test, o);
+}
+
+/* Without faults it only looks; with them, the pages come. */
+static void odp_prefetch(struct kunit *test)
+{
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+
+	KUNIT_EXPECT_EQ(test, -EFAULT,
+			keel_mem_prefetch(&o->mem, 0, BYTES, false, false));
+	KUNIT_EXPECT_EQ(test, 0,
+			keel_mem_prefetch(&o->mem, 0, BYTES - 1, true, true));
+	KUNIT_EXPECT_EQ(test, 0,
+			keel_mem_prefetch(&o->mem, 0, BYTES, true, false));
+	KUNIT_EXPECT_EQ(test, 0,
+			keel_mem_prefetch(&o->mem, 77, 0, true, false));
+	/* A byte in the page behind. */
+	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + BYTES - PAGE_SIZE,
+					   PAGE_SIZE));
+	KUNIT_EXPECT_EQ(test, 0,
+			keel_mem_prefetch(&o->mem, 5, BYTES - PAGE_SIZE - 5,
+					  true, true));
+	KUNIT_EXPECT_EQ(test, -EFAULT,
+			keel_mem_prefetch(&o->mem, 5, BYTES - PAGE_SIZE - 4,
+					  true, true));
+	odp_no_pins(test, o);
+}
+
+static struct kunit_case odp_cases[] = {
+	KUNIT_CASE(odp_copy),
+	KUNIT_CASE(odp_to_itself),
+	KUNIT_CASE_PARAM(odp_unmapped, hole_gen_params),
+	KUNIT_CASE(odp_read_only),
+	KUNIT_CASE(odp_kernel_addresses),
+	KUNIT_CASE(odp_atomic),
+	KUNIT_CASE(odp_prefetch),
+	{}
+};
+
+static struct kunit_suite odp_suite = {
+	.name = "keel_walk_odp",
+	.test_cases = odp_cases,
+};
+kunit_test_suite(odp_suite);

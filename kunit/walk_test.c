@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The segment walker against a model that knows bytes only, over memory of
+ * every kind in any order.
+ */
+#include <kunit/test.h>
+#include <linux/sizes.h>
+
+#include "arena.h"
+
+#define WALK_ROUNDS	400
+#define WALK_SEED	0x6b65656cULL
+/* What the walker copies between two looks at what else there is. */
+#define STEP		SZ_64K
+
+/**
+ * struct walk - a round
+ * @rnd: random numbers
+ * @arenas: the memory
+ * @segs: source and destination
+ * @lens: how often a segment had no byte, one, or more than a page
+ * @steps: how often a copy had more than one step
+ */
+struct walk {
+	struct rnd_state rnd;
+	struct arena *arenas;
+	struct keel_segs segs[2];
+	unsigned int empty, one, large;
+	unsigned int steps;
+};
+
+static struct walk *walk_new(struct kunit *test)
+{
+	struct walk *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	prandom_seed_state(&w->rnd, WALK_SEED);
+	w->arenas = arenas_new(test, &w->rnd);
+	return w;
+}
+
+static u32 walk_below(struct walk *w, u32 n)
+{
+	return prandom_u32_state(&w->rnd) % n;
+}
+
+static u32 walk_len(struct walk *w)
+{
+	switch (walk_below(w, 8)) {
+	case 0:
+		w->empty++;
+		return 0;
+	case 1:
+		w->one++;
+		return 1;
+	case 2:
+		w->large++;
+		return PAGE_SIZE + walk_below(w, 15 * PAGE_SIZE);
+	default:
+		return walk_below(w, PAGE_SIZE);
+	}
+}
+
+/* Sources are in one half of the memory, destinations in the other. */
+static void walk_fill(struct walk *w, int side)
+{
+	struct keel_segs *segs = &w->segs[side];
+	u32 half = ARENA_BYTES / 2, len, i;
+	struct arena *a;
+
+	segs->n = 1 + walk_below(w, KEEL_MAX_SGE);
+	segs->len = 0;
+	for (i = 0; i < segs->n; i++) {
+		a = &w->arenas[walk_below(w, ARENA_KINDS)];
+		len = walk_len(w);
+		segs->seg[i] = (struct keel_seg){
+			.mem = &a->mem,
+			.off = side * half + walk_below(w, half - len),
+			.len = len,
+		};
+		segs->len += len;
+	}
+}
+
+/* Byte @at of a list. */
+static u8 *walk_shadow(struct walk *w, int side, u64 at)
+{
+	const struct keel_seg *seg = w->segs[side].seg;
+
+	for (; at >= seg->len; seg++)
+		at -= seg->len;
+	return container_of(seg->mem, struct arena, mem)->shadow + seg->off +
+	       at;
+}
+
+static void walk_check(struct kunit *test, struct walk *w, const char *when,
+		       int round)
+{
+	long at;
+	int i;
+
+	for (i = 0; i < ARENA_KINDS; i++) {
+		at = arena_differs(&w->arenas[i]);
+		KUNIT_ASSERT_EQ_MSG(test, -1L, at, "%s %d: kind %d", when,
+				    round, i);
+	}
+}
+
+static void walk_round(struct kunit *test, struct walk *w, int round)
+{
+	u64 off[2], most = U64_MAX, len, at;
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		walk_fill(w, side);
+		off[side] = walk_below(w, 2) ?
+			    walk_below(w, w->segs[side].len + 1) : 0;
+		most = min(most, w->segs[side].len - off[side]);
+	}
+	len = walk_below(w, 4) ? most : walk_below(w, most + 1);
+	w->steps += len > STEP;
+	for (at = 0; at < len; at++)
+		*walk_shadow(w, 1, off[1] + at) =
+			*walk_shadow(w, 0, off[0] + at);
+	KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&w->segs[1], off[1], &w->segs[0], off[0],
+				  len, NULL));
+	walk_check(test, w, "round", round);
+}
+
+static void walk_model(struct kunit *test)
+{
+	struct walk *w = walk_new(test);
+	int round;
+
+	for (round = 0; round < WALK_ROUNDS; round++)
+		walk_round(test, w, round);
+	/* There was some of everything. */
+	KUNIT_EXPECT_GT(test, w->empty, 100);
+	KUNIT_EXPECT_GT(test, w->one, 100);
+	KUNIT_EXPECT_GT(test, w->large, 100);
+	KUNIT_EXPECT_GT(test, w->steps, 10);
+}
+
+/* Nothing to copy, out of nothing and out of something. */
+static void walk_nothing(struct kunit *test)
+{
+	struct walk *w = walk_new(test);
+	struct keel_mem none = { .type = KEEL_MEM_PAGES };
+
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&w->segs[1], 0, &w->segs[0], 0, 0, NULL));
+	keel_segs_one(&w->segs[0], &none, 0, 0);
+	keel_segs_one(&w->segs[1], &w->arenas[0].mem, 0, ARENA_BYTES);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&w->segs[1], 0, &w->segs[0], 0, 0, NULL));
+	walk_check(test, w, "nothing", 0);
+}
+
+/* Memory without a page behind its last byte. */
+static void walk_last_byte(struct kunit *test)
+{
+	struct walk *w = walk_new(test);
+	u64 last = ARENA_SIZE - ARENA_FIRST - 1;
+	int i;
+
+	for (i = 0; i < ARENA_KINDS; i++) {
+		keel_segs_one(&w->segs[0], &w->arenas[i].mem, last - 99, 100);
+		keel_segs_one(&w->segs[1], &w->arenas[i].mem, 7, 100);
+		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+				keel_copy(&w->segs[1], 0, &w->segs[0], 0, 100,
+					  NULL));
+		KUNIT_EXPECT_EQ(test, arena_get(&w->arenas[i], last),
+				arena_get(&w->arenas[i], 106));
+	}
+}
+
+/**
+ * struct ender - what ends a copy
+ * @asked: how often the walker asked
+ * @stop: it is told to stop when it asks for that time
+ * @kill: at that time @key is taken back
+ * @key: a key
+ */
+struct ender {
+	unsigned int asked;
+	unsigned int stop;
+	unsigned int kill;
+	struct keel_key *key;
+};
+
+static bool ender_ask(void *arg)
+{
+	struct ender *e = arg;
+
+	e->asked++;
+	if (e->asked == e->kill)
+		WRITE_ONCE(e->key->dead, true);
+	return e->asked == e->stop;
+}
+
+/* 160 KiB from arena 0 to arena 1, in two segments each. */
+static enum keel_copy_result walk_long(struct walk *w, struct ender *e,
+				       struct keel_key *keys)
+{
+	const struct keel_copy_ctl ctl = { .stop = ender_ask, .arg = e };
+	int side, i;
+
+	for (side = 0; side < 2; side++) {
+		w->segs[side].n = 2;
+		w->segs[side].len = 160 * SZ_1K;
+		for (i = 0; i < 2; i++)
+			w->segs[side].seg[i] = (struct keel_seg){
+				.mem = &w->arenas[side].mem,
+				.key = &keys[side * 2 + i],
+				.off = i * 80 * SZ_1K,
+				.len = 80 * SZ_1K,
+			};
+	}
+	return keel_copy(&w->segs[1], 0, &w->segs[0], 0, 160 * SZ_1K, &ctl);
+}
+
+struct end_case {
+	const char *desc;
+	unsigned int stop, kill;
+	/* 0, 1: source; 2, 3: destination */
+	int key;
+	enum keel_copy_result want;
+	/* Steps that were copied, and how often the walker asked */
+	unsigned int steps, asked;
+};
+
+static const struct end_case end_cases[] = {
+	{ "to the end", 0, 0, 0, KEEL_COPY_DONE, 3, 2 },
+	{ "stopped after the first step", 1, 0, 0, KEEL_COPY_STOPPED, 1, 1 },
+	{ "stopped after the second step", 2, 0, 0, KEEL_COPY_STOPPED, 2, 2 },
+	{ "SPD-7: source taken back", 0, 1, 1, KEEL_COPY_SRC, 2, 1 },
+	{ "SPD-7: destination taken back", 0, 1, 3, KEEL_COPY_DST, 2, 1 },
+	{ "source that is done with taken back", 0, 1, 0, KEEL_COPY_DONE, 3,
+	  2 },
+	{ "destination that is done with taken back", 0, 1, 2, KEEL_COPY_DONE,
+	  3, 2 },
+	{ "taken back when the last step is on its way", 0, 2, 1,
+	  KEEL_COPY_DONE, 3, 2 },
+};
+KUNIT_ARRAY_PARAM_DESC(end, end_cases, desc);
+
+static void walk_ends(struct kunit *test)
+{
+	const struct end_case *c = test->param_value;
+	struct walk *w = walk_new(test);
+	struct keel_key *keys = kunit_kcalloc(test, 4, sizeof(*keys),
+					      GFP_KERNEL);
+	struct ender e = { .stop = c->stop, .kill = c->kill };
+	u64 len = min(c->steps * STEP, 160 * SZ_1K);
+
+	KUNIT_ASSERT_NOT_NULL(test, keys);
+	e.key = &keys[c->key];
+	KUNIT_EXPECT_EQ(test, c->want, walk_long(w, &e, keys));
+	KUNIT_EXPECT_EQ(test, c->asked, e.asked);
+	/* What was copied is there, and not a byte more. */
+	memcpy(w->arenas[1].shadow, w->arenas[0].shadow, len);
+	walk_check(test, w, "end", 0);
+}
+
+/* A list gives back each key that it has, once, and is empty. */
+static void walk_segs_put(struct kunit *test)
+{
+	struct walk *w = walk_new(test);
+	struct keel_key *key = kunit_kzalloc(test, sizeof(*key), GFP_KERNEL);
+	struct keel_segs *segs = &w->segs[0];
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, key);
+	refcount_set(&key->users, 4);
+	segs->n = 4;
+	segs->len = 4;
+	for (i = 0; i < 4; i++)
+		segs->seg[i] = (struct keel_seg){
+			.mem = &w->arenas[0].mem,
+			.key = i == 2 ? NULL : key,
+			.len = 1,
+		};
+	keel_segs_put(segs);
+	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
+	KUNIT_EXPECT_EQ(test, 0, segs->n);
+	KUNIT_EXPECT_EQ(test, 0, segs->len);
+	keel_segs_put(segs);
+	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
+}
+
+/* All but the memory of programs is there at any time. */
+static void walk_prefetch_nothing(struct kunit *test)
+{
+	struct walk *w = walk_new(test);
+	int i;
+
+	for (i = 0; i < ARENA_KINDS; i++)
+		KUNIT_EXPECT_EQ(test, 0,
+				keel_mem_prefetch(&w->arenas[i].mem, 0,
+						  ARENA_BYTES, true, false));
+	walk_check(test, w, "prefetch", 0);
+}
+
+static struct kunit_case walk_cases[] = {
+	KUNIT_CASE(walk_model),
+	KUNIT_CASE(walk_nothing),
+	KUNIT_CASE(walk_last_byte),
+	KUNIT_CASE_PARAM(walk_ends, end_gen_params),
+	KUNIT_CASE(walk_segs_put),
+	KUNIT_CASE(walk_prefetch_nothing),
+	{}
+};
+
+static struct kunit_suite walk_suite = {
+	.name = "keel_walk",
+	.test_cases = walk_cases,
+};
+kunit_test_suite(walk_suite);
