@@ -32,9 +32,9 @@ struct keel_qp_type {
 #define OP(name) (1U << IBV_WR_##name)
 #define OPS_UD (OP(SEND) | OP(SEND_WITH_IMM))
 #define OPS_UC (OPS_UD | OP(RDMA_WRITE) | OP(RDMA_WRITE_WITH_IMM) |	\
-		OP(SEND_WITH_INV) | OP(LOCAL_INV) | OP(BIND_MW))
-#define OPS_RC (OPS_UC | OP(RDMA_READ) | OP(ATOMIC_CMP_AND_SWP) |	\
-		OP(ATOMIC_FETCH_AND_ADD))
+		OP(LOCAL_INV) | OP(BIND_MW))
+#define OPS_RC (OPS_UC | OP(SEND_WITH_INV) | OP(RDMA_READ) |		\
+		OP(ATOMIC_CMP_AND_SWP) | OP(ATOMIC_FETCH_AND_ADD))
 
 static const struct keel_qp_type *type_of(enum ibv_qp_type qp_type)
 {
