@@ -114,11 +114,12 @@ class Side:
     def __init__(self, command):
         self.command = command
         self.status = None
-        self.file = tempfile.TemporaryFile()
+        # Apart, so that no remark stands in the middle of a result.
+        self.files = tempfile.TemporaryFile(), tempfile.TemporaryFile()
         # A group of its own, so that its threads and children end with it.
         self.process = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL,
-            stdout=self.file, stderr=subprocess.STDOUT, process_group=0)
+            stdout=self.files[0], stderr=self.files[1], process_group=0)
 
     def wait(self, end):
         try:
@@ -136,8 +137,11 @@ class Side:
 
     @property
     def text(self):
-        self.file.seek(0)
-        return self.file.read().decode(errors='replace')
+        """What it printed, then what it said on the side."""
+        for file in self.files:
+            file.seek(0)
+        return '\n'.join(file.read().decode(errors='replace')
+                         for file in self.files)
 
     def report(self):
         state = 'was stopped: it took too long' if self.status is None \
