@@ -98,6 +98,18 @@ static void keys_replace_waits(struct kunit *test)
 	thing_close(mw);
 }
 
+/* As key_ask(), of keel_key_find(). */
+static int key_ask_find(struct kunit *test, u32 key, u32 domain)
+{
+	struct keel_key *k = keel_key_find(table_keys(test), key, domain);
+
+	if (IS_ERR(k))
+		return PTR_ERR(k);
+	KUNIT_EXPECT_EQ(test, key, k->key);
+	keel_key_put(k);
+	return 0;
+}
+
 /* A key that is about to be freed is none, though still listed. */
 static void keys_last_use_is_over(struct kunit *test)
 {
@@ -108,8 +120,7 @@ static void keys_last_use_is_over(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ENOENT,
 			key_ask(test, key->key, MINE, 0, IOVA, 1));
 	KUNIT_EXPECT_EQ(test, -ENOENT,
-			PTR_ERR_OR_ZERO(keel_key_find(table_keys(test),
-						      key->key, MINE)));
+			key_ask_find(test, key->key, MINE));
 	KUNIT_EXPECT_EQ(test, 0, refcount_read(&key->users));
 	refcount_set(&key->users, 1);
 	keel_key_remove(table_keys(test), key);
@@ -129,14 +140,13 @@ static void pd_4_find(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 2, refcount_read(&key->users));
 	keel_key_put(key);
 	KUNIT_EXPECT_EQ(test, -EPERM,
-			PTR_ERR_OR_ZERO(keel_key_find(keys, key->key, OTHERS)));
+			key_ask_find(test, key->key, OTHERS));
 	KUNIT_EXPECT_EQ(test, -ENOENT,
-			PTR_ERR_OR_ZERO(keel_key_find(keys, key->key ^ 1,
-						      MINE)));
+			key_ask_find(test, key->key ^ 1, MINE));
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
 	keel_key_remove(keys, key);
 	KUNIT_EXPECT_EQ(test, -ENOENT,
-			PTR_ERR_OR_ZERO(keel_key_find(keys, key->key, MINE)));
+			key_ask_find(test, key->key, MINE));
 	thing_close(mw);
 }
 
