@@ -4,6 +4,7 @@
  * an event. None of it is a system call.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "keel.h"
 
@@ -91,6 +92,36 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	keel_unlock(&cq->lock);
 	return 0;
+}
+
+/*
+ * Completions of a QP that was reset are of no use to anybody: those that
+ * stay move towards the newest one, whose place is the kernel's to say. One
+ * that the program has before it is left alone.
+ */
+void keel_cq_forget(struct keel_cq *cq, uint32_t qp_num)
+{
+	struct keel_ring *ring = &cq->ring;
+	uint32_t ready, index, gone = 0;
+	struct keel_uapi_cqe *cqe;
+
+	keel_lock(&cq->lock);
+	if (entries_ready(cq, &ready))
+		ready = 0;
+	for (index = ring->user + ready; ready; ready--) {
+		cqe = keel_ring_entry(ring, --index);
+		if (cqe->qp_num == qp_num && cqe != cq->cur)
+			gone++;
+		else if (gone)
+			memcpy(keel_ring_entry(ring, index + gone), cqe,
+			       sizeof(*cqe));
+	}
+	ring->user += gone;
+	if (cq->cur)
+		cq->cur = keel_ring_entry(ring, ring->user);
+	if (gone)
+		keel_ring_publish(ring);
+	keel_unlock(&cq->lock);
 }
 
 /* The entry at our index, which stays ours until we move on. */

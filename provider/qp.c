@@ -349,8 +349,15 @@ struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
 	return &qp->vqp.qp;
 }
 
-static void reset_rings(struct keel_qp *qp)
+/* As new: the kernel has emptied its side already. */
+static void reset_qp(struct keel_qp *qp)
 {
+	struct ibv_qp *ibqp = &qp->vqp.qp;
+
+	if (ibqp->send_cq)
+		keel_cq_forget(to_kcq(ibqp->send_cq), ibqp->qp_num);
+	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
+		keel_cq_forget(to_kcq(ibqp->recv_cq), ibqp->qp_num);
 	if (qp->sq.ring.shared) {
 		keel_lock(&qp->sq.lock);
 		keel_ring_reset(&qp->sq.ring);
@@ -374,7 +381,7 @@ int keel_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 		return ret;
 
 	if (attr_mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
-		reset_rings(to_kqp(ibqp));
+		reset_qp(to_kqp(ibqp));
 	return 0;
 }
 
