@@ -337,6 +337,33 @@ static int keel_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 }
 
 /*
+ * Programs have told others the number of a key, so the region keeps it: @key
+ * has the old number and opens the new region. The old region takes the number
+ * that the new one came with, which nobody was told, away with it.
+ */
+static void keel_mr_keep_key(struct ib_mr *new, struct keel_mr *old,
+			     struct keel_key *key)
+{
+	struct keel_mr *mr = to_kmr(new);
+	struct keel_key *came = keel_mr_key(mr);
+	struct keel_key *was = keel_mr_key(old);
+
+	key->key = was->key;
+	key->domain = came->domain;
+	key->access = came->access;
+	key->iova = came->iova;
+	key->length = came->length;
+	key->mem = came->mem;
+	key->obj = came->obj;
+	rcu_assign_pointer(mr->key, key);
+	rcu_assign_pointer(old->key, came);
+	keel_key_replace(mr->keys, was, key);
+	kfree_rcu(was, rcu);
+	new->lkey = key->key;
+	new->rkey = key->key;
+}
+
+/*
  * The new region takes the place of the old one in ib_core, which then
  * deregisters that. The old one is as it was until nothing can fail any more.
  */
@@ -348,6 +375,7 @@ static struct ib_mr *keel_rereg_user_mr(struct ib_mr *ibmr, int flags,
 	struct keel_dev *kdev = to_kdev(ibmr->device);
 	struct keel_mr *mr, *old = to_kmr(ibmr);
 	const struct keel_key *key = keel_mr_key(old);
+	struct keel_key *kept;
 	struct ib_mr *new;
 	int ret;
 
@@ -360,18 +388,26 @@ static struct ib_mr *keel_rereg_user_mr(struct ib_mr *ibmr, int flags,
 		return ERR_PTR(-EINVAL);
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = key->access;
+	kept = kzalloc_obj(*kept);
+	if (!kept)
+		return ERR_PTR(-ENOMEM);
 	if (flags & IB_MR_REREG_TRANS)
 		mr = keel_mr_user(kdev, start, length, iova, access);
 	else
 		mr = keel_mr_again(kdev, old, key, access);
 	new = keel_mr_publish(ibpd, mr);
-	if (IS_ERR(new))
+	if (IS_ERR(new)) {
+		kfree(kept);
 		return new;
+	}
 	ret = keel_mr_seal(old);
-	if (!ret)
-		return new;
-	keel_mr_close(container_of(new, struct keel_ib_mr, ib));
-	return ERR_PTR(ret);
+	if (ret) {
+		keel_mr_close(container_of(new, struct keel_ib_mr, ib));
+		kfree(kept);
+		return ERR_PTR(ret);
+	}
+	keel_mr_keep_key(new, old, kept);
+	return new;
 }
 
 static const char *keel_mr_memory(const struct keel_mr *mr)
