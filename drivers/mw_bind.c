@@ -17,8 +17,13 @@
 
 #include "keel_qp.h"
 
+/*
+ * What a window can open. Programs ask for local rights, too, which mean
+ * nothing to it; and how it is addressed is no right.
+ */
+#define KEEL_MW_OTHER	(IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED)
 #define KEEL_MW_ACCESS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
-			 IB_ACCESS_REMOTE_ATOMIC | IB_ZERO_BASED)
+			 IB_ACCESS_REMOTE_ATOMIC)
 
 /*
  * The object of a key, with a reference. While a key is in use, its object has
@@ -60,7 +65,7 @@ static enum keel_why keel_bind_check(const struct keel_mw *mw,
 		return KEEL_WHY_WINDOW;
 	if (type == IB_MW_TYPE_2 && mw->mr)
 		return KEEL_WHY_WINDOW;
-	if (wqe->bind.access & ~KEEL_MW_ACCESS)
+	if (wqe->bind.access & ~(KEEL_MW_ACCESS | KEEL_MW_OTHER))
 		return KEEL_WHY_ACCESS;
 	return KEEL_WHY_NONE;
 }
@@ -100,7 +105,7 @@ static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
 			     const struct keel_uapi_send_wqe *wqe,
 			     const struct keel_key *of)
 {
-	key->access = wqe->bind.access & ~IB_ZERO_BASED;
+	key->access = wqe->bind.access & KEEL_MW_ACCESS;
 	key->iova = wqe->bind.access & IB_ZERO_BASED ? 0 : wqe->bind.addr;
 	key->length = wqe->bind.length;
 	key->qpn = mw->type == IB_MW_TYPE_2 ? qp->qpn : 0;
