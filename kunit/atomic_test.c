@@ -123,6 +123,7 @@ static void atomic_not_aligned(struct kunit *test)
 }
 
 struct together {
+	struct kunit *test;
 	struct keel_seg seg;
 	atomic64_t *cpu;
 };
@@ -130,19 +131,24 @@ struct together {
 static void together_thread(void *arg, unsigned int who)
 {
 	struct together *t = arg;
-	u64 old, was = 0;
-	int i;
+	u64 old = 0, was;
+	int i, ret = 0;
 
-	for (i = 0; i < ROUNDS; i++) {
-		if (who == 0)
+	for (i = 0; i < ROUNDS && !ret; i++) {
+		if (who == 0) {
 			atomic64_inc(t->cpu);
-		else if (who == 1)
-			keel_atomic(&t->seg, false, 1, 0, &old);
-		else
-			while (keel_atomic(&t->seg, true, was, was + 1, &old) ||
-			       old != was)
-				was = old;
+			continue;
+		}
+		if (who == 1) {
+			ret = keel_atomic(&t->seg, false, 1, 0, &old);
+			continue;
+		}
+		do {
+			was = old;
+			ret = keel_atomic(&t->seg, true, was, was + 1, &old);
+		} while (!ret && old != was);
 	}
+	KUNIT_EXPECT_EQ(t->test, 0, ret);
 }
 
 /* DM-10: against each other, and against a processor. */
@@ -151,6 +157,7 @@ static void dm_10_atomic_crowd(struct kunit *test)
 	struct arena *all = atomic_new(test);
 	struct arena *dm = &all[ARENA_DM];
 	struct together t = {
+		.test = test,
 		.seg = { .mem = &dm->mem, .off = PLACE, .len = 8 },
 	};
 	size_t len;
