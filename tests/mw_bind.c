@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory windows: what a bind needs, what a bound window opens and to whom,
+ * and how it ends.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <infiniband/shpd.h>
+
+#include "peer.h"
+#include "t.h"
+#include "tree.h"
+
+#define PAGE	4096
+#define KEY	0x0123456789abcdefULL
+#define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND)
+#define REMOTE	(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE)
+
+static char page[PAGE] __attribute__((aligned(PAGE)));
+static char local[64] __attribute__((aligned(64)));
+
+/* Two QPs of one program that are connected to each other. */
+struct pair {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp[2];
+};
+
+static struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.sq_sig_all = 1,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	return MUST(ibv_create_qp(pd, &init));
+}
+
+static void qp_connect(struct ibv_qp *qp, uint32_t to)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1,
+		.qp_access_flags = REMOTE | IBV_ACCESS_REMOTE_ATOMIC,
+		.path_mtu = IBV_MTU_1024, .dest_qp_num = to,
+		.max_dest_rd_atomic = 1, .min_rnr_timer = 1,
+		.ah_attr = { .is_global = 1, .port_num = 1 },
+		.timeout = 10, .retry_cnt = 1, .rnr_retry = 1,
+		.max_rd_atomic = 1,
+	};
+
+	CHECK_OK(ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid));
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+			       IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV |
+			       IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			       IBV_QP_MIN_RNR_TIMER));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT |
+			       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static struct pair pair_new(struct ibv_pd *pd)
+{
+	struct pair p = {
+		.cq = MUST(ibv_create_cq(pd->context, 32, NULL, NULL, 0)),
+	};
+
+	p.qp[0] = qp_new(pd, p.cq);
+	p.qp[1] = qp_new(pd, p.cq);
+	qp_connect(p.qp[0], p.qp[1]->qp_num);
+	qp_connect(p.qp[1], p.qp[0]->qp_num);
+	return p;
+}
+
+static void pair_free(struct pair *p)
+{
+	CHECK_OK(ibv_destroy_qp(p->qp[0]));
+	CHECK_OK(ibv_destroy_qp(p->qp[1]));
+	CHECK_OK(ibv_destroy_cq(p->cq));
+}
+
+static enum ibv_wc_status done(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int n;
+
+	do
+		n = ibv_poll_cq(cq, 1, &wc);
+	while (!n);
+	CHECK_EQ(n, 1);
+	return wc.status;
+}
+
+static enum ibv_wc_status run(struct pair *p, int who, struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+
+	CHECK_OK(ibv_post_send(p->qp[who], wr, &bad));
+	return done(p->cq);
+}
+
+/* A bind of either type; the window has its new key afterwards. */
+static enum ibv_wc_status bind(struct pair *p, int who, struct ibv_mw *mw,
+			       struct ibv_mr *mr, const void *addr,
+			       uint64_t length, unsigned int access)
+{
+	struct ibv_mw_bind_info info = {
+		.mr = mr, .addr = (uintptr_t)addr, .length = length,
+		.mw_access_flags = access,
+	};
+	struct ibv_mw_bind req = { .bind_info = info };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_BIND_MW };
+	enum ibv_wc_status status;
+
+	if (mw->type == IBV_MW_TYPE_1) {
+		CHECK_OK(ibv_bind_mw(p->qp[who], mw, &req));
+		return done(p->cq);
+	}
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	wr.bind_mw.bind_info = info;
+	status = run(p, who, &wr);
+	if (status == IBV_WC_SUCCESS)
+		mw->rkey = wr.bind_mw.rkey;
+	return status;
+}
+
+static enum ibv_wc_status invalidate(struct pair *p, int who, uint32_t rkey)
+{
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = rkey,
+	};
+
+	return run(p, who, &wr);
+}
+
+/* An RDMA write or read by one QP of the pair, through the other. */
+static enum ibv_wc_status rdma(struct pair *p, int who, struct ibv_mr *mr,
+			       enum ibv_wr_opcode op, uint64_t addr,
+			       uint32_t length, uint32_t rkey)
+{
+	struct ibv_sge sge = {
+		.addr = (uintptr_t)local, .length = length, .lkey = mr->lkey,
+	};
+	struct ibv_send_wr wr = {
+		.opcode = op, .sg_list = &sge, .num_sge = 1,
+		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
+	};
+
+	return run(p, who, &wr);
+}
+
+struct setup {
+	struct ibv_pd *pd;
+	struct ibv_mr *mine;	/* of what is sent and read into */
+	struct ibv_mr *mr;	/* of what windows are bound to */
+	struct pair p;
+};
+
+static struct setup setup(unsigned int rights)
+{
+	struct setup s = { .pd = MUST(ibv_alloc_pd(dev_open(KEEL0))) };
+
+	s.mine = MUST(ibv_reg_mr(s.pd, local, sizeof(local),
+				 IBV_ACCESS_LOCAL_WRITE));
+	s.mr = MUST(ibv_reg_mr(s.pd, page, PAGE, rights));
+	s.p = pair_new(s.pd);
+	memset(local, 'x', sizeof(local));
+	return s;
+}
+
+/* The first QP binds, the second reaches through it. */
+static enum ibv_wc_status reach(struct setup *s, enum ibv_wr_opcode op,
+				const void *addr, uint32_t len, uint32_t rkey)
+{
+	return rdma(&s->p, 1, s->mine, op, (uintptr_t)addr, len, rkey);
+}
+
+static void again(struct setup *s)
+{
+	pair_free(&s->p);
+	s->p = pair_new(s->pd);
+}
+
+TEST(opens, "PD-4", "a bound window opens its bytes with its rights and not one byte or right more, and its region's key is not needed")
+{
+	static const enum ibv_mw_type types[] = { IBV_MW_TYPE_1,
+						  IBV_MW_TYPE_2 };
+	struct setup s = setup(RIGHTS);
+	struct ibv_mw *mw;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		mw = MUST(ibv_alloc_mw(s.pd, types[i]));
+		memset(page, 0, PAGE);
+		CHECK_EQ(bind(&s.p, 0, mw, s.mr, page + 100, 32,
+			      IBV_ACCESS_REMOTE_WRITE), IBV_WC_SUCCESS);
+		CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, page + 100, 32, mw->rkey),
+			 IBV_WC_SUCCESS);
+		CHECK_ALL(page, 0, 100);
+		CHECK_ALL(page + 100, 'x', 32);
+		CHECK_ALL(page + 132, 0, PAGE - 132);
+		CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, page + 101, 32, mw->rkey),
+			 IBV_WC_REM_ACCESS_ERR);
+		again(&s);
+		if (types[i] == IBV_MW_TYPE_2) {
+			/* The window belongs to the QP that is gone. */
+			CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, page + 100, 32,
+				       mw->rkey), IBV_WC_REM_ACCESS_ERR);
+			again(&s);
+		} else {
+			CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page + 100, 32,
+				       mw->rkey), IBV_WC_REM_ACCESS_ERR);
+			again(&s);
+		}
+		CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, page, 1, s.mr->rkey),
+			 IBV_WC_REM_ACCESS_ERR);
+		again(&s);
+		CHECK_OK(ibv_dealloc_mw(mw));
+		CHECK_ALL(page + 132, 0, PAGE - 132);
+	}
+}
+
+TEST(zero_based, "DM-7", "a zero-based window counts from its first byte, on memory of a program and on device memory")
+{
+	struct setup s = setup(RIGHTS);
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1));
+	struct ibv_alloc_dm_attr attr = { .length = PAGE };
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(s.pd->context, &attr));
+	struct ibv_mr *dmr = MUST(ibv_reg_dm_mr(s.pd, dm, 64, 1024, RIGHTS |
+						IBV_ACCESS_ZERO_BASED));
+	char got[PAGE];
+
+	memset(page, 0, PAGE);
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page + 7, 16, REMOTE |
+		      IBV_ACCESS_ZERO_BASED), IBV_WC_SUCCESS);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, (void *)2, 4, mw->rkey),
+		 IBV_WC_SUCCESS);
+	CHECK_ALL(page, 0, 9);
+	CHECK_ALL(page + 9, 'x', 4);
+	CHECK_ALL(page + 13, 0, PAGE - 13);
+	/* Bound anew, it leaves the one region and opens the other. */
+	CHECK_EQ(bind(&s.p, 0, mw, dmr, (void *)1000, 24, REMOTE |
+		      IBV_ACCESS_ZERO_BASED), IBV_WC_SUCCESS);
+	CHECK_OK(ibv_dereg_mr(s.mr));
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, (void *)20, 4, mw->rkey),
+		 IBV_WC_SUCCESS);
+	CHECK_OK(ibv_memcpy_from_dm(got, dm, 0, PAGE));
+	CHECK_ALL(got, 0, 1084);
+	CHECK_ALL(got + 1084, 'x', 4);
+	CHECK_ALL(got + 1088, 0, PAGE - 1088);
+	CHECK_RET(ibv_dereg_mr(dmr), EBUSY);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, (void *)21, 4, mw->rkey),
+		 IBV_WC_REM_ACCESS_ERR);
+}
+
+struct refused {
+	const char *what;
+	unsigned int rights;	/* of the region */
+	long off, length;
+	unsigned int access;	/* of the window */
+};
+
+TEST(refused, "PD-4,DEV-4", "a bind that its region does not allow ends with a bind error, and the window opens what it opened before")
+{
+	static const struct refused cases[] = {
+		{ "no right to bind", IBV_ACCESS_LOCAL_WRITE, 0, 8,
+		  IBV_ACCESS_REMOTE_READ },
+		{ "write to what is read-only", IBV_ACCESS_MW_BIND, 0, 8,
+		  IBV_ACCESS_REMOTE_WRITE },
+		{ "atomics on what is read-only", IBV_ACCESS_MW_BIND, 0, 8,
+		  IBV_ACCESS_REMOTE_ATOMIC },
+		{ "before it", RIGHTS, -1, 8, IBV_ACCESS_REMOTE_READ },
+		{ "across its end", RIGHTS, PAGE - 7, 8,
+		  IBV_ACCESS_REMOTE_READ },
+		{ "more than it has", RIGHTS, 0, PAGE + 1,
+		  IBV_ACCESS_REMOTE_READ },
+		{ "a sum that wraps", RIGHTS, 8, -8, IBV_ACCESS_REMOTE_READ },
+		{ "a right that no window has", RIGHTS, 0, 8,
+		  IBV_ACCESS_MW_BIND },
+	};
+	struct setup s = setup(RIGHTS);
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1));
+	struct ibv_pd *other = MUST(ibv_alloc_pd(s.pd->context));
+	struct ibv_mr *mr;
+	uint32_t rkey;
+	size_t i;
+
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	rkey = mw->rkey;
+	for (i = 0; i <= sizeof(cases) / sizeof(cases[0]); i++) {
+		/* The last one: a region of another domain. */
+		const struct refused *c = i < sizeof(cases) / sizeof(cases[0]) ?
+					  &cases[i] : &(struct refused){
+			"another domain", RIGHTS, 0, 8, IBV_ACCESS_REMOTE_READ,
+		};
+
+		mr = MUST(ibv_reg_mr(c == &cases[i] ? s.pd : other, page, PAGE,
+				     c->rights));
+		/* The library looks at the PD itself: hide it. */
+		mr->pd = s.pd;
+		t_note("%s", c->what);
+		CHECK_EQ(bind(&s.p, 0, mw, mr, page + c->off, c->length,
+			      c->access), IBV_WC_MW_BIND_ERR);
+		mw->rkey = rkey;
+		again(&s);
+		CHECK_OK(ibv_dereg_mr(mr));
+		CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, rkey),
+			 IBV_WC_SUCCESS);
+	}
+}
+
+TEST(type_2, "PD-4", "a window of type 2 is bound once until it is invalidated, by its own QP, and then its old key is dead")
+{
+	struct setup s = setup(RIGHTS);
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_2));
+	uint32_t rkey;
+
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	rkey = mw->rkey;
+	/* Only through the QP that bound it. */
+	CHECK_EQ(rdma(&s.p, 0, s.mine, IBV_WR_RDMA_READ, (uintptr_t)page, 8,
+		      rkey), IBV_WC_REM_ACCESS_ERR);
+	CHECK_OK(ibv_dealloc_mw(mw));
+	again(&s);
+
+	mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_2));
+	CHECK_EQ(invalidate(&s.p, 0, mw->rkey), IBV_WC_MW_BIND_ERR);
+	again(&s);
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	rkey = mw->rkey;
+	CHECK_EQ(invalidate(&s.p, 1, rkey), IBV_WC_MW_BIND_ERR);
+	pair_free(&s.p);
+	CHECK_RET(ibv_dereg_mr(s.mr), EBUSY);
+	CHECK_OK(ibv_dealloc_mw(mw));
+	CHECK_OK(ibv_dereg_mr(s.mr));
+
+	s = setup(RIGHTS);
+	mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_2));
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	rkey = mw->rkey;
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, rkey), IBV_WC_SUCCESS);
+	CHECK_EQ(invalidate(&s.p, 0, rkey), IBV_WC_SUCCESS);
+	CHECK_OK(ibv_dereg_mr(s.mr));
+	s.mr = MUST(ibv_reg_mr(s.pd, page, PAGE, RIGHTS));
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, mw->rkey),
+		 IBV_WC_SUCCESS);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, rkey),
+		 IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(busy, "PD-2", "a region with a window bound to it can neither be deregistered nor changed (EBUSY), and works on; unbound, it can")
+{
+	struct setup s = setup(RIGHTS);
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1));
+	uint32_t rkey = s.mr->rkey;
+
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	CHECK_RET(ibv_dereg_mr(s.mr), EBUSY);
+	CHECK(ibv_rereg_mr(s.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			   RIGHTS | REMOTE));
+	CHECK_EQ(errno, EBUSY);
+	CHECK_EQ(s.mr->rkey, rkey);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, mw->rkey),
+		 IBV_WC_SUCCESS);
+	/* A bind of no bytes. */
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 0, 0), IBV_WC_SUCCESS);
+	CHECK_OK(ibv_rereg_mr(s.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			      RIGHTS | REMOTE));
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, s.mr->rkey),
+		 IBV_WC_SUCCESS);
+	CHECK_OK(ibv_dereg_mr(s.mr));
+}
+
+/* What the other process tells of its region. */
+struct lent {
+	struct ibv_shpd shpd;
+	uint64_t addr;
+	uint32_t lkey;
+};
+
+static void lender(struct peer *parent)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, PAGE, RIGHTS));
+	struct lent lent = { .addr = (uintptr_t)page, .lkey = mr->lkey };
+
+	MUST(ibv_alloc_shpd(pd, KEY, &lent.shpd));
+	peer_put_var(parent, lent);
+	peer_wait(parent);
+	CHECK_ALL(page + 10, 'x', 20);
+	peer_tell(parent);
+	pause();
+}
+
+TEST(lent, "SPD-3,SPD-7", "a window on a region of another process ends with that process, which its window does not keep alive")
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_mr *mine, theirs = {};
+	struct ibv_mw *mw;
+	struct setup s = {};
+	struct lent lent;
+	struct peer peer;
+
+	peer_start(&peer, lender);
+	peer_get_var(&peer, lent);
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_share_pd(ctx, &lent.shpd, KEY));
+	mine = MUST(ibv_reg_mr(pd, local, sizeof(local),
+			       IBV_ACCESS_LOCAL_WRITE));
+	memset(local, 'x', sizeof(local));
+	mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+	s = (struct setup){ .pd = pd, .mine = mine, .p = pair_new(pd) };
+	theirs.lkey = lent.lkey;
+	theirs.pd = pd;
+	theirs.context = ctx;
+	theirs.addr = (void *)lent.addr;
+	theirs.length = PAGE;
+	CHECK_EQ(bind(&s.p, 0, mw, &theirs, (void *)lent.addr, PAGE, REMOTE),
+		 IBV_WC_SUCCESS);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, (void *)(lent.addr + 10), 20,
+		       mw->rkey), IBV_WC_SUCCESS);
+	peer_tell(&peer);
+	peer_wait(&peer);
+	peer_kill(&peer, SIGKILL);
+	CHECK_EQ(tree_count(KEEL0, "mr"), 1);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, (void *)lent.addr, 8, mw->rkey),
+		 IBV_WC_REM_ACCESS_ERR);
+	again(&s);
+	/* The window is as good as new. */
+	s.mr = MUST(ibv_reg_mr(pd, page, PAGE, RIGHTS));
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, mw->rkey),
+		 IBV_WC_SUCCESS);
+}
