@@ -18,7 +18,9 @@
  * @rnd: random numbers
  * @arenas: the memory
  * @segs: source and destination
- * @lens: how often a segment had no byte, one, or more than a page
+ * @empty: segments that had no byte
+ * @one: segments that had one
+ * @large: segments that had more than a page
  * @steps: how often a copy had more than one step
  */
 struct walk {

@@ -264,43 +264,41 @@ struct refused {
 	unsigned int rights;	/* of the region */
 	long off, length;
 	unsigned int access;	/* of the window */
+	bool other;		/* the region is of another domain */
 };
 
 TEST(refused, "PD-4,DEV-4", "a bind that its region does not allow ends with a bind error, and the window opens what it opened before")
 {
 	static const struct refused cases[] = {
 		{ "no right to bind", IBV_ACCESS_LOCAL_WRITE, 0, 8,
-		  IBV_ACCESS_REMOTE_READ },
+		  IBV_ACCESS_REMOTE_READ, false },
 		{ "write to what is read-only", IBV_ACCESS_MW_BIND, 0, 8,
-		  IBV_ACCESS_REMOTE_WRITE },
+		  IBV_ACCESS_REMOTE_WRITE, false },
 		{ "atomics on what is read-only", IBV_ACCESS_MW_BIND, 0, 8,
-		  IBV_ACCESS_REMOTE_ATOMIC },
-		{ "before it", RIGHTS, -1, 8, IBV_ACCESS_REMOTE_READ },
+		  IBV_ACCESS_REMOTE_ATOMIC, false },
+		{ "before it", RIGHTS, -1, 8, IBV_ACCESS_REMOTE_READ, false },
 		{ "across its end", RIGHTS, PAGE - 7, 8,
-		  IBV_ACCESS_REMOTE_READ },
+		  IBV_ACCESS_REMOTE_READ, false },
 		{ "more than it has", RIGHTS, 0, PAGE + 1,
-		  IBV_ACCESS_REMOTE_READ },
-		{ "a sum that wraps", RIGHTS, 8, -8, IBV_ACCESS_REMOTE_READ },
+		  IBV_ACCESS_REMOTE_READ, false },
+		{ "a sum that wraps", RIGHTS, 8, -8, IBV_ACCESS_REMOTE_READ, false },
 		{ "a right that no window has", RIGHTS, 0, 8,
-		  IBV_ACCESS_MW_BIND },
+		  IBV_ACCESS_MW_BIND, false },
+		{ "another domain", RIGHTS, 0, 8, IBV_ACCESS_REMOTE_READ,
+		  true },
+		{}
 	};
 	struct setup s = setup(RIGHTS);
 	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1));
 	struct ibv_pd *other = MUST(ibv_alloc_pd(s.pd->context));
+	const struct refused *c;
 	struct ibv_mr *mr;
 	uint32_t rkey;
-	size_t i;
 
 	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
 	rkey = mw->rkey;
-	for (i = 0; i <= sizeof(cases) / sizeof(cases[0]); i++) {
-		/* The last one: a region of another domain. */
-		const struct refused *c = i < sizeof(cases) / sizeof(cases[0]) ?
-					  &cases[i] : &(struct refused){
-			"another domain", RIGHTS, 0, 8, IBV_ACCESS_REMOTE_READ,
-		};
-
-		mr = MUST(ibv_reg_mr(c == &cases[i] ? s.pd : other, page, PAGE,
+	for (c = cases; c->what; c++) {
+		mr = MUST(ibv_reg_mr(c->other ? other : s.pd, page, PAGE,
 				     c->rights));
 		/* The library looks at the PD itself: hide it. */
 		mr->pd = s.pd;
