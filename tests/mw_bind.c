@@ -8,6 +8,7 @@
 
 #include <infiniband/shpd.h>
 
+#include "pair.h"
 #include "peer.h"
 #include "t.h"
 #include "tree.h"
@@ -19,90 +20,6 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 static char local[64] __attribute__((aligned(64)));
-
-/* Two QPs of one program that are connected to each other. */
-struct pair {
-	struct ibv_cq *cq;
-	struct ibv_qp *qp[2];
-};
-
-static struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_cq *cq)
-{
-	struct ibv_qp_init_attr init = {
-		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
-		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
-			 .max_send_sge = 1, .max_recv_sge = 1 },
-	};
-
-	return MUST(ibv_create_qp(pd, &init));
-}
-
-static void qp_connect(struct ibv_qp *qp, uint32_t to)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1,
-		.qp_access_flags = REMOTE | IBV_ACCESS_REMOTE_ATOMIC,
-		.path_mtu = IBV_MTU_1024, .dest_qp_num = to,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 1,
-		.ah_attr = { .is_global = 1, .port_num = 1 },
-		.timeout = 10, .retry_cnt = 1, .rnr_retry = 1,
-		.max_rd_atomic = 1,
-	};
-
-	CHECK_OK(ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid));
-	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-			       IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	attr.qp_state = IBV_QPS_RTR;
-	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV |
-			       IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			       IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			       IBV_QP_MIN_RNR_TIMER));
-	attr.qp_state = IBV_QPS_RTS;
-	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT |
-			       IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
-}
-
-static struct pair pair_new(struct ibv_pd *pd)
-{
-	struct pair p = {
-		.cq = MUST(ibv_create_cq(pd->context, 32, NULL, NULL, 0)),
-	};
-
-	p.qp[0] = qp_new(pd, p.cq);
-	p.qp[1] = qp_new(pd, p.cq);
-	qp_connect(p.qp[0], p.qp[1]->qp_num);
-	qp_connect(p.qp[1], p.qp[0]->qp_num);
-	return p;
-}
-
-static void pair_free(struct pair *p)
-{
-	CHECK_OK(ibv_destroy_qp(p->qp[0]));
-	CHECK_OK(ibv_destroy_qp(p->qp[1]));
-	CHECK_OK(ibv_destroy_cq(p->cq));
-}
-
-static enum ibv_wc_status done(struct ibv_cq *cq)
-{
-	struct ibv_wc wc;
-	int n;
-
-	do
-		n = ibv_poll_cq(cq, 1, &wc);
-	while (!n);
-	CHECK_EQ(n, 1);
-	return wc.status;
-}
-
-static enum ibv_wc_status run(struct pair *p, int who, struct ibv_send_wr *wr)
-{
-	struct ibv_send_wr *bad;
-
-	CHECK_OK(ibv_post_send(p->qp[who], wr, &bad));
-	return done(p->cq);
-}
 
 /* A bind of either type; the window has its new key afterwards. */
 static enum ibv_wc_status bind(struct pair *p, int who, struct ibv_mw *mw,
@@ -119,12 +36,12 @@ static enum ibv_wc_status bind(struct pair *p, int who, struct ibv_mw *mw,
 
 	if (mw->type == IBV_MW_TYPE_1) {
 		CHECK_OK(ibv_bind_mw(p->qp[who], mw, &req));
-		return done(p->cq);
+		return pair_done(p);
 	}
 	wr.bind_mw.mw = mw;
 	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
 	wr.bind_mw.bind_info = info;
-	status = run(p, who, &wr);
+	status = pair_run(p, who, &wr);
 	if (status == IBV_WC_SUCCESS)
 		mw->rkey = wr.bind_mw.rkey;
 	return status;
@@ -136,23 +53,7 @@ static enum ibv_wc_status invalidate(struct pair *p, int who, uint32_t rkey)
 		.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = rkey,
 	};
 
-	return run(p, who, &wr);
-}
-
-/* An RDMA write or read by one QP of the pair, through the other. */
-static enum ibv_wc_status rdma(struct pair *p, int who, struct ibv_mr *mr,
-			       enum ibv_wr_opcode op, uint64_t addr,
-			       uint32_t length, uint32_t rkey)
-{
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)local, .length = length, .lkey = mr->lkey,
-	};
-	struct ibv_send_wr wr = {
-		.opcode = op, .sg_list = &sge, .num_sge = 1,
-		.wr.rdma = { .remote_addr = addr, .rkey = rkey },
-	};
-
-	return run(p, who, &wr);
+	return pair_run(p, who, &wr);
 }
 
 struct setup {
@@ -178,7 +79,8 @@ static struct setup setup(unsigned int rights)
 static enum ibv_wc_status reach(struct setup *s, enum ibv_wr_opcode op,
 				const void *addr, uint32_t len, uint32_t rkey)
 {
-	return rdma(&s->p, 1, s->mine, op, (uintptr_t)addr, len, rkey);
+	return pair_rdma(&s->p, 1, op, local, s->mine->lkey, len,
+			 (uintptr_t)addr, rkey);
 }
 
 static void again(struct setup *s)
@@ -322,8 +224,8 @@ TEST(type_2, "PD-4", "a window of type 2 is bound once until it is invalidated, 
 	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
 	rkey = mw->rkey;
 	/* Only through the QP that bound it. */
-	CHECK_EQ(rdma(&s.p, 0, s.mine, IBV_WR_RDMA_READ, (uintptr_t)page, 8,
-		      rkey), IBV_WC_REM_ACCESS_ERR);
+	CHECK_EQ(pair_rdma(&s.p, 0, IBV_WR_RDMA_READ, local, s.mine->lkey, 8,
+			   (uintptr_t)page, rkey), IBV_WC_REM_ACCESS_ERR);
 	CHECK_OK(ibv_dealloc_mw(mw));
 	again(&s);
 
