@@ -134,6 +134,7 @@ TEST(bad_demand, "DEV-4", "an on-demand region of no bytes, or whose addresses w
 	CHECK_NULL(ibv_reg_mr(pd, local, 0, DEMAND), EINVAL);
 	CHECK_NULL(ibv_reg_mr(pd, local, SIZE_MAX, DEMAND), EINVAL);
 	CHECK_NULL(ibv_reg_mr_iova(pd, NULL, SIZE_MAX, PAGE, DEMAND), EINVAL);
+	CHECK_NULL(ibv_reg_mr_iova(pd, local, SIZE_MAX, 0, DEMAND), EINVAL);
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
@@ -263,6 +264,16 @@ TEST(rereg, "PDM-3", "ibv_rereg_mr changes rights, memory and PD, one or all at 
 	CHECK(ibv_rereg_mr(mr, access, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE));
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, q + 3, 100, mr->rkey),
 		 IBV_WC_SUCCESS);
+	/* To write what the program itself may not write. */
+	CHECK_SYS(mprotect(q, BYTES, PROT_READ), 0);
+	CHECK_OK(ibv_rereg_mr(mr, access, NULL, NULL, 0,
+			      IBV_ACCESS_REMOTE_READ));
+	CHECK_OK(ibv_rereg_mr(mr, trans, NULL, q, PAGE, 0));
+	CHECK(ibv_rereg_mr(mr, access, NULL, NULL, 0, ALL));
+	CHECK_EQ(rdma(&s, IBV_WR_RDMA_READ, q + 3, 100, mr->rkey),
+		 IBV_WC_SUCCESS);
+	CHECK_SYS(mprotect(q, BYTES, PROT_READ | PROT_WRITE), 0);
+	CHECK_OK(ibv_rereg_mr(mr, access, NULL, NULL, 0, ALL));
 	/* Another domain; and back, through a parent domain. */
 	CHECK_OK(ibv_rereg_mr(mr, pd, other, NULL, 0, 0));
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, q + 3, 1, mr->rkey),
