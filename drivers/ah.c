@@ -1,33 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Address handles: ibv_create_ah(). The core resolves and checks the address
- * and keeps the source GID alive.
+ * and keeps the source GID alive; we keep what a message carries of it.
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <net/ipv6.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cache.h>
 
-#include "keel.h"
+#include "keel_qp.h"
 
-/**
- * struct keel_ah - an address handle
- * @obj: the object; holds the PD
- * @attr: the address; without the core's pointer at the source GID, whose
- *	reference belongs to struct ib_ah
- */
-struct keel_ah {
-	struct keel_obj obj;
-	struct rdma_ah_attr attr;
-};
-
-struct keel_ib_ah {
-	struct ib_ah ib;
-	struct keel_ah *ah;
-};
-
-static struct keel_ah *to_kah(struct ib_ah *ib)
-{
-	return container_of(ib, struct keel_ib_ah, ib)->ah;
-}
+static_assert(sizeof(struct keel_uapi_create_ah_resp) == 8);
 
 static void keel_ah_release(struct keel_obj *obj)
 {
@@ -40,7 +24,9 @@ static void keel_ah_describe(const struct keel_obj *obj, struct seq_file *m)
 {
 	const struct keel_ah *ah = container_of(obj, struct keel_ah, obj);
 
-	seq_printf(m, " to %pI6c", ah->attr.grh.dgid.raw);
+	seq_printf(m, " to %pI6c%s", ah->av.dgid.raw,
+		   ah->av.mcast ? " multicast" :
+		   ah->av.local ? "" : " nobody");
 }
 
 static const struct keel_obj_ops keel_ah_obj_ops = {
@@ -48,32 +34,134 @@ static const struct keel_obj_ops keel_ah_obj_ops = {
 	.release = keel_ah_release,
 };
 
+static bool keel_gid_is_ours(struct ib_device *ibdev, const union ib_gid *gid)
+{
+	const struct ib_gid_attr *attr;
+	int type;
+
+	for (type = 0; type < IB_GID_TYPE_SIZE; type++) {
+		attr = rdma_find_gid(ibdev, gid, type, NULL);
+		if (!IS_ERR(attr)) {
+			rdma_put_gid_attr(attr);
+			return true;
+		}
+	}
+	return false;
+}
+
+/**
+ * keel_av_init() - the address of messages, from the verbs' form of it
+ * @kdev: the device
+ * @av: the address, set
+ * @attr: the verbs' form, checked and resolved by the core
+ *
+ * Context: any.
+ */
+void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
+		  const struct rdma_ah_attr *attr)
+{
+	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+
+	memset(av, 0, sizeof(*av));
+	if (grh->sgid_attr)
+		av->sgid = grh->sgid_attr->gid;
+	else if (rdma_query_gid(&kdev->ib, KEEL_PORT, grh->sgid_index,
+				&av->sgid))
+		/* The GID went meanwhile; nobody answers to zero. */
+		memset(&av->sgid, 0, sizeof(av->sgid));
+	av->dgid = grh->dgid;
+	av->mcast = rdma_is_multicast_addr((struct in6_addr *)av->dgid.raw);
+	av->local = !av->mcast && keel_gid_is_ours(&kdev->ib, &av->dgid);
+	av->ipv4 = ipv6_addr_v4mapped((struct in6_addr *)av->sgid.raw) &&
+		   ipv6_addr_v4mapped((struct in6_addr *)av->dgid.raw);
+	av->sl = rdma_ah_get_sl(attr);
+	av->tclass = grh->traffic_class;
+	av->hop_limit = grh->hop_limit;
+	av->flow_label = grh->flow_label;
+}
+
+/**
+ * keel_ah_get() - the AH with a number
+ * @kdev: the device
+ * @id: its number, as in struct keel_uapi_create_ah_resp
+ *
+ * Context: any.
+ * Return: the AH with a reference for the caller to put, or NULL. It may be
+ * one of another domain.
+ */
+struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id)
+{
+	struct keel_obj *obj;
+
+	guard(rcu)();
+	obj = xa_load(&kdev->reg.objs[KEEL_AH], id);
+	if (!obj || !keel_obj_tryget(obj))
+		return NULL;
+	return container_of(obj, struct keel_ah, obj);
+}
+
+static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
+				    const struct rdma_ah_init_attr *init)
+{
+	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL :
+							     GFP_ATOMIC;
+	struct keel_dev *kdev = to_kdev(ibah->device);
+	struct keel_pd *pd = to_kpd(ibah->pd);
+	struct keel_obj *const holds[KEEL_MAX_HOLDS] = { &pd->obj };
+	struct keel_ah *ah;
+	int ret;
+
+	ah = kzalloc_obj(*ah, gfp);
+	if (!ah)
+		return ERR_PTR(-ENOMEM);
+	keel_av_init(kdev, &ah->av, init->ah_attr);
+	ah->domain = pd->domain->obj.id;
+	ret = keel_obj_add_holds(&kdev->reg, &ah->obj, KEEL_AH,
+				 &keel_ah_obj_ops, holds, gfp);
+	if (ret) {
+		kfree(ah);
+		return ERR_PTR(ret);
+	}
+	return ah;
+}
+
+/* Kernel consumers may be in atomic context; @init says so. */
+static int keel_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
+			  struct ib_udata *udata)
+{
+	struct keel_ah *ah = keel_ah_make(ibah, init);
+
+	if (IS_ERR(ah))
+		return PTR_ERR(ah);
+	container_of(ibah, struct keel_ib_ah, ib)->ah = ah;
+	return 0;
+}
+
 static int keel_create_user_ah(struct ib_ah *ibah,
 			       struct rdma_ah_init_attr *init,
 			       struct ib_udata *udata)
 {
-	struct keel_dev *kdev = to_kdev(ibah->device);
+	struct keel_uapi_create_ah_resp resp = {};
 	struct keel_ah *ah;
 	int ret;
 
-	ret = ib_no_udata_io(udata);
+	ret = ib_is_udata_in_empty(udata);
 	if (ret)
 		return ret;
-	ah = kzalloc_obj(*ah);
-	if (!ah)
-		return -ENOMEM;
-	ah->attr = *init->ah_attr;
-	ah->attr.grh.sgid_attr = NULL;
-	ret = keel_obj_add(&kdev->reg, &ah->obj, KEEL_AH, &keel_ah_obj_ops,
-			   &to_kpd(ibah->pd)->obj, NULL);
+	ah = keel_ah_make(ibah, init);
+	if (IS_ERR(ah))
+		return PTR_ERR(ah);
+	resp.ah = ah->obj.id;
+	ret = ib_respond_udata(udata, resp);
 	if (ret) {
-		kfree(ah);
+		keel_obj_close(&ah->obj);
 		return ret;
 	}
 	container_of(ibah, struct keel_ib_ah, ib)->ah = ah;
 	return 0;
 }
 
+/* May be in atomic context: the PD, whose AH it is, does not go with it. */
 static int keel_destroy_ah(struct ib_ah *ibah, u32 flags)
 {
 	keel_obj_close(&to_kah(ibah)->obj);
@@ -81,6 +169,7 @@ static int keel_destroy_ah(struct ib_ah *ibah, u32 flags)
 }
 
 const struct ib_device_ops keel_ah_ops = {
+	.create_ah = keel_create_ah,
 	.create_user_ah = keel_create_user_ah,
 	.destroy_ah = keel_destroy_ah,
 

@@ -4,8 +4,9 @@
  * its state and its GIDs, and nothing else: there is no wire.
  */
 #include <linux/netdevice.h>
+#include <rdma/ib_mad.h>
 
-#include "keel.h"
+#include "keel_qp.h"
 
 static int keel_query_port(struct ib_device *ibdev, u32 port,
 			   struct ib_port_attr *attr)
@@ -23,6 +24,9 @@ static int keel_query_port(struct ib_device *ibdev, u32 port,
 	/* Bytes are copied, not packed: the netdev's MTU bounds nothing. */
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = IB_MTU_4096;
+	attr->max_msg_sz = KEEL_MAX_MSG;
+	attr->port_cap_flags = IB_PORT_CM_SUP;
+	attr->max_vl_num = 1;
 	attr->gid_tbl_len = KEEL_GIDS;
 	attr->pkey_tbl_len = KEEL_PKEYS;
 	attr->ip_gids = true;
@@ -44,8 +48,9 @@ static int keel_query_pkey(struct ib_device *ibdev, u32 port, u16 index,
 static int keel_port_immutable(struct ib_device *ibdev, u32 port,
 			       struct ib_port_immutable *immutable)
 {
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP |
-				    RDMA_CORE_CAP_ETH_AH;
+	/* With MADs and the CM, which is what rdma_cm wants. */
+	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	immutable->gid_tbl_len = KEEL_GIDS;
 	immutable->pkey_tbl_len = KEEL_PKEYS;
 	return 0;

@@ -16,7 +16,9 @@
 
 /* Allocation by type. */
 #ifndef kzalloc_obj
-#define kzalloc_obj(_obj)	kzalloc(sizeof(_obj), GFP_KERNEL)
+#define keel_gfp(_none, _gfp, ...)	_gfp
+#define kzalloc_obj(_obj, ...)		\
+	kzalloc(sizeof(_obj), keel_gfp(, ##__VA_ARGS__, GFP_KERNEL))
 #endif
 
 /* The namespace of a symbol: a name first, a string later. */
@@ -38,6 +40,13 @@
 /* Pinning by address got a name of its own when other sources came. */
 #ifndef KEEL_HAVE_UMEM_GET_VA
 #define ib_umem_get_va	ib_umem_get
+#endif
+
+/* The op that resizes a CQ got the name of those whose CQs it is for. */
+#ifdef KEEL_HAVE_RESIZE_USER_CQ
+#define KEEL_RESIZE_CQ(_fn)	.resize_user_cq = _fn,
+#else
+#define KEEL_RESIZE_CQ(_fn)	.resize_cq = _fn,
 #endif
 
 /*

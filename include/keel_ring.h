@@ -10,6 +10,7 @@
 #define KEEL_RING_H
 
 #include <linux/errno.h>
+#include <linux/string.h>
 #include <linux/types.h>
 #include <asm/barrier.h>
 #include <rdma/keel-abi.h>
@@ -55,6 +56,23 @@ static inline void *keel_ring_entry(const struct keel_ring *ring, u32 index)
 {
 	return (void *)(ring->head + 1) +
 	       (size_t)(index & ring->mask) * ring->stride;
+}
+
+/**
+ * keel_ring_copy() - copy entries to another ring, under the same indexes
+ * @to: the ring that gets them
+ * @from: the ring that has them
+ * @index: the first one
+ * @n: how many; no more than @to has
+ * @bytes: of an entry; no more than either stride
+ */
+static inline void keel_ring_copy(const struct keel_ring *to,
+				  const struct keel_ring *from, u32 index,
+				  u32 n, u32 bytes)
+{
+	for (; n; n--, index++)
+		memcpy(keel_ring_entry(to, index),
+		       keel_ring_entry(from, index), bytes);
 }
 
 /**

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Counters: "rdma statistic show link keel0/1". One counts on its own CPU, and
+ * who asks adds the CPUs up.
+ */
+#include "keel.h"
+
+static const struct rdma_stat_desc keel_counter_descs[] = {
+#define KEEL_COUNTER_DESC(_name)	[KEEL_CTR_##_name].name = #_name,
+	KEEL_COUNTERS(KEEL_COUNTER_DESC)
+#undef KEEL_COUNTER_DESC
+};
+
+static struct rdma_hw_stats *keel_alloc_port_stats(struct ib_device *ibdev,
+						   u32 port)
+{
+	static_assert(ARRAY_SIZE(keel_counter_descs) == KEEL_NCOUNTERS);
+
+	return rdma_alloc_hw_stats_struct(keel_counter_descs, KEEL_NCOUNTERS,
+					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
+}
+
+static u64 keel_counter_sum(const struct keel_dev *kdev, int n)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(per_cpu_ptr(kdev->counters, cpu)->n[n]);
+	return sum;
+}
+
+static int keel_get_hw_stats(struct ib_device *ibdev,
+			     struct rdma_hw_stats *stats, u32 port, int index)
+{
+	int n;
+
+	/* The port has them all, the device none besides. */
+	if (port != KEEL_PORT)
+		return -EINVAL;
+	for (n = 0; n < KEEL_NCOUNTERS; n++)
+		stats->value[n] = keel_counter_sum(to_kdev(ibdev), n);
+	return KEEL_NCOUNTERS;
+}
+
+const struct ib_device_ops keel_counters_ops = {
+	.alloc_hw_port_stats = keel_alloc_port_stats,
+	.get_hw_stats = keel_get_hw_stats,
+};

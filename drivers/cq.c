@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Completion queues: ibv_create_cq() and what adds to them. A program polls
+ * and arms its CQ without us; for the kernel's own see cq_kernel.c.
+ */
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <rdma/restrack.h>
+
+#include "keel_qp.h"
+
+/* Entries that are moved to another ring under one hold of the lock. */
+#define KEEL_CQ_MOVE	1024U
+
+static void keel_cq_release(struct keel_obj *obj)
+{
+	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
+
+	keel_ring_free(&cq->ring);
+	kfree_rcu(cq, obj.rcu);
+}
+
+/*
+ * Not what the program has taken: its index is in the ring, and a resize may
+ * free that just now.
+ */
+static void keel_cq_describe(const struct keel_obj *obj, struct seq_file *m)
+{
+	const struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
+
+	seq_printf(m, " entries %u added %u%s%s",
+		   READ_ONCE(cq->ring.mask) + 1, READ_ONCE(cq->ring.index),
+		   cq->ring.umem ? "" : " kernel",
+		   READ_ONCE(cq->dead) ? " error" : "");
+}
+
+static const struct keel_obj_ops keel_cq_obj_ops = {
+	.describe = keel_cq_describe,
+	.release = keel_cq_release,
+};
+
+/* The only event a CQ has, and nothing is added after it. */
+static int keel_cq_die(struct keel_cq *cq, bool overrun)
+{
+	struct ib_event event = {
+		.device = cq->ib->device,
+		.element.cq = cq->ib,
+		.event = IB_EVENT_CQ_ERR,
+	};
+
+	WRITE_ONCE(cq->dead, true);
+	if (overrun)
+		keel_count(to_kdev(event.device), cq_overruns, 1);
+	if (cq->ib->event_handler)
+		cq->ib->event_handler(&event, cq->ib->cq_context);
+	return -EIO;
+}
+
+/*
+ * Raise the event that was asked for. The entry is there to see before the
+ * look at what was asked; who asks looks for entries afterwards.
+ */
+static void keel_cq_notify(struct keel_cq *cq, bool solicited)
+{
+	u32 *arm = &cq->ring.head->arm;
+
+	smp_mb();
+	switch (READ_ONCE(*arm)) {
+	case KEEL_ARM_NEXT:
+		break;
+	case KEEL_ARM_SOLICITED:
+		if (solicited)
+			break;
+		fallthrough;
+	default:
+		return;
+	}
+	xchg(arm, KEEL_ARM_NONE);
+	if (cq->ib->comp_handler)
+		cq->ib->comp_handler(cq->ib, cq->ib->cq_context);
+}
+
+/**
+ * keel_cq_add() - complete a work request
+ * @cq: the CQ
+ * @cqe: the completion; times are filled in here
+ * @solicited: the peer asked for an event. Failures always count as that.
+ *
+ * A CQ that is destroyed already takes anything: nobody is left who would
+ * miss it, and its ring may be other memory of the program again.
+ *
+ * Context: process context. Handlers of kernel consumers are called from here,
+ * with a lock held; they may poll and arm the CQ, and post.
+ * Return: 0; -EIO: the CQ is in error, because it has no room, or because the
+ * program's index is nonsense. The completion is lost, and the QP must fail.
+ */
+int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
+{
+	struct keel_ring *ring = &cq->ring;
+	int room;
+
+	guard(spinlock)(&cq->lock);
+	if (!cq->ib)
+		return 0;
+	if (cq->dead)
+		return -EIO;
+	room = keel_ring_room(ring);
+	if (room <= 0)
+		return keel_cq_die(cq, !room);
+	if (cq->flags & KEEL_CQ_TS)
+		cqe->ts = ktime_get_raw_ns();
+	if (cq->flags & KEEL_CQ_WALL)
+		cqe->wall = ktime_get_real_ns();
+	memcpy(keel_ring_entry(ring, ring->index), cqe, sizeof(*cqe));
+	keel_ring_advance(ring);
+	keel_cq_notify(cq, solicited || cqe->status != IB_WC_SUCCESS);
+	return 0;
+}
+
+static int keel_cq_map(struct keel_ring *ring, struct ib_device *ibdev,
+		       const struct keel_uapi_buf *buf, u32 cqe)
+{
+	if (buf->stride != sizeof(struct keel_uapi_cqe) || buf->entries < cqe)
+		return -EINVAL;
+	return keel_ring_map(ring, ibdev, buf);
+}
+
+static int keel_cq_ring(struct keel_cq *cq, struct ib_cq *ibcq, u32 cqe,
+			struct ib_udata *udata)
+{
+	struct keel_uapi_create_cq_req req;
+	int ret;
+
+	if (!udata)
+		return keel_ring_alloc(&cq->ring, cqe,
+				       sizeof(struct keel_uapi_cqe));
+	ret = ib_copy_validate_udata_in(udata, req, reserved);
+	if (ret)
+		return ret;
+	if (req.reserved || req.flags & ~KEEL_CQ_F_WALLCLOCK)
+		return -EINVAL;
+	if (req.flags & KEEL_CQ_F_WALLCLOCK)
+		cq->flags |= KEEL_CQ_WALL;
+	return keel_cq_map(&cq->ring, ibcq->device, &req.ring, cqe);
+}
+
+/*
+ * A ring with indexes of two sides cannot overwrite what was not taken, which
+ * is what a CQ that ignores overruns would do.
+ */
+static int keel_cq_check(const struct ib_cq *ibcq,
+			 const struct ib_cq_init_attr *attr)
+{
+	if (attr->flags & IB_UVERBS_CQ_FLAGS_IGNORE_OVERRUN)
+		return -EOPNOTSUPP;
+	if (attr->flags & ~IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
+		return -EINVAL;
+	if (!attr->cqe || attr->cqe > KEEL_MAX_CQE ||
+	    attr->comp_vector >= ibcq->device->num_comp_vectors)
+		return -EINVAL;
+	return 0;
+}
+
+static int keel_create_cq(struct ib_cq *ibcq,
+			  const struct ib_cq_init_attr *attr,
+			  struct uverbs_attr_bundle *attrs)
+{
+	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
+	struct keel_cq *cq;
+	int ret;
+
+	ret = keel_cq_check(ibcq, attr);
+	if (ret)
+		return ret;
+	cq = kzalloc_obj(*cq);
+	if (!cq)
+		return -ENOMEM;
+	spin_lock_init(&cq->lock);
+	spin_lock_init(&cq->poll_lock);
+	cq->ib = ibcq;
+	if (attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
+		cq->flags |= KEEL_CQ_TS;
+	ret = keel_cq_ring(cq, ibcq, attr->cqe, udata);
+	if (ret)
+		goto err_free;
+	ret = keel_obj_add(&to_kdev(ibcq->device)->reg, &cq->obj, KEEL_CQ,
+			   &keel_cq_obj_ops, NULL, NULL);
+	if (ret)
+		goto err_ring;
+	ibcq->cqe = keel_ring_size(&cq->ring);
+	container_of(ibcq, struct keel_ib_cq, ib)->cq = cq;
+	return 0;
+
+err_ring:
+	keel_ring_free(&cq->ring);
+err_free:
+	kfree(cq);
+	return ret;
+}
+
+static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	struct keel_cq *cq = to_kcq(ibcq);
+	int ret;
+
+	ret = ib_is_udata_in_empty(udata);
+	if (ret)
+		return ret;
+	/* "rdma resource" may look at it even now. */
+	WRITE_ONCE(container_of(ibcq, struct keel_ib_cq, ib)->cq, NULL);
+	spin_lock(&cq->lock);
+	cq->ib = NULL;
+	spin_unlock(&cq->lock);
+	keel_obj_close(&cq->obj);
+	return 0;
+}
+
+/*
+ * Move what was not taken, and then use the new ring. Entries that are there
+ * do not change any more: they are copied in pieces, for a completion must not
+ * wait for a million of them.
+ */
+static int keel_cq_move(struct keel_cq *cq, struct keel_ring *to)
+{
+	struct keel_ring *ring = &cq->ring;
+	u32 user, next, n;
+	int room;
+
+	spin_lock(&cq->lock);
+	room = keel_ring_room(ring);
+	user = ring->index - (keel_ring_size(ring) - room);
+	next = user;
+	while (!cq->dead && room >= 0 &&
+	       ring->index - user <= keel_ring_size(to)) {
+		n = min(ring->index - next, KEEL_CQ_MOVE);
+		keel_ring_copy(to, ring, next, n, sizeof(struct keel_uapi_cqe));
+		next += n;
+		if (next == ring->index) {
+			WRITE_ONCE(to->head->user, user);
+			WRITE_ONCE(to->head->arm, READ_ONCE(ring->head->arm));
+			to->index = next;
+			smp_store_release(&to->head->kernel, next);
+			swap(*ring, *to);
+			cq->ib->cqe = keel_ring_size(ring);
+			spin_unlock(&cq->lock);
+			return 0;
+		}
+		spin_unlock(&cq->lock);
+		cond_resched();
+		spin_lock(&cq->lock);
+	}
+	spin_unlock(&cq->lock);
+	return -EINVAL;
+}
+
+static int keel_resize_cq(struct ib_cq *ibcq, unsigned int cqe,
+			  struct ib_udata *udata)
+{
+	struct keel_uapi_resize_cq_req req;
+	struct keel_cq *cq = to_kcq(ibcq);
+	struct keel_ring ring = {};
+	int ret;
+
+	if (!udata || !cq->ring.umem || !cqe || cqe > KEEL_MAX_CQE)
+		return -EINVAL;
+	ret = ib_copy_validate_udata_in(udata, req, ring);
+	if (ret)
+		return ret;
+	ret = keel_cq_map(&ring, ibcq->device, &req.ring, cqe);
+	if (ret)
+		return ret;
+	ret = keel_cq_move(cq, &ring);
+	/* The old one, or the one that was not wanted. */
+	keel_ring_free(&ring);
+	return ret;
+}
+
+/* The number of entries and what is in them, all at one moment. */
+static int keel_put_cq(struct sk_buff *msg, struct keel_cq *cq)
+{
+	u32 entries, added, arm = 0;
+	int room = -EINVAL;
+
+	spin_lock(&cq->lock);
+	entries = keel_ring_size(&cq->ring);
+	added = cq->ring.index;
+	if (cq->ib) {
+		room = keel_ring_room(&cq->ring);
+		arm = READ_ONCE(cq->ring.head->arm);
+	}
+	spin_unlock(&cq->lock);
+	if (rdma_nl_put_driver_u32(msg, "id", cq->obj.id) ||
+	    rdma_nl_put_driver_u32(msg, "entries", entries) ||
+	    rdma_nl_put_driver_u32(msg, "added", added) ||
+	    (room >= 0 &&
+	     rdma_nl_put_driver_u32(msg, "queued", entries - room)) ||
+	    rdma_nl_put_driver_u32(msg, "armed", arm) ||
+	    rdma_nl_put_driver_u32(msg, "error", READ_ONCE(cq->dead)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+/* Older cores call here until after the destroy, with only @ibcq kept. */
+static int keel_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
+{
+	struct keel_ib_cq *kibcq = container_of(ibcq, struct keel_ib_cq, ib);
+	struct keel_cq *cq;
+	struct nlattr *nest;
+	int ret;
+
+	rcu_read_lock();
+	cq = READ_ONCE(kibcq->cq);
+	if (cq && !keel_obj_tryget(&cq->obj))
+		cq = NULL;
+	rcu_read_unlock();
+	if (!cq)
+		return 0;
+	nest = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	ret = nest ? keel_put_cq(msg, cq) : -EMSGSIZE;
+	if (!ret)
+		nla_nest_end(msg, nest);
+	else if (nest)
+		nla_nest_cancel(msg, nest);
+	keel_obj_put(&cq->obj);
+	return ret;
+}
+
+const struct ib_device_ops keel_cq_ops = {
+	.create_cq = keel_create_cq,
+	.destroy_cq = keel_destroy_cq,
+	.fill_res_cq_entry = keel_fill_res_cq,
+	.poll_cq = keel_poll_cq,
+	.req_notify_cq = keel_req_notify_cq,
+	KEEL_RESIZE_CQ(keel_resize_cq)
+
+	INIT_RDMA_OBJ_SIZE(ib_cq, keel_ib_cq, ib),
+};

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Multicast: which QPs get what is sent to a group. There is no wire, so a
+ * group is a list of this device's QPs.
+ */
+#include <linux/slab.h>
+
+#include "keel_qp.h"
+
+/**
+ * struct keel_mcast - a group, as long as it has members
+ * @node: in &keel_mcasts.groups
+ * @gid: its address
+ * @members: struct keel_member
+ * @n: how many
+ */
+struct keel_mcast {
+	struct list_head node;
+	union ib_gid gid;
+	struct list_head members;
+	u32 n;
+};
+
+/**
+ * struct keel_member - a QP in a group
+ * @node: in &keel_mcast.members
+ * @of_qp: in &keel_qp.mcast
+ * @group: the group
+ * @qp: the QP. It has no reference: the QP leaves before it goes.
+ * @attached: how many times; the core counts them all, and so the same number
+ *	of detaches has to succeed
+ */
+struct keel_member {
+	struct list_head node;
+	struct list_head of_qp;
+	struct keel_mcast *group;
+	struct keel_qp *qp;
+	u32 attached;
+};
+
+/**
+ * keel_mcasts_init() - no groups yet
+ * @mcasts: of a new device
+ */
+void keel_mcasts_init(struct keel_mcasts *mcasts)
+{
+	init_rwsem(&mcasts->lock);
+	INIT_LIST_HEAD(&mcasts->groups);
+	mcasts->n = 0;
+}
+
+static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
+					  const union ib_gid *gid)
+{
+	struct keel_mcast *group;
+
+	list_for_each_entry(group, &mcasts->groups, node)
+		if (!memcmp(&group->gid, gid, sizeof(*gid)))
+			return group;
+	return NULL;
+}
+
+static struct keel_mcast *keel_mcast_make(struct keel_mcasts *mcasts,
+					  const union ib_gid *gid)
+{
+	struct keel_mcast *group;
+
+	if (mcasts->n == KEEL_MAX_MCAST_GRP)
+		return NULL;
+	group = kzalloc_obj(*group);
+	if (!group)
+		return NULL;
+	group->gid = *gid;
+	INIT_LIST_HEAD(&group->members);
+	list_add_tail(&group->node, &mcasts->groups);
+	mcasts->n++;
+	return group;
+}
+
+/* A group without members is none. */
+static void keel_mcast_drop(struct keel_mcasts *mcasts,
+			    struct keel_mcast *group)
+{
+	if (group->n)
+		return;
+	list_del(&group->node);
+	mcasts->n--;
+	kfree(group);
+}
+
+/* A QP is in few groups, but a group may have many QPs: look at its list. */
+static struct keel_member *keel_member_find(struct keel_qp *qp,
+					    const union ib_gid *gid)
+{
+	struct keel_member *member;
+
+	list_for_each_entry(member, &qp->mcast, of_qp)
+		if (!memcmp(&member->group->gid, gid, sizeof(*gid)))
+			return member;
+	return NULL;
+}
+
+static void keel_member_remove(struct keel_mcasts *mcasts,
+			       struct keel_member *member)
+{
+	struct keel_mcast *group = member->group;
+
+	list_del(&member->node);
+	list_del(&member->of_qp);
+	group->n--;
+	kfree(member);
+	keel_mcast_drop(mcasts, group);
+}
+
+static int keel_member_add(struct keel_mcasts *mcasts, struct keel_qp *qp,
+			   const union ib_gid *gid)
+{
+	struct keel_mcast *group = keel_mcast_find(mcasts, gid);
+	struct keel_member *member;
+
+	if (group && group->n == KEEL_MAX_MCAST_QP)
+		return -ENOMEM;
+	member = kzalloc_obj(*member);
+	if (!member)
+		return -ENOMEM;
+	if (!group)
+		group = keel_mcast_make(mcasts, gid);
+	if (!group) {
+		kfree(member);
+		return -ENOMEM;
+	}
+	member->group = group;
+	member->qp = qp;
+	member->attached = 1;
+	list_add_tail(&member->node, &group->members);
+	list_add_tail(&member->of_qp, &qp->mcast);
+	group->n++;
+	return 0;
+}
+
+/* The core has seen that it is a UD QP, and the address one of a group. */
+static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct keel_mcasts *mcasts = &to_kdev(ibqp->device)->mcasts;
+	struct keel_qp *qp = to_kqp(ibqp);
+	struct keel_member *member;
+
+	guard(rwsem_write)(&mcasts->lock);
+	member = keel_member_find(qp, gid);
+	if (!member)
+		return keel_member_add(mcasts, qp, gid);
+	member->attached++;
+	return 0;
+}
+
+static int keel_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct keel_mcasts *mcasts = &to_kdev(ibqp->device)->mcasts;
+	struct keel_member *member;
+
+	guard(rwsem_write)(&mcasts->lock);
+	member = keel_member_find(to_kqp(ibqp), gid);
+	if (!member)
+		return -EINVAL;
+	if (!--member->attached)
+		keel_member_remove(mcasts, member);
+	return 0;
+}
+
+/**
+ * keel_mcast_leave() - a QP that is destroyed leaves its groups
+ * @qp: the QP; nobody attaches it any more
+ *
+ * The core refuses to destroy a QP that is attached, and detaches those of a
+ * process that dies; so there should be none left.
+ *
+ * Context: may sleep.
+ */
+void keel_mcast_leave(struct keel_qp *qp)
+{
+	struct keel_mcasts *mcasts = &qp->kdev->mcasts;
+	struct keel_member *member, *next;
+
+	guard(rwsem_write)(&mcasts->lock);
+	list_for_each_entry_safe(member, next, &qp->mcast, of_qp)
+		keel_member_remove(mcasts, member);
+}
+
+/**
+ * keel_mcast_members() - who gets a message to a group
+ * @kdev: the device
+ * @gid: the group
+ * @list: set to an array of QPs, each with a reference for the caller to put;
+ *	the array is the caller's to kfree(). NULL if there are none.
+ *
+ * Context: may sleep.
+ * Return: how many, or -ENOMEM.
+ */
+int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
+		       struct keel_qp ***list)
+{
+	struct keel_member *member;
+	struct keel_mcast *group;
+	int n = 0;
+
+	*list = NULL;
+	guard(rwsem_read)(&kdev->mcasts.lock);
+	group = keel_mcast_find(&kdev->mcasts, gid);
+	if (!group)
+		return 0;
+	*list = kmalloc_array(group->n, sizeof(**list), GFP_KERNEL);
+	if (!*list)
+		return -ENOMEM;
+	list_for_each_entry(member, &group->members, node)
+		/* It left nobody's list, but its destroy may be under way. */
+		if (keel_obj_tryget(&member->qp->obj))
+			(*list)[n++] = member->qp;
+	return n;
+}
+
+const struct ib_device_ops keel_mcast_ops = {
+	.attach_mcast = keel_attach_mcast,
+	.detach_mcast = keel_detach_mcast,
+};

@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Shared receive queues, basic and XRC: ibv_create_srq(),
+ * ibv_create_srq_ex().
+ */
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <rdma/restrack.h>
+
+#include "keel_qp.h"
+
+/* An SRQ number has as many bits as a QP number. */
+#define KEEL_SRQN_MAX	0xffffff
+/* Entries that are moved to another ring under one hold of the lock. */
+#define KEEL_SRQ_MOVE	1024U
+
+static void keel_srq_release(struct keel_obj *obj)
+{
+	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
+
+	keel_ring_free(&srq->rq.ring);
+	kfree_rcu(srq, obj.rcu);
+}
+
+/* Not what waits: the program's index is in the ring, which may change. */
+static void keel_srq_describe(const struct keel_obj *obj, struct seq_file *m)
+{
+	const struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
+
+	seq_printf(m, "%s srqn %u domain %u entries %u sges %u taken %u limit %u%s",
+		   srq->xrcd ? " xrc" : "", srq->srqn, srq->domain,
+		   READ_ONCE(srq->rq.ring.mask) + 1, srq->rq.max_sge,
+		   READ_ONCE(srq->rq.ring.index), READ_ONCE(srq->limit),
+		   READ_ONCE(srq->dead) ? " error" : "");
+}
+
+static const struct keel_obj_ops keel_srq_obj_ops = {
+	.describe = keel_srq_describe,
+	.release = keel_srq_release,
+};
+
+static void keel_srq_event(struct keel_srq *srq, enum ib_event_type type)
+{
+	struct ib_event event = {
+		.device = srq->ib->device,
+		.element.srq = srq->ib,
+		.event = type,
+	};
+
+	if (srq->ib->event_handler)
+		srq->ib->event_handler(&event, srq->ib->srq_context);
+}
+
+/**
+ * keel_srq_take() - take the oldest receive
+ * @srq: the SRQ
+ * @recv: where to copy it, as keel_rq_take()
+ *
+ * Context: process context.
+ * Return: 1: taken; 0: there is none; -EINVAL: the SRQ is in error, because
+ * its owner's index is nonsense, or it is destroyed.
+ */
+int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
+{
+	int posted;
+
+	guard(spinlock)(&srq->rq.lock);
+	/* The ring of one that is destroyed may be other memory again. */
+	if (srq->dead || !srq->ib)
+		return -EINVAL;
+	posted = keel_rq_take_locked(&srq->rq, recv);
+	if (posted < 0) {
+		WRITE_ONCE(srq->dead, true);
+		keel_srq_event(srq, IB_EVENT_SRQ_ERR);
+		return posted;
+	}
+	if (!posted)
+		return 0;
+	if (posted - 1 < srq->limit) {
+		WRITE_ONCE(srq->limit, 0);
+		keel_srq_event(srq, IB_EVENT_SRQ_LIMIT_REACHED);
+	}
+	return 1;
+}
+
+/**
+ * keel_srq_get() - the SRQ with a number
+ * @kdev: the device
+ * @srqn: its number
+ *
+ * Return: the SRQ with a reference for the caller to put, or NULL.
+ */
+struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn)
+{
+	struct keel_srq *srq;
+
+	guard(rcu)();
+	srq = xa_load(&kdev->srqs, srqn);
+	return srq && keel_obj_tryget(&srq->obj) ? srq : NULL;
+}
+
+static int keel_srq_map(struct keel_ring *ring, struct ib_device *ibdev,
+			const struct keel_uapi_buf *buf, u32 max_wr,
+			u32 max_sge)
+{
+	if (buf->stride < KEEL_RQ_STRIDE(max_sge) || buf->entries < max_wr ||
+	    buf->entries > KEEL_MAX_WR)
+		return -EINVAL;
+	return keel_ring_map(ring, ibdev, buf);
+}
+
+static int keel_srq_ring(struct keel_srq *srq, struct ib_srq *ibsrq,
+			 const struct ib_srq_attr *attr,
+			 struct ib_udata *udata)
+{
+	struct keel_uapi_create_srq_req req;
+	int ret;
+
+	if (!udata)
+		return keel_ring_alloc(&srq->rq.ring, attr->max_wr,
+				       KEEL_RQ_STRIDE(attr->max_sge));
+	ret = ib_copy_validate_udata_in(udata, req, ring);
+	if (ret)
+		return ret;
+	return keel_srq_map(&srq->rq.ring, ibsrq->device, &req.ring,
+			    attr->max_wr, attr->max_sge);
+}
+
+static int keel_srq_check(const struct ib_srq_init_attr *init)
+{
+	if (init->srq_type != IB_SRQT_BASIC && init->srq_type != IB_SRQT_XRC)
+		return -EOPNOTSUPP;
+	if (!init->attr.max_wr || init->attr.max_wr > KEEL_MAX_WR ||
+	    init->attr.max_sge > KEEL_MAX_SGE)
+		return -EINVAL;
+	/* The core lets a kernel consumer leave it out. */
+	if (init->srq_type == IB_SRQT_XRC && !init->ext.xrc.xrcd)
+		return -EINVAL;
+	return 0;
+}
+
+static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
+				       const struct ib_srq_init_attr *init)
+{
+	struct keel_srq *srq = kzalloc_obj(*srq);
+
+	if (!srq)
+		return NULL;
+	spin_lock_init(&srq->rq.lock);
+	spin_lock_init(&srq->rq.post_lock);
+	srq->ib = ibsrq;
+	srq->rq.max_sge = init->attr.max_sge;
+	srq->domain = to_kpd(ibsrq->pd)->domain->obj.id;
+	if (init->srq_type == IB_SRQT_XRC) {
+		srq->xrcd = to_kxrcd(init->ext.xrc.xrcd);
+		srq->cq = to_kcq(init->ext.cq);
+	}
+	return srq;
+}
+
+/* Its number is reserved: debugfs can show it from here on. */
+static int keel_srq_add(struct keel_dev *kdev, struct keel_srq *srq,
+			struct keel_pd *pd)
+{
+	struct keel_obj *const holds[KEEL_MAX_HOLDS] = {
+		&pd->obj,
+		srq->xrcd ? &srq->xrcd->obj : NULL,
+		srq->cq ? &srq->cq->obj : NULL,
+	};
+
+	return keel_obj_add_holds(&kdev->reg, &srq->obj, KEEL_SRQ,
+				  &keel_srq_obj_ops, holds, GFP_KERNEL);
+}
+
+static int keel_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
+			   struct ib_udata *udata)
+{
+	struct keel_dev *kdev = to_kdev(ibsrq->device);
+	struct keel_srq *srq;
+	int ret;
+
+	ret = keel_srq_check(init);
+	if (ret)
+		return ret;
+	srq = keel_srq_alloc(ibsrq, init);
+	if (!srq)
+		return -ENOMEM;
+	ret = keel_srq_ring(srq, ibsrq, &init->attr, udata);
+	if (ret)
+		goto err_free;
+	/* Senders must not find it before it is complete. */
+	ret = xa_alloc_cyclic(&kdev->srqs, &srq->srqn, NULL,
+			      XA_LIMIT(1, KEEL_SRQN_MAX), &kdev->next_srqn,
+			      GFP_KERNEL);
+	if (ret < 0) {
+		ret = -ENOMEM;
+		goto err_ring;
+	}
+	ret = keel_srq_add(kdev, srq, to_kpd(ibsrq->pd));
+	if (ret)
+		goto err_number;
+	if (srq->xrcd)
+		ibsrq->ext.xrc.srq_num = srq->srqn;
+	init->attr.max_wr = keel_ring_size(&srq->rq.ring);
+	container_of(ibsrq, struct keel_ib_srq, ib)->srq = srq;
+	xa_store(&kdev->srqs, srq->srqn, srq, GFP_KERNEL);
+	return 0;
+
+err_number:
+	xa_erase(&kdev->srqs, srq->srqn);
+err_ring:
+	keel_ring_free(&srq->rq.ring);
+err_free:
+	kfree(srq);
+	return ret;
+}
+
+static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	struct keel_srq *srq = to_ksrq(ibsrq);
+	int ret;
+
+	ret = ib_is_udata_in_empty(udata);
+	if (ret)
+		return ret;
+	/* "rdma resource" may look at it even now. */
+	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
+	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
+	spin_lock(&srq->rq.lock);
+	srq->ib = NULL;
+	spin_unlock(&srq->rq.lock);
+	keel_obj_close(&srq->obj);
+	return 0;
+}
+
+/*
+ * Move what was not taken, and then use the new ring. What is posted does not
+ * change: it is copied in pieces, and what senders take meanwhile is copied
+ * for nothing.
+ */
+static int keel_srq_move(struct keel_srq *srq, struct keel_ring *to)
+{
+	u32 bytes = KEEL_RQ_STRIDE(srq->rq.max_sge);
+	struct keel_ring *ring = &srq->rq.ring;
+	u32 next, user, n;
+	int posted;
+
+	spin_lock(&srq->rq.lock);
+	next = ring->index;
+	posted = keel_ring_posted(ring);
+	user = next + posted;
+	while (!srq->dead && posted >= 0 && posted <= keel_ring_size(to)) {
+		n = min(user - next, KEEL_SRQ_MOVE);
+		keel_ring_copy(to, ring, next, n, bytes);
+		next += n;
+		if (next == user) {
+			to->index = ring->index;
+			WRITE_ONCE(to->head->kernel, to->index);
+			WRITE_ONCE(to->head->user, user);
+			swap(*ring, *to);
+			spin_unlock(&srq->rq.lock);
+			return 0;
+		}
+		spin_unlock(&srq->rq.lock);
+		cond_resched();
+		spin_lock(&srq->rq.lock);
+	}
+	spin_unlock(&srq->rq.lock);
+	return -EINVAL;
+}
+
+static int keel_srq_resize(struct keel_srq *srq, struct ib_device *ibdev,
+			   const struct keel_uapi_buf *buf, u32 max_wr)
+{
+	struct keel_ring ring = {};
+	int ret;
+
+	if (!max_wr)
+		return -EINVAL;
+	ret = keel_srq_map(&ring, ibdev, buf, max_wr, srq->rq.max_sge);
+	if (ret)
+		return ret;
+	ret = keel_srq_move(srq, &ring);
+	/* The old one, or the one that was not wanted. */
+	keel_ring_free(&ring);
+	return ret;
+}
+
+static int keel_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
+			   enum ib_srq_attr_mask mask, struct ib_udata *udata)
+{
+	struct keel_uapi_modify_srq_req req = {};
+	struct keel_srq *srq = to_ksrq(ibsrq);
+	u32 max_wr;
+	int ret;
+
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+		return -EINVAL;
+	if (mask & IB_SRQ_MAX_WR && !srq->rq.ring.umem)
+		return -EOPNOTSUPP;
+	if (udata && udata->inlen) {
+		ret = ib_copy_validate_udata_in(udata, req, ring);
+		if (ret)
+			return ret;
+	}
+	if (!(mask & IB_SRQ_MAX_WR) &&
+	    (req.ring.addr || req.ring.entries || req.ring.stride))
+		return -EINVAL;
+	max_wr = mask & IB_SRQ_MAX_WR ? req.ring.entries :
+					READ_ONCE(srq->rq.ring.mask) + 1;
+	if (mask & IB_SRQ_LIMIT && attr->srq_limit > max_wr)
+		return -EINVAL;
+	if (mask & IB_SRQ_MAX_WR) {
+		ret = keel_srq_resize(srq, ibsrq->device, &req.ring,
+				      attr->max_wr);
+		if (ret)
+			return ret;
+	}
+	if (mask & IB_SRQ_LIMIT) {
+		spin_lock(&srq->rq.lock);
+		WRITE_ONCE(srq->limit, attr->srq_limit);
+		spin_unlock(&srq->rq.lock);
+	}
+	return 0;
+}
+
+static int keel_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct keel_srq *srq = to_ksrq(ibsrq);
+
+	guard(spinlock)(&srq->rq.lock);
+	attr->max_wr = keel_ring_size(&srq->rq.ring);
+	attr->max_sge = srq->rq.max_sge;
+	attr->srq_limit = srq->limit;
+	return 0;
+}
+
+static int keel_post_srq_recv(struct ib_srq *ibsrq,
+			      const struct ib_recv_wr *wr,
+			      const struct ib_recv_wr **bad)
+{
+	struct keel_srq *srq = to_ksrq(ibsrq);
+	int ret;
+
+	for (; wr; wr = wr->next) {
+		ret = keel_rq_post(&srq->rq, wr);
+		if (ret) {
+			*bad = wr;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* What there is and what waits, all at one moment. */
+static int keel_put_srq(struct sk_buff *msg, struct keel_srq *srq)
+{
+	u32 entries, taken, limit;
+	int queued = -EINVAL;
+
+	spin_lock(&srq->rq.lock);
+	entries = keel_ring_size(&srq->rq.ring);
+	taken = srq->rq.ring.index;
+	limit = srq->limit;
+	if (srq->ib)
+		queued = keel_ring_posted(&srq->rq.ring);
+	spin_unlock(&srq->rq.lock);
+	if (rdma_nl_put_driver_u32(msg, "srq_number", srq->srqn) ||
+	    rdma_nl_put_driver_u32(msg, "entries", entries) ||
+	    rdma_nl_put_driver_u32(msg, "taken", taken) ||
+	    (queued >= 0 &&
+	     rdma_nl_put_driver_u32(msg, "queued", queued)) ||
+	    rdma_nl_put_driver_u32(msg, "limit", limit) ||
+	    rdma_nl_put_driver_u32(msg, "error", READ_ONCE(srq->dead)))
+		return -EMSGSIZE;
+	return 0;
+}
+
+/* Older cores call here until after the destroy, with only @ibsrq kept. */
+static int keel_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
+{
+	struct keel_ib_srq *kibsrq =
+		container_of(ibsrq, struct keel_ib_srq, ib);
+	struct keel_srq *srq;
+	struct nlattr *nest;
+	int ret;
+
+	rcu_read_lock();
+	srq = READ_ONCE(kibsrq->srq);
+	if (srq && !keel_obj_tryget(&srq->obj))
+		srq = NULL;
+	rcu_read_unlock();
+	if (!srq)
+		return 0;
+	nest = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	ret = nest ? keel_put_srq(msg, srq) : -EMSGSIZE;
+	if (!ret)
+		nla_nest_end(msg, nest);
+	else if (nest)
+		nla_nest_cancel(msg, nest);
+	keel_obj_put(&srq->obj);
+	return ret;
+}
+
+const struct ib_device_ops keel_srq_ops = {
+	.create_srq = keel_create_srq,
+	.destroy_srq = keel_destroy_srq,
+	.fill_res_srq_entry = keel_fill_res_srq,
+	.modify_srq = keel_modify_srq,
+	.post_srq_recv = keel_post_srq_recv,
+	.query_srq = keel_query_srq,
+
+	INIT_RDMA_OBJ_SIZE(ib_srq, keel_ib_srq, ib),
+};
