@@ -7,6 +7,9 @@
  *	domain 1 refs 1 pid 812 (demo) instances 1 held by pd 1
  *	  pd 1 refs 2 pid 812 (demo) domain 1 holds domain 1 held by mr 4
  *	    mr 4 refs 1 pid 812 (demo) key 0x00000457 length 4096 holds pd 1
+ *	    srq 2 refs 1 pid 812 (demo) xrc srqn 2 ... holds pd 1, xrcd 1, cq 3
+ *	xrcd 1 refs 2 pid 812 (demo) inode 0:25:4 opens 2 held by srq 2
+ *	cq 3 refs 2 pid 812 (demo) entries 16 added 5 held by srq 2
  *
  * "refs" is one for the program that made it, one for each that it is held
  * by, and one for each mapping or operation under way. "closing" has no
@@ -49,7 +52,8 @@ static void keel_snapshot_put(struct keel_snapshot *snap)
 
 /*
  * Add an object and all that are below it in the tree. The depth is bounded,
- * because an object only holds older kinds: domain, pd, parent, mr.
+ * because the first that an object holds is of an older kind: domain, pd,
+ * parent, qp.
  */
 static bool keel_snapshot_add(struct keel_snapshot *snap, struct keel_obj *obj,
 			      u8 depth)
@@ -79,7 +83,7 @@ static bool keel_snapshot_fill(struct keel_snapshot *snap,
 
 	/* RCU for what the xarrays find, the lock for the holder lists. */
 	guard(rcu)();
-	guard(spinlock)(&reg->lock);
+	guard(spinlock_irqsave)(&reg->lock);
 	for (kind = 0; kind < KEEL_KINDS; kind++)
 		xa_for_each(&reg->objs[kind], id, obj)
 			if (!obj->holds[0].target &&
@@ -113,9 +117,10 @@ static void keel_show_holds(struct seq_file *m, const struct keel_obj *obj)
 
 	for (i = 0; i < KEEL_MAX_HOLDS; i++)
 		if (obj->holds[i].target)
-			seq_printf(m, "%s %s %u", i ? "," : " holds",
+			seq_printf(m, "%s %s %u", n++ ? "," : " holds",
 				   keel_kind_name(obj->holds[i].target->kind),
 				   obj->holds[i].target->id);
+	n = 0;
 	list_for_each_entry(hold, &obj->holders, node) {
 		if (n == KEEL_SHOW_HOLDERS)
 			break;
@@ -139,7 +144,7 @@ static int keel_objects_show(struct seq_file *m, void *v)
 	for (i = 0; i < snap->count && !seq_has_overflowed(m); i++) {
 		const struct keel_obj *obj = snap->at[i].obj;
 
-		guard(spinlock)(&reg->lock);
+		guard(spinlock_irqsave)(&reg->lock);
 		seq_printf(m, "%*s%s %u refs %u pid %d (%s)%s",
 			   2 * snap->at[i].depth, "",
 			   keel_kind_name(obj->kind), obj->id,

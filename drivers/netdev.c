@@ -4,16 +4,21 @@
  *
  * A RoCE port takes its state and its GIDs from a netdev. On a machine with
  * no NIC and no set-up there is only "lo"; a device on it comes up, but it is
- * not keel's to configure or to take away, and rdma_cm, which comes with the
- * queue pairs, cannot resolve an address over it. So "insmod keel.ko" brings a
- * netdev along: up, with carrier, one link-local address, and whatever
- * address the administrator adds. Frames sent to it vanish.
+ * not keel's to configure or to take away, and rdma_cm cannot resolve an
+ * address over it. So "insmod keel.ko" brings a netdev along: up, with carrier,
+ * one link-local address, and whatever address the administrator adds. Every
+ * peer is one of these addresses, so there is nobody to ask for a MAC address;
+ * frames sent to it vanish, the reports of multicast groups that rdma_cm joins
+ * among them.
  */
 #include <linux/etherdevice.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
 
 #include "keel.h"
+
+/* Enough for packets of 4096 bytes: rdma_cm makes its path MTU from this. */
+#define KEEL_NETDEV_MTU	9000
 
 static netdev_tx_t keel_netdev_xmit(struct sk_buff *skb,
 				    struct net_device *netdev)
@@ -41,8 +46,9 @@ static void keel_netdev_setup(struct net_device *netdev)
 	ether_setup(netdev);
 	netdev->netdev_ops = &keel_netdev_ops;
 	netdev->pcpu_stat_type = NETDEV_PCPU_STAT_LSTATS;
+	netdev->max_mtu = ETH_MAX_MTU;
+	netdev->mtu = KEEL_NETDEV_MTU;
 	netdev->flags |= IFF_NOARP;
-	netdev->flags &= ~IFF_MULTICAST;
 	netdev->priv_flags |= IFF_NO_QUEUE | IFF_LIVE_ADDR_CHANGE;
 	/* It goes with its device, not with a namespace it was moved to. */
 	netdev->netns_immutable = true;

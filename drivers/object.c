@@ -52,7 +52,8 @@ void keel_registry_init(struct keel_registry *reg, const char *name)
 	spin_lock_init(&reg->lock);
 	reg->name = name;
 	for (i = 0; i < KEEL_KINDS; i++) {
-		xa_init_flags(&reg->objs[i], XA_FLAGS_ALLOC1);
+		xa_init_flags(&reg->objs[i],
+			      XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
 		atomic_set(&reg->count[i], 0);
 		reg->limit[i] = INT_MAX;
 		reg->next[i] = 1;
@@ -106,6 +107,41 @@ static void keel_obj_hold(struct keel_obj *obj, int slot,
 		kref_get(&target->ref);
 }
 
+/* Kernel consumers make and destroy AHs in any context. */
+static int keel_obj_number(struct keel_registry *reg, struct keel_obj *obj,
+			   enum keel_kind kind, gfp_t gfp)
+{
+	struct xarray *objs = &reg->objs[kind];
+	unsigned long flags;
+	int ret;
+
+	xa_lock_irqsave(objs, flags);
+	ret = __xa_alloc_cyclic(objs, &obj->id, NULL, XA_LIMIT(1, INT_MAX),
+				&reg->next[kind], gfp);
+	xa_unlock_irqrestore(objs, flags);
+	return ret;
+}
+
+static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
+{
+	struct xarray *objs = &reg->objs[obj->kind];
+	unsigned long flags;
+	int i;
+
+	spin_lock_irqsave(&reg->lock, flags);
+	for (i = 0; i < KEEL_MAX_HOLDS; i++)
+		if (obj->holds[i].target) {
+			list_add_tail(&obj->holds[i].node,
+				      &obj->holds[i].target->holders);
+			obj->holds[i].target->nholders++;
+		}
+	spin_unlock_irqrestore(&reg->lock, flags);
+	xa_lock_irqsave(objs, flags);
+	/* The slot exists: this cannot need memory. */
+	__xa_store(objs, obj->id, obj, GFP_ATOMIC);
+	xa_unlock_irqrestore(objs, flags);
+}
+
 /**
  * keel_obj_add_holds() - bring an object to life
  * @reg: where to list it
@@ -144,29 +180,18 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	obj->kind = kind;
 	obj->closing = false;
 	obj->pid = get_pid(task_tgid(current));
-	get_task_comm(obj->comm, current->group_leader);
+	/* get_task_comm() takes a lock that interrupts must not. */
+	strscpy_pad(obj->comm, current->group_leader->comm);
 	INIT_LIST_HEAD(&obj->holders);
 	obj->nholders = 0;
 	for (i = 0; i < KEEL_MAX_HOLDS; i++)
 		keel_obj_hold(obj, i, holds[i]);
 
 	/* Reserve a number first: what readers find must be complete. */
-	ret = xa_alloc_cyclic(&reg->objs[kind], &obj->id, NULL,
-			      XA_LIMIT(1, INT_MAX), &reg->next[kind], gfp);
+	ret = keel_obj_number(reg, obj, kind, gfp);
 	if (ret < 0)
 		goto err_count;
-
-	spin_lock(&reg->lock);
-	for (i = 0; i < KEEL_MAX_HOLDS; i++)
-		if (obj->holds[i].target) {
-			list_add_tail(&obj->holds[i].node,
-				      &obj->holds[i].target->holders);
-			obj->holds[i].target->nholders++;
-		}
-	spin_unlock(&reg->lock);
-	/* The slot exists: this cannot need memory. */
-	xa_store(&reg->objs[kind], obj->id, obj, gfp);
-
+	keel_obj_list(reg, obj);
 	trace_keel_obj_birth(obj);
 	return 0;
 
@@ -187,20 +212,23 @@ static void keel_obj_release(struct kref *ref)
 	struct keel_obj *targets[KEEL_MAX_HOLDS];
 	struct keel_registry *reg = obj->reg;
 	enum keel_kind kind = obj->kind;
+	unsigned long flags;
 	int i;
 
 	trace_keel_obj_death(obj);
 	WARN_ON(!list_empty(&obj->holders));
-	xa_erase(&reg->objs[kind], obj->id);
+	xa_lock_irqsave(&reg->objs[kind], flags);
+	__xa_erase(&reg->objs[kind], obj->id);
+	xa_unlock_irqrestore(&reg->objs[kind], flags);
 
-	spin_lock(&reg->lock);
+	spin_lock_irqsave(&reg->lock, flags);
 	for (i = 0; i < KEEL_MAX_HOLDS; i++) {
 		targets[i] = obj->holds[i].target;
 		list_del_init(&obj->holds[i].node);
 		if (targets[i])
 			targets[i]->nholders--;
 	}
-	spin_unlock(&reg->lock);
+	spin_unlock_irqrestore(&reg->lock, flags);
 
 	put_pid(obj->pid);
 	obj->ops->release(obj);
@@ -217,7 +245,8 @@ static void keel_obj_release(struct kref *ref)
  *
  * Context: may sleep, for the last reference of an object may be among those
  * that it holds in turn. Chains are as short as the tree is deep: an object
- * only ever holds older kinds (see Documentation/objects.rst).
+ * only ever holds older kinds (see Documentation/objects.rst). Any context for
+ * an AH whose PD is alive.
  */
 void keel_obj_put(struct keel_obj *obj)
 {
@@ -229,13 +258,15 @@ EXPORT_SYMBOL_IF_KUNIT(keel_obj_put);
  * keel_obj_close() - the uobject goes, and with it its reference
  * @obj: the object; may be gone afterwards
  *
- * Context: may sleep.
+ * Context: as keel_obj_put().
  */
 void keel_obj_close(struct keel_obj *obj)
 {
-	spin_lock(&obj->reg->lock);
+	unsigned long flags;
+
+	spin_lock_irqsave(&obj->reg->lock, flags);
 	obj->closing = true;
-	spin_unlock(&obj->reg->lock);
+	spin_unlock_irqrestore(&obj->reg->lock, flags);
 	keel_obj_put(obj);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_close);
@@ -248,7 +279,7 @@ static u32 keel_obj_list_holders(struct keel_obj *obj,
 	const struct keel_hold *hold;
 	u32 n = 0;
 
-	guard(spinlock)(&obj->reg->lock);
+	guard(spinlock_irqsave)(&obj->reg->lock);
 	list_for_each_entry(hold, &obj->holders, node) {
 		const struct keel_obj *holder = hold->holder;
 

@@ -79,7 +79,7 @@ struct keel_hold {
 /**
  * struct keel_registry - all objects of a device
  * @lock: protects the holder lists and @closing of every object; taken inside
- *	anything, and nothing is taken inside it
+ *	anything, in any context, and nothing is taken inside it
  * @objs: by kind and number
  * @next: where to look for the next number of a kind
  * @limit: how many there may be of a kind
