@@ -6,7 +6,7 @@
 #include "keel.h"
 
 static const struct rdma_stat_desc keel_counter_descs[] = {
-#define KEEL_COUNTER_DESC(_name)	[KEEL_CTR_##_name].name = #_name,
+#define KEEL_COUNTER_DESC(_name)	{ .name = #_name },
 	KEEL_COUNTERS(KEEL_COUNTER_DESC)
 #undef KEEL_COUNTER_DESC
 };
@@ -14,8 +14,6 @@ static const struct rdma_stat_desc keel_counter_descs[] = {
 static struct rdma_hw_stats *keel_alloc_port_stats(struct ib_device *ibdev,
 						   u32 port)
 {
-	static_assert(ARRAY_SIZE(keel_counter_descs) == KEEL_NCOUNTERS);
-
 	return rdma_alloc_hw_stats_struct(keel_counter_descs, KEEL_NCOUNTERS,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }

@@ -65,6 +65,7 @@ static void keel_cq_notify(struct keel_cq *cq, bool solicited)
 {
 	u32 *arm = &cq->ring.head->arm;
 
+	/* Pairs with the barrier of whoever arms it, then looks for more. */
 	smp_mb();
 	switch (READ_ONCE(*arm)) {
 	case KEEL_ARM_NEXT:
@@ -240,6 +241,7 @@ static int keel_cq_move(struct keel_cq *cq, struct keel_ring *to)
 			WRITE_ONCE(to->head->user, user);
 			WRITE_ONCE(to->head->arm, READ_ONCE(ring->head->arm));
 			to->index = next;
+			/* Whoever sees the index sees the entries. */
 			smp_store_release(&to->head->kernel, next);
 			swap(*ring, *to);
 			cq->ib->cqe = keel_ring_size(ring);
@@ -254,7 +256,7 @@ static int keel_cq_move(struct keel_cq *cq, struct keel_ring *to)
 	return -EINVAL;
 }
 
-static int keel_resize_cq(struct ib_cq *ibcq, unsigned int cqe,
+static int keel_resize_cq(struct ib_cq *ibcq, KEEL_RESIZE_CQE cqe,
 			  struct ib_udata *udata)
 {
 	struct keel_uapi_resize_cq_req req;

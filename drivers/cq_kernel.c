@@ -75,6 +75,7 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 	head = cq->ring.head;
 	spin_lock_irqsave(&cq->poll_lock, flags);
 	user = head->user;
+	/* The entries up to there are complete. */
 	kernel = smp_load_acquire(&head->kernel);
 	while (done < n && user != kernel) {
 		cqe = keel_ring_entry(&cq->ring, user++);
@@ -82,6 +83,7 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 		if (ibqp)
 			keel_wc_fill(&wc[done++], cqe, ibqp);
 	}
+	/* They may be used again. */
 	smp_store_release(&head->user, user);
 	spin_unlock_irqrestore(&cq->poll_lock, flags);
 	return done;

@@ -94,8 +94,10 @@ int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr)
 	spin_lock_irqsave(&rq->post_lock, flags);
 	/* Ours, as the consumer; the other index is the taker's. */
 	user = ring->head->user;
+	/* Pairs with keel_ring_advance(): entries that it passed are free. */
 	if (user - smp_load_acquire(&ring->head->kernel) <= ring->mask) {
 		keel_rq_fill(keel_ring_entry(ring, user), wr);
+		/* Pairs with keel_ring_posted(). */
 		smp_store_release(&ring->head->user, user + 1);
 		ret = 0;
 	}

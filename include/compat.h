@@ -16,9 +16,7 @@
 
 /* Allocation by type. */
 #ifndef kzalloc_obj
-#define keel_gfp(_none, _gfp, ...)	_gfp
-#define kzalloc_obj(_obj, ...)		\
-	kzalloc(sizeof(_obj), keel_gfp(, ##__VA_ARGS__, GFP_KERNEL))
+#define kzalloc_obj(_obj)	kzalloc(sizeof(_obj), GFP_KERNEL)
 #endif
 
 /* The namespace of a symbol: a name first, a string later. */
@@ -44,8 +42,10 @@
 
 /* The op that resizes a CQ got the name of those whose CQs it is for. */
 #ifdef KEEL_HAVE_RESIZE_USER_CQ
+#define KEEL_RESIZE_CQE		unsigned int
 #define KEEL_RESIZE_CQ(_fn)	.resize_user_cq = _fn,
 #else
+#define KEEL_RESIZE_CQE		int
 #define KEEL_RESIZE_CQ(_fn)	.resize_cq = _fn,
 #endif
 

@@ -84,6 +84,7 @@ static inline void keel_ring_copy(const struct keel_ring *to,
  */
 static inline int keel_ring_posted(const struct keel_ring *ring)
 {
+	/* Pairs with the release of whoever posts. */
 	u32 n = smp_load_acquire(&ring->head->user) - ring->index;
 
 	return n > ring->mask + 1 ? -EINVAL : (int)n;
@@ -98,6 +99,7 @@ static inline int keel_ring_posted(const struct keel_ring *ring)
  */
 static inline int keel_ring_room(const struct keel_ring *ring)
 {
+	/* Pairs with the release of whoever polls. */
 	u32 n = ring->index - smp_load_acquire(&ring->head->user);
 
 	return n > ring->mask + 1 ? -EINVAL : (int)(ring->mask + 1 - n);
@@ -111,6 +113,7 @@ static inline int keel_ring_room(const struct keel_ring *ring)
  */
 static inline void keel_ring_advance(struct keel_ring *ring)
 {
+	/* After the copy of what was taken, or of what was added. */
 	smp_store_release(&ring->head->kernel, ++ring->index);
 }
 
