@@ -111,7 +111,7 @@ static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
 	struct keel_ah *ah;
 	int ret;
 
-	ah = kzalloc(sizeof(*ah), gfp);
+	ah = kzalloc_obj(*ah, gfp);
 	if (!ah)
 		return ERR_PTR(-ENOMEM);
 	keel_av_init(kdev, &ah->av, init->ah_attr);

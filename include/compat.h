@@ -9,6 +9,7 @@
 #ifndef KEEL_COMPAT_H
 #define KEEL_COMPAT_H
 
+#include <linux/hrtimer.h>
 #include <linux/slab.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -16,7 +17,9 @@
 
 /* Allocation by type. */
 #ifndef kzalloc_obj
-#define kzalloc_obj(_obj)	kzalloc(sizeof(_obj), GFP_KERNEL)
+#define keel_gfp(_zero, _gfp, ...)	((_zero) | (_gfp))
+#define kzalloc_obj(_obj, ...)		\
+	kzalloc(sizeof(_obj), keel_gfp(0, ##__VA_ARGS__, GFP_KERNEL))
 #endif
 
 /* The namespace of a symbol: a name first, a string later. */
@@ -33,6 +36,17 @@
 #else
 #define KEEL_DMAH_PARAM
 #define KEEL_DMAH_SET	false
+#endif
+
+/* A timer and its function used to be set one after the other. */
+#ifndef KEEL_HAVE_HRTIMER_SETUP
+static inline void hrtimer_setup(struct hrtimer *timer,
+				 enum hrtimer_restart (*fn)(struct hrtimer *),
+				 clockid_t clock, enum hrtimer_mode mode)
+{
+	hrtimer_init(timer, clock, mode);
+	timer->function = fn;
+}
 #endif
 
 /* Pinning by address got a name of its own when other sources came. */
