@@ -137,6 +137,8 @@ static int keel_cq_ring(struct keel_cq *cq, struct ib_cq *ibcq, u32 cqe,
 		return keel_ring_alloc(&cq->ring, cqe,
 				       sizeof(struct keel_uapi_cqe));
 	ret = ib_copy_validate_udata_in(udata, req, reserved);
+	if (!ret)
+		ret = ib_respond_empty_udata(udata);
 	if (ret)
 		return ret;
 	if (req.reserved || req.flags & ~KEEL_CQ_F_WALLCLOCK)
@@ -205,7 +207,7 @@ static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct keel_cq *cq = to_kcq(ibcq);
 	int ret;
 
-	ret = ib_is_udata_in_empty(udata);
+	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
 	/* "rdma resource" may look at it even now. */
@@ -267,6 +269,8 @@ static int keel_resize_cq(struct ib_cq *ibcq, KEEL_RESIZE_CQE cqe,
 	if (!udata || !cq->ring.umem || !cqe || cqe > KEEL_MAX_CQE)
 		return -EINVAL;
 	ret = ib_copy_validate_udata_in(udata, req, ring);
+	if (!ret)
+		ret = ib_respond_empty_udata(udata);
 	if (ret)
 		return ret;
 	ret = keel_cq_map(&ring, ibcq->device, &req.ring, cqe);

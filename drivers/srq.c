@@ -120,6 +120,8 @@ static int keel_srq_ring(struct keel_srq *srq, struct ib_srq *ibsrq,
 		return keel_ring_alloc(&srq->rq.ring, attr->max_wr,
 				       KEEL_RQ_STRIDE(attr->max_sge));
 	ret = ib_copy_validate_udata_in(udata, req, ring);
+	if (!ret)
+		ret = ib_respond_empty_udata(udata);
 	if (ret)
 		return ret;
 	return keel_srq_map(&srq->rq.ring, ibsrq->device, &req.ring,
@@ -220,7 +222,7 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	struct keel_srq *srq = to_ksrq(ibsrq);
 	int ret;
 
-	ret = ib_is_udata_in_empty(udata);
+	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
 	/* "rdma resource" may look at it even now. */
@@ -303,6 +305,9 @@ static int keel_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 		if (ret)
 			return ret;
 	}
+	ret = ib_respond_empty_udata(udata);
+	if (ret)
+		return ret;
 	if (!(mask & IB_SRQ_MAX_WR) &&
 	    (req.ring.addr || req.ring.entries || req.ring.stride))
 		return -EINVAL;

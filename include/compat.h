@@ -98,15 +98,18 @@ static inline int ib_is_udata_in_empty(struct ib_udata *udata)
 	return ret ? 0 : -EOPNOTSUPP;
 }
 
+static inline int ib_respond_empty_udata(struct ib_udata *udata)
+{
+	if (udata && udata->outlen && clear_user(udata->outbuf, udata->outlen))
+		return -EFAULT;
+	return 0;
+}
+
 static inline int ib_no_udata_io(struct ib_udata *udata)
 {
 	int ret = ib_is_udata_in_empty(udata);
 
-	if (ret || !udata)
-		return ret;
-	if (udata->outlen && clear_user(udata->outbuf, udata->outlen))
-		return -EFAULT;
-	return 0;
+	return ret ? ret : ib_respond_empty_udata(udata);
 }
 
 static inline int keel_udata_out(struct ib_udata *udata, void *resp,
