@@ -5,7 +5,7 @@
 #include <linux/module.h>
 #include <net/addrconf.h>
 
-#include "keel.h"
+#include "keel_qp.h"
 
 static unsigned long dm_size = SZ_64M;
 module_param(dm_size, ulong, 0444);
@@ -36,6 +36,60 @@ module_param_cb(dm_access_align, &keel_access_align_ops, &keel_dm_access_align,
 MODULE_PARM_DESC(dm_access_align,
 		 "Refuse copies to and from device memory that are not aligned so (default 1; NICs are known to want 4)");
 
+static void keel_query_queues(struct ib_device_attr *attr)
+{
+	attr->device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD |
+				 IB_DEVICE_SYS_IMAGE_GUID |
+				 IB_DEVICE_RC_RNR_NAK_GEN |
+				 IB_DEVICE_SRQ_RESIZE |
+				 IB_DEVICE_MEM_WINDOW |
+				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
+				 IB_DEVICE_MEM_MGT_EXTENSIONS |
+				 IB_DEVICE_XRC;
+	attr->max_qp = KEEL_MAX_QP;
+	attr->max_qp_wr = KEEL_MAX_WR;
+	attr->max_send_sge = KEEL_MAX_SGE;
+	attr->max_recv_sge = KEEL_MAX_SGE;
+	attr->max_sge_rd = KEEL_MAX_SGE;
+	attr->max_cq = KEEL_MAX_CQ;
+	attr->max_cqe = KEEL_MAX_CQE;
+	attr->max_srq = KEEL_MAX_SRQ;
+	attr->max_srq_wr = KEEL_MAX_WR;
+	attr->max_srq_sge = KEEL_MAX_SGE;
+	attr->max_qp_rd_atom = KEEL_MAX_RD_ATOM;
+	attr->max_qp_init_rd_atom = KEEL_MAX_RD_ATOM;
+	attr->max_res_rd_atom = KEEL_MAX_RD_ATOM * KEEL_MAX_QP;
+	/* The processor's own atomics, on memory that it shares. */
+	attr->atomic_cap = IB_ATOMIC_GLOB;
+	attr->masked_atomic_cap = IB_ATOMIC_NONE;
+	attr->max_mcast_grp = KEEL_MAX_MCAST_GRP;
+	attr->max_mcast_qp_attach = KEEL_MAX_MCAST_QP;
+	attr->max_total_mcast_qp_attach = KEEL_MAX_MCAST_GRP *
+					  KEEL_MAX_MCAST_QP;
+	attr->max_fast_reg_page_list_len = KEEL_MAX_FAST_REG;
+	/* ktime_get_raw_ns(): a clock of 10^6 kHz, all bits of it. */
+	attr->timestamp_mask = U64_MAX;
+	attr->hca_core_clock = 1000000;
+}
+
+/* Pages are looked up when they are used, whatever uses them. */
+static void keel_query_odp(struct ib_device_attr *attr)
+{
+	const u32 rc = IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
+		       IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ |
+		       IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV;
+
+	attr->odp_caps.general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
+	attr->odp_caps.per_transport_caps.rc_odp_caps = rc;
+	attr->odp_caps.per_transport_caps.xrc_odp_caps = rc;
+	attr->odp_caps.per_transport_caps.uc_odp_caps =
+		IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
+		IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_SRQ_RECV;
+	attr->odp_caps.per_transport_caps.ud_odp_caps =
+		IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
+		IB_ODP_SUPPORT_SRQ_RECV;
+}
+
 static int keel_query_device(struct ib_device *ibdev,
 			     struct ib_device_attr *attr,
 			     struct ib_udata *udata)
@@ -45,10 +99,7 @@ static int keel_query_device(struct ib_device *ibdev,
 
 	if (ret)
 		return ret;
-	/*
-	 * The core has cleared *attr, and zero is the truth about everything
-	 * that is not said here: there are no queues to have limits.
-	 */
+	/* The core has cleared *attr. */
 	attr->fw_ver = KEEL_FW_VER;
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->vendor_id = KEEL_VENDOR_ID;
@@ -60,10 +111,12 @@ static int keel_query_device(struct ib_device *ibdev,
 	attr->max_mw = KEEL_MAX_MW;
 	attr->max_ah = KEEL_MAX_AH;
 	attr->max_pkeys = KEEL_PKEYS;
-	attr->atomic_cap = IB_ATOMIC_NONE;
 	attr->max_dm_size = kdev->ap->size;
 	/* "rdma link delete" may take any keel device, keel0 too. */
-	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_LOCAL_DMA_LKEY |
+				 IBK_ON_DEMAND_PAGING;
+	keel_query_queues(attr);
+	keel_query_odp(attr);
 	return 0;
 }
 
@@ -81,9 +134,17 @@ static void keel_dev_release(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
 
+	/* First: what is queued there has references on objects. */
+	if (kdev->wq)
+		destroy_workqueue(kdev->wq);
+	WARN_ON(!xa_empty(&kdev->qps));
+	xa_destroy(&kdev->qps);
+	WARN_ON(!xa_empty(&kdev->srqs));
+	xa_destroy(&kdev->srqs);
 	keel_registry_fini(&kdev->reg);
 	keel_keys_fini(&kdev->keys);
 	keel_aperture_destroy(kdev->ap);
+	free_percpu(kdev->counters);
 	keel_netdev_destroy(kdev->own_netdev);
 }
 
@@ -92,6 +153,7 @@ static const struct uapi_definition keel_uapi_defs[] = {
 	UAPI_DEF_CHAIN(keel_dm_defs),
 	UAPI_DEF_CHAIN(keel_dm_map_defs),
 	UAPI_DEF_CHAIN(keel_pd_defs),
+	UAPI_DEF_CHAIN(keel_qp_defs),
 	UAPI_DEF_CHAIN(keel_shpd_defs),
 	UAPI_DEF_CHAIN(keel_td_defs),
 	{},
@@ -113,12 +175,20 @@ static void keel_dev_set_ops(struct ib_device *ibdev)
 	ib_set_device_ops(ibdev, &keel_dev_ops);
 	ib_set_device_ops(ibdev, &keel_ah_ops);
 	ib_set_device_ops(ibdev, &keel_context_ops);
+	ib_set_device_ops(ibdev, &keel_counters_ops);
+	ib_set_device_ops(ibdev, &keel_cq_ops);
 	ib_set_device_ops(ibdev, &keel_dm_map_ops);
 	ib_set_device_ops(ibdev, &keel_dm_ops);
+	ib_set_device_ops(ibdev, &keel_mcast_ops);
+	ib_set_device_ops(ibdev, &keel_mr_kernel_ops);
+	ib_set_device_ops(ibdev, &keel_mr_odp_ops);
 	ib_set_device_ops(ibdev, &keel_mr_ops);
 	ib_set_device_ops(ibdev, &keel_mw_ops);
 	ib_set_device_ops(ibdev, &keel_pd_ops);
 	ib_set_device_ops(ibdev, &keel_port_ops);
+	ib_set_device_ops(ibdev, &keel_post_ops);
+	ib_set_device_ops(ibdev, &keel_qp_ops);
+	ib_set_device_ops(ibdev, &keel_srq_ops);
 	ib_set_device_ops(ibdev, &keel_xrcd_ops);
 	ibdev->driver_def = keel_uapi_defs;
 }
@@ -142,6 +212,23 @@ static void keel_dev_init(struct keel_dev *kdev)
 	kdev->reg.limit[KEEL_DM] = KEEL_MAX_DM;
 	keel_keys_init(&kdev->keys);
 	keel_shpds_init(&kdev->shpds);
+	kdev->reg.limit[KEEL_QP] = KEEL_MAX_QP;
+	kdev->reg.limit[KEEL_CQ] = KEEL_MAX_CQ;
+	kdev->reg.limit[KEEL_SRQ] = KEEL_MAX_SRQ;
+	ibdev->local_dma_lkey = KEEL_LOCAL_DMA_LKEY;
+	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1);
+	xa_init_flags(&kdev->srqs, XA_FLAGS_ALLOC1);
+	kdev->next_qpn = 1;
+	kdev->next_srqn = 1;
+	keel_mcasts_init(&kdev->mcasts);
+}
+
+/* What a device has besides device memory and the netdev. */
+static int keel_dev_alloc(struct keel_dev *kdev)
+{
+	kdev->counters = alloc_percpu(struct keel_counters);
+	kdev->wq = alloc_workqueue("keel", WQ_UNBOUND, 0);
+	return kdev->counters && kdev->wq ? 0 : -ENOMEM;
 }
 
 /**
@@ -175,6 +262,9 @@ int keel_dev_create(const char *name, struct net_device *netdev, bool own)
 		       dm_size, ret);
 		goto err_dev;
 	}
+	ret = keel_dev_alloc(kdev);
+	if (ret)
+		goto err_dev;
 	ret = ib_device_set_netdev(&kdev->ib, netdev, KEEL_PORT);
 	if (ret)
 		goto err_dev;

@@ -179,7 +179,9 @@ enum keel_wait {
  * @timer: kicks the QP for that look
  * @wqe: copy of the entry that runs
  * @data: copy of what is behind it: inline data or SGEs
+ * @inline_mem: inline data in @data as memory
  * @segs: the local side of the entry that runs
+ * @remote: its remote side, of RDMA; the GRH, of UD
  * @drained: SQD: the event was raised
  * @post_lock: kernel consumers: protects the producer's side
  */
@@ -196,6 +198,7 @@ struct keel_sq {
 	u8 data[KEEL_MAX_STRIDE - sizeof(struct keel_uapi_send_wqe)] __aligned(16);
 	struct keel_mem inline_mem;
 	struct keel_segs segs;
+	struct keel_segs remote;
 	bool drained;
 	spinlock_t post_lock;
 };
@@ -309,52 +312,125 @@ static inline struct keel_ah *to_kah(struct ib_ah *ib)
 	return container_of(ib, struct keel_ib_ah, ib)->ah;
 }
 
+/**
+ * struct keel_xfer - a work request on its way
+ * @qp: who sends; its send queue's lock is held
+ * @wqe: what, in &keel_sq.wqe
+ * @peer: to whom, with its responder's lock held; NULL where there is nobody
+ * @domain: number of the domain that rkeys are checked against
+ * @srq: XRC: the SRQ that was named, with a reference; else NULL
+ * @status: how it ended
+ * @why: reason of a failure
+ * @len: bytes of the message
+ * @byte_len: for the completion
+ * @rnr_ns: how long the peer wants us to wait before we try again
+ */
+struct keel_xfer {
+	struct keel_qp *qp;
+	const struct keel_uapi_send_wqe *wqe;
+	struct keel_qp *peer;
+	u32 domain;
+	struct keel_srq *srq;
+	enum ib_wc_status status;
+	u32 why;
+	u64 len;
+	u32 byte_len;
+	u64 rnr_ns;
+};
+
+/**
+ * enum keel_verdict - what became of a work request
+ * @KEEL_XFER_DONE: it completes with &keel_xfer.status
+ * @KEEL_XFER_RNR: the peer has no receive: wait
+ * @KEEL_XFER_NO_PEER: there is no peer that is ready: wait
+ * @KEEL_XFER_STOPPED: a signal or somebody's state came in between: look again
+ */
+enum keel_verdict {
+	KEEL_XFER_DONE,
+	KEEL_XFER_RNR,
+	KEEL_XFER_NO_PEER,
+	KEEL_XFER_STOPPED,
+};
+
+/* No event. */
+#define KEEL_EVENT_NONE	((enum ib_event_type)-1)
+
 /* ah.c */
 void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		  const struct rdma_ah_attr *attr);
+struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id);
 
 /* cq.c */
 int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited);
+
+/* cq_kernel.c */
+int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
+int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+/* rq.c */
+int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);
+int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv);
+int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr);
 
 /* srq.c */
 struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn);
 int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
 
-/* rq.c */
-int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);
-int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr);
+/* mcast.c */
+int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
+		       struct keel_qp ***list);
+void keel_mcast_leave(struct keel_qp *qp);
 
 /* qp.c */
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 void keel_qp_kick(struct keel_qp *qp);
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
-void keel_qp_fail(struct keel_qp *qp, enum ib_event_type type);
+bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
+		  enum ib_event_type type);
 
 /* qp_modify.c */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata);
+int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_qp_init_attr *init);
 int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 		  int mask);
-void keel_qp_reset(struct keel_qp *qp);
 
 /* sq.c */
-bool keel_sq_run(struct keel_qp *qp);
 void keel_qp_run(struct keel_qp *qp);
+void keel_sq_init(struct keel_qp *qp);
+
+/* req.c */
+enum keel_verdict keel_req_run(struct keel_xfer *x);
+
+/* resp.c */
+enum keel_verdict keel_resp_send(struct keel_xfer *x);
+enum keel_verdict keel_resp_write(struct keel_xfer *x);
+enum keel_verdict keel_resp_read(struct keel_xfer *x);
+enum keel_verdict keel_resp_atomic(struct keel_xfer *x);
+
+/* recv.c */
 void keel_rq_flush(struct keel_qp *qp);
+int keel_recv_take(struct keel_xfer *x);
+enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u32 *why);
+void keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
+			u32 byte_len, u8 flags);
+bool keel_xfer_stop(void *arg);
+
+/* ud.c */
+enum keel_verdict keel_ud_send(struct keel_xfer *x);
 
 /* segs.c */
 enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
 				  const struct keel_uapi_sge *sge, u32 n,
 				  u32 domain, u32 access, u32 *why);
+int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
+		     u32 domain, u32 access, u64 addr, u64 len, u32 *why);
 
 /* mw_bind.c */
 enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
 				const struct keel_uapi_send_wqe *wqe, u32 *why);
 enum ib_wc_status keel_wqe_invalidate(struct keel_qp *qp, u32 rkey, u32 *why);
 int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain);
-
-/* mcast.c */
-int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
-		       struct keel_qp ***list);
 
 #endif /* KEEL_QP_H */

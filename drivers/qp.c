@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Queue pairs: ibv_create_qp() and its end, the doorbell, and what others do
+ * to a QP: find it, kick it, fail it. States are in qp_modify.c.
+ */
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "keel_qp.h"
+
+#define KEEL_QPN_GSI	1
+#define KEEL_QPN_MIN	2
+#define KEEL_QPN_MAX	(BIT(24) - 2)
+
+static const char * const keel_qp_types[] = {
+	[IB_QPT_GSI] = "gsi", [IB_QPT_RC] = "rc", [IB_QPT_UC] = "uc",
+	[IB_QPT_UD] = "ud", [IB_QPT_XRC_INI] = "xrc_send",
+	[IB_QPT_XRC_TGT] = "xrc_recv",
+};
+
+static const char * const keel_qp_states[] = {
+	[IB_QPS_RESET] = "reset", [IB_QPS_INIT] = "init", [IB_QPS_RTR] = "rtr",
+	[IB_QPS_RTS] = "rts", [IB_QPS_SQD] = "sqd", [IB_QPS_SQE] = "sqe",
+	[IB_QPS_ERR] = "err",
+};
+
+static void keel_qp_release(struct keel_obj *obj)
+{
+	struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
+
+	keel_ring_free(&qp->sq.ring);
+	keel_ring_free(&qp->rq.ring);
+	kfree_rcu(qp, obj.rcu);
+}
+
+static void keel_qp_describe(const struct keel_obj *obj, struct seq_file *m)
+{
+	const struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
+
+	seq_printf(m, " qpn %u %s %s", qp->qpn, keel_qp_types[qp->type],
+		   keel_qp_states[READ_ONCE(qp->state)]);
+	if (qp->type != IB_QPT_XRC_TGT)
+		seq_printf(m, " cqs %u %u", qp->send_cq->obj.id,
+			   qp->recv_cq ? qp->recv_cq->obj.id : 0);
+	if (qp->srq)
+		seq_printf(m, " srq %u", qp->srq->obj.id);
+}
+
+static const struct keel_obj_ops keel_qp_obj_ops = {
+	.describe = keel_qp_describe,
+	.release = keel_qp_release,
+};
+
+/**
+ * keel_qp_get() - the QP behind a number
+ * @kdev: the device
+ * @qpn: the number
+ *
+ * Context: any.
+ * Return: the QP, with a reference that the caller drops with keel_obj_put();
+ * or NULL.
+ */
+struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn)
+{
+	struct keel_qp *qp;
+
+	guard(rcu)();
+	qp = xa_load(&kdev->qps, qpn);
+	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
+}
+
+/**
+ * keel_qp_kick() - have the workqueue run a QP
+ * @qp: the QP; the caller has a reference, or keeps it from being destroyed
+ *
+ * Context: any.
+ */
+void keel_qp_kick(struct keel_qp *qp)
+{
+	keel_obj_get(&qp->obj);
+	/* The caller's reference is left: this is not the last one. */
+	if (!queue_work(qp->kdev->wq, &qp->work))
+		keel_obj_put(&qp->obj);
+}
+
+static void keel_qp_work(struct work_struct *work)
+{
+	struct keel_qp *qp = container_of(work, struct keel_qp, work);
+
+	keel_qp_run(qp);
+	keel_obj_put(&qp->obj);
+}
+
+static void keel_qp_event_locked(struct keel_qp *qp, enum ib_event_type type)
+{
+	struct ib_event event = { .event = type };
+
+	lockdep_assert_held(&qp->state_lock);
+	if (!qp->ib || !qp->ib->event_handler)
+		return;
+	event.device = qp->ib->device;
+	event.element.qp = qp->ib;
+	qp->ib->event_handler(&event, qp->ib->qp_context);
+}
+
+/**
+ * keel_qp_event() - tell the owner of a QP what happened to it
+ * @qp: the QP
+ * @type: the event
+ *
+ * Context: any but interrupts.
+ */
+void keel_qp_event(struct keel_qp *qp, enum ib_event_type type)
+{
+	/* Destroying the QP clears @ib under the lock. */
+	spin_lock(&qp->state_lock);
+	keel_qp_event_locked(qp, type);
+	spin_unlock(&qp->state_lock);
+}
+
+/**
+ * keel_qp_fail() - an error moves a QP to another state
+ * @qp: the QP
+ * @state: IB_QPS_ERR, or IB_QPS_SQE from IB_QPS_RTS and IB_QPS_SQD
+ * @type: event to raise, or KEEL_EVENT_NONE
+ *
+ * The workqueue flushes what is to be flushed. A QP that is in the error state
+ * already, or in none that errors happen in, stays where it is, in silence.
+ *
+ * Context: any but interrupts; locks of queues may be held.
+ * Return: whether the state changed.
+ */
+bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
+		  enum ib_event_type type)
+{
+	guard(spinlock)(&qp->state_lock);
+	if (qp->dying || qp->state == IB_QPS_ERR || qp->state == IB_QPS_RESET)
+		return false;
+	if (state == IB_QPS_SQE && qp->state != IB_QPS_RTS &&
+	    qp->state != IB_QPS_SQD)
+		return false;
+	smp_store_release(&qp->state, state);
+	if (type != KEEL_EVENT_NONE)
+		keel_qp_event_locked(qp, type);
+	if (state == IB_QPS_ERR) {
+		/* Receives that come from here on want to be flushed. */
+		if (qp->rq.ring.head)
+			WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
+		/* Pairs with the barrier of whoever posts a receive. */
+		smp_mb();
+		if (qp->srq || qp->type == IB_QPT_XRC_TGT)
+			keel_qp_event_locked(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+	}
+	/* Under the lock: once the QP is dying nobody kicks it any more. */
+	keel_qp_kick(qp);
+	return true;
+}
+
+static int keel_qp_check_init(const struct ib_qp_init_attr *init)
+{
+	const struct ib_qp_cap *cap = &init->cap;
+
+	switch (init->qp_type) {
+	case IB_QPT_RC:
+	case IB_QPT_UC:
+	case IB_QPT_UD:
+	case IB_QPT_GSI:
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
+		break;
+	default:
+		return -EOPNOTSUPP;
+	}
+	if (init->create_flags || init->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+	if (cap->max_send_wr > KEEL_MAX_WR || cap->max_recv_wr > KEEL_MAX_WR ||
+	    cap->max_send_sge > KEEL_MAX_SGE ||
+	    cap->max_recv_sge > KEEL_MAX_SGE ||
+	    cap->max_inline_data > KEEL_MAX_INLINE)
+		return -EINVAL;
+	return 0;
+}
+
+static bool keel_qp_sends(const struct keel_qp *qp)
+{
+	return qp->type != IB_QPT_XRC_TGT;
+}
+
+static bool keel_qp_receives(const struct keel_qp *qp)
+{
+	return !qp->srq && qp->type != IB_QPT_XRC_INI &&
+	       qp->type != IB_QPT_XRC_TGT;
+}
+
+/* One ring of a program: there if it has to be, and as large as it must be. */
+static int keel_qp_map(struct keel_qp *qp, struct keel_ring *ring, bool wanted,
+		       const struct keel_uapi_buf *buf, u32 wrs, size_t stride)
+{
+	if (!wanted)
+		return buf->addr || buf->entries || buf->stride ? -EINVAL : 0;
+	if (buf->entries < wrs || buf->entries > KEEL_MAX_WR ||
+	    buf->stride < stride)
+		return -EINVAL;
+	return keel_ring_map(ring, &qp->kdev->ib, buf);
+}
+
+static int keel_qp_map_rings(struct keel_qp *qp, struct ib_udata *udata)
+{
+	const struct ib_qp_cap *cap = &qp->cap;
+	struct keel_uapi_create_qp_req req;
+	int ret;
+
+	ret = ib_copy_validate_udata_in(udata, req, rq);
+	if (ret)
+		return ret;
+	ret = keel_qp_map(qp, &qp->sq.ring, keel_qp_sends(qp), &req.sq,
+			  cap->max_send_wr,
+			  KEEL_SQ_STRIDE(cap->max_send_sge,
+					 cap->max_inline_data));
+	if (ret)
+		return ret;
+	return keel_qp_map(qp, &qp->rq.ring, keel_qp_receives(qp), &req.rq,
+			   cap->max_recv_wr, KEEL_RQ_STRIDE(cap->max_recv_sge));
+}
+
+static int keel_qp_alloc_rings(struct keel_qp *qp)
+{
+	const struct ib_qp_cap *cap = &qp->cap;
+	int ret = 0;
+
+	if (keel_qp_sends(qp))
+		ret = keel_ring_alloc(&qp->sq.ring, cap->max_send_wr,
+				      KEEL_SQ_STRIDE(cap->max_send_sge,
+						     cap->max_inline_data));
+	if (!ret && keel_qp_receives(qp))
+		ret = keel_ring_alloc(&qp->rq.ring, cap->max_recv_wr,
+				      KEEL_RQ_STRIDE(cap->max_recv_sge));
+	return ret;
+}
+
+/* Room in the rings, as it is and not as it was asked for. */
+static void keel_qp_caps(struct keel_qp *qp)
+{
+	if (qp->sq.ring.head)
+		qp->cap.max_send_wr = keel_ring_size(&qp->sq.ring);
+	if (qp->rq.ring.head)
+		qp->cap.max_recv_wr = keel_ring_size(&qp->rq.ring);
+	qp->rq.max_sge = qp->cap.max_recv_sge;
+}
+
+static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
+			 const struct ib_qp_init_attr *init)
+{
+	qp->kdev = to_kdev(ibqp->device);
+	qp->ib = ibqp;
+	qp->type = init->qp_type;
+	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	qp->cap = init->cap;
+	if (ibqp->pd)
+		qp->domain = to_kpd(ibqp->pd)->domain->obj.id;
+	if (init->send_cq)
+		qp->send_cq = to_kcq(init->send_cq);
+	if (init->recv_cq)
+		qp->recv_cq = to_kcq(init->recv_cq);
+	if (init->srq)
+		qp->srq = to_ksrq(init->srq);
+	if (qp->type == IB_QPT_XRC_TGT)
+		qp->xrcd = to_kxrcd(init->xrcd);
+	mutex_init(&qp->modify_lock);
+	mutex_init(&qp->resp.lock);
+	spin_lock_init(&qp->state_lock);
+	spin_lock_init(&qp->rq.lock);
+	spin_lock_init(&qp->rq.post_lock);
+	INIT_WORK(&qp->work, keel_qp_work);
+	INIT_LIST_HEAD(&qp->mcast);
+	keel_sq_init(qp);
+}
+
+/* The QP has no number before it is complete: nobody finds it. */
+static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
+{
+	struct keel_dev *kdev = qp->kdev;
+	struct keel_obj *const holds[KEEL_MAX_HOLDS] = {
+		qp->xrcd ? &qp->xrcd->obj : &to_kpd(ibqp->pd)->obj,
+		qp->send_cq ? &qp->send_cq->obj : NULL,
+		qp->recv_cq ? &qp->recv_cq->obj : NULL,
+		qp->srq ? &qp->srq->obj : NULL,
+	};
+	int ret;
+
+	ret = qp->type == IB_QPT_GSI ?
+	      xa_insert(&kdev->qps, KEEL_QPN_GSI, NULL, GFP_KERNEL) :
+	      xa_alloc_cyclic(&kdev->qps, &qp->qpn, NULL,
+			      XA_LIMIT(KEEL_QPN_MIN, KEEL_QPN_MAX),
+			      &kdev->next_qpn, GFP_KERNEL);
+	if (ret < 0)
+		return ret;
+	if (qp->type == IB_QPT_GSI)
+		qp->qpn = KEEL_QPN_GSI;
+	ret = keel_obj_add_holds(&kdev->reg, &qp->obj, KEEL_QP,
+				 &keel_qp_obj_ops, holds, GFP_KERNEL);
+	if (ret) {
+		xa_erase(&kdev->qps, qp->qpn);
+		return ret;
+	}
+	/* The slot exists: this cannot need memory. */
+	xa_store(&kdev->qps, qp->qpn, qp, GFP_KERNEL);
+	return 0;
+}
+
+static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
+			  struct ib_udata *udata)
+{
+	struct keel_qp *qp;
+	int ret;
+
+	ret = keel_qp_check_init(init);
+	if (ret)
+		return ret;
+	if (udata && init->qp_type == IB_QPT_GSI)
+		return -EOPNOTSUPP;
+	qp = kzalloc_obj(*qp);
+	if (!qp)
+		return -ENOMEM;
+	keel_qp_init(qp, ibqp, init);
+	qp->user = udata;
+	ret = udata ? keel_qp_map_rings(qp, udata) : keel_qp_alloc_rings(qp);
+	if (ret)
+		goto err_rings;
+	keel_qp_caps(qp);
+	ret = keel_qp_publish(qp, ibqp);
+	if (ret)
+		goto err_rings;
+	container_of(ibqp, struct keel_ib_qp, ib)->qp = qp;
+	ibqp->qp_num = qp->qpn;
+	init->cap = qp->cap;
+	return 0;
+
+err_rings:
+	keel_ring_free(&qp->rq.ring);
+	keel_ring_free(&qp->sq.ring);
+	kfree(qp);
+	return ret;
+}
+
+/*
+ * After this nobody touches memory or completion queues for the QP: new
+ * transfers do not find it, those under way see that it is dying at the next
+ * 64 KiB and let go of the locks.
+ */
+static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct keel_qp *qp = to_kqp(ibqp);
+
+	keel_mcast_leave(qp);
+	xa_erase(&qp->kdev->qps, qp->qpn);
+	spin_lock(&qp->state_lock);
+	WRITE_ONCE(qp->dying, true);
+	qp->ib = NULL;
+	spin_unlock(&qp->state_lock);
+
+	mutex_lock(&qp->sq.lock);
+	mutex_unlock(&qp->sq.lock);
+	hrtimer_cancel(&qp->sq.timer);
+	if (cancel_work_sync(&qp->work))
+		keel_obj_put(&qp->obj);
+	mutex_lock(&qp->resp.lock);
+	qp->resp.have = false;
+	if (qp->resp.srq)
+		keel_obj_put(&qp->resp.srq->obj);
+	qp->resp.srq = NULL;
+	mutex_unlock(&qp->resp.lock);
+	keel_obj_close(&qp->obj);
+	return 0;
+}
+
+static int keel_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	const struct keel_qp *qp = to_kqp(ibqp);
+	struct nlattr *table;
+
+	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	if (!table)
+		return -EMSGSIZE;
+	if (rdma_nl_put_driver_u32(msg, "id", qp->obj.id) ||
+	    rdma_nl_put_driver_u32(msg, "domain", qp->domain) ||
+	    rdma_nl_put_driver_u32(msg, "send_wrs", qp->cap.max_send_wr) ||
+	    rdma_nl_put_driver_u32(msg, "recv_wrs", qp->cap.max_recv_wr) ||
+	    rdma_nl_put_driver_string(msg, "waits_for",
+				      qp->sq.wait == KEEL_WAIT_RNR ? "receive" :
+				      qp->sq.wait == KEEL_WAIT_PEER ? "peer" :
+				      "nothing")) {
+		nla_nest_cancel(msg, table);
+		return -EMSGSIZE;
+	}
+	nla_nest_end(msg, table);
+	return 0;
+}
+
+static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs,
+						 KEEL_ATTR_QP_DOORBELL_HANDLE);
+	struct keel_qp *qp = to_kqp(ibqp->real_qp);
+
+	/* The uobject's lock keeps the QP. */
+	if (!qp->user || !keel_qp_sends(qp))
+		return -EINVAL;
+	keel_qp_run(qp);
+	return 0;
+}
+
+DECLARE_UVERBS_NAMED_METHOD(
+	KEEL_METHOD_QP_DOORBELL,
+	UVERBS_ATTR_IDR(KEEL_ATTR_QP_DOORBELL_HANDLE, UVERBS_OBJECT_QP,
+			UVERBS_ACCESS_READ, UA_MANDATORY));
+
+ADD_UVERBS_METHODS(keel_qp_methods, UVERBS_OBJECT_QP,
+		   &UVERBS_METHOD(KEEL_METHOD_QP_DOORBELL));
+
+const struct uapi_definition keel_qp_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &keel_qp_methods),
+	{},
+};
+
+const struct ib_device_ops keel_qp_ops = {
+	.create_qp = keel_create_qp,
+	.destroy_qp = keel_destroy_qp,
+	.fill_res_qp_entry = keel_fill_res_qp_entry,
+	.modify_qp = keel_modify_qp,
+	.query_qp = keel_query_qp,
+
+	INIT_RDMA_OBJ_SIZE(ib_qp, keel_ib_qp, ib),
+};

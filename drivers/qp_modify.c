@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * States of QPs: ibv_modify_qp(), ibv_query_qp(). Which transition is legal
+ * for which type, and which attributes it must and may have, is the table of
+ * the InfiniBand specification that ib_core has (ib_modify_qp_is_ok()); here
+ * are the ranges of the attributes and what a transition does.
+ */
+#include "keel_qp.h"
+
+#define KEEL_QPN_MASK	0xffffff
+
+static bool keel_qp_ranges_ok(const struct ib_qp_attr *attr, int mask)
+{
+	if (mask & IB_QP_PORT && attr->port_num != KEEL_PORT)
+		return false;
+	if (mask & IB_QP_PKEY_INDEX && attr->pkey_index >= KEEL_PKEYS)
+		return false;
+	if (mask & IB_QP_PATH_MTU &&
+	    (attr->path_mtu < IB_MTU_256 || attr->path_mtu > IB_MTU_4096))
+		return false;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC &&
+	    attr->max_rd_atomic > KEEL_MAX_RD_ATOM)
+		return false;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC &&
+	    attr->max_dest_rd_atomic > KEEL_MAX_RD_ATOM)
+		return false;
+	if (mask & IB_QP_MIN_RNR_TIMER && attr->min_rnr_timer > 31)
+		return false;
+	if (mask & IB_QP_TIMEOUT && attr->timeout > 31)
+		return false;
+	if (mask & IB_QP_RETRY_CNT && attr->retry_cnt > 7)
+		return false;
+	if (mask & IB_QP_RNR_RETRY && attr->rnr_retry > 7)
+		return false;
+	return !(mask & IB_QP_DEST_QPN && attr->dest_qp_num > KEEL_QPN_MASK);
+}
+
+/**
+ * keel_qp_check() - may a QP be modified so?
+ * @qp: the QP
+ * @attr: new attributes
+ * @mask: which of them, enum ib_qp_attr_mask
+ *
+ * Context: any; &keel_qp.modify_lock is held, or nobody else has the QP.
+ * Return: 0; -EINVAL for an illegal transition, a missing or needless
+ * attribute, or one out of range; -EOPNOTSUPP for an alternate path, which a
+ * device without a wire does not have.
+ */
+int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
+		  int mask)
+{
+	enum ib_qp_state cur = READ_ONCE(qp->state), next;
+
+	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_CUR_STATE) {
+		/* An SQE that the program did not see yet is none. */
+		if (attr->cur_qp_state != cur)
+			return -EINVAL;
+	}
+	next = mask & IB_QP_STATE ? attr->qp_state : cur;
+	if (!ib_modify_qp_is_ok(cur, next, qp->type, mask))
+		return -EINVAL;
+	if (mask & IB_QP_ALT_PATH)
+		return -EOPNOTSUPP;
+	if (mask & IB_QP_PATH_MIG_STATE &&
+	    attr->path_mig_state != IB_MIG_MIGRATED)
+		return -EOPNOTSUPP;
+	return keel_qp_ranges_ok(attr, mask) ? 0 : -EINVAL;
+}
+
+static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
+			     int mask)
+{
+	struct ib_qp_attr *to = &qp->attr;
+
+	if (mask & IB_QP_PKEY_INDEX)
+		to->pkey_index = attr->pkey_index;
+	if (mask & IB_QP_PORT)
+		to->port_num = attr->port_num;
+	if (mask & IB_QP_PATH_MTU)
+		to->path_mtu = attr->path_mtu;
+	if (mask & IB_QP_DEST_QPN)
+		to->dest_qp_num = attr->dest_qp_num;
+	if (mask & IB_QP_AV) {
+		to->ah_attr = attr->ah_attr;
+		/* Its reference belongs to the caller and to ib_core. */
+		to->ah_attr.grh.sgid_attr = NULL;
+		keel_av_init(qp->kdev, &qp->av, &attr->ah_attr);
+	}
+}
+
+static void keel_qp_set(struct keel_qp *qp, const struct ib_qp_attr *attr,
+			int mask)
+{
+	struct ib_qp_attr *to = &qp->attr;
+
+	keel_qp_set_path(qp, attr, mask);
+	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
+		to->en_sqd_async_notify = attr->en_sqd_async_notify;
+	if (mask & IB_QP_ACCESS_FLAGS)
+		to->qp_access_flags = attr->qp_access_flags;
+	if (mask & IB_QP_QKEY)
+		to->qkey = attr->qkey;
+	if (mask & IB_QP_TIMEOUT)
+		to->timeout = attr->timeout;
+	if (mask & IB_QP_RETRY_CNT)
+		to->retry_cnt = attr->retry_cnt;
+	if (mask & IB_QP_RNR_RETRY)
+		to->rnr_retry = attr->rnr_retry;
+	if (mask & IB_QP_RQ_PSN)
+		to->rq_psn = attr->rq_psn & KEEL_QPN_MASK;
+	if (mask & IB_QP_SQ_PSN)
+		to->sq_psn = attr->sq_psn & KEEL_QPN_MASK;
+	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
+		to->max_rd_atomic = attr->max_rd_atomic;
+	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
+		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IB_QP_MIN_RNR_TIMER)
+		to->min_rnr_timer = attr->min_rnr_timer;
+}
+
+static void keel_ring_reset(struct keel_ring *ring, bool user)
+{
+	if (!ring->head)
+		return;
+	ring->index = 0;
+	WRITE_ONCE(ring->head->flags, 0);
+	WRITE_ONCE(ring->head->kernel, 0);
+	/* A program's index is the program's to reset. */
+	if (!user)
+		WRITE_ONCE(ring->head->user, 0);
+}
+
+/* As new, but with its number. Transfers see the state and let go. */
+static void keel_qp_reset(struct keel_qp *qp)
+{
+	spin_lock(&qp->state_lock);
+	smp_store_release(&qp->state, IB_QPS_RESET);
+	spin_unlock(&qp->state_lock);
+
+	mutex_lock(&qp->sq.lock);
+	hrtimer_cancel(&qp->sq.timer);
+	qp->sq.wait = KEEL_WAIT_NONE;
+	qp->sq.drained = false;
+	keel_ring_reset(&qp->sq.ring, qp->user);
+	mutex_unlock(&qp->sq.lock);
+
+	mutex_lock(&qp->resp.lock);
+	qp->resp.have = false;
+	if (qp->resp.srq)
+		keel_obj_put(&qp->resp.srq->obj);
+	qp->resp.srq = NULL;
+	qp->est = false;
+	keel_ring_reset(&qp->rq.ring, qp->user);
+	mutex_unlock(&qp->resp.lock);
+	memset(&qp->attr, 0, sizeof(qp->attr));
+	memset(&qp->av, 0, sizeof(qp->av));
+}
+
+/* Legal a moment ago; an error may have come in between. */
+static int keel_qp_move(struct keel_qp *qp, enum ib_qp_state cur,
+			enum ib_qp_state next)
+{
+	guard(spinlock)(&qp->state_lock);
+	if (qp->state != cur)
+		return -EINVAL;
+	smp_store_release(&qp->state, next);
+	return 0;
+}
+
+/**
+ * keel_modify_qp() - ibv_modify_qp()
+ * @ibqp: the QP
+ * @attr: new attributes
+ * @mask: which of them
+ * @udata: empty
+ *
+ * When it returns from a move to the error state, both queues are flushed,
+ * unless another thread is at it.
+ *
+ * Context: may sleep.
+ * Return: as keel_qp_check().
+ */
+int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		   struct ib_udata *udata)
+{
+	struct keel_qp *qp = to_kqp(ibqp);
+	enum ib_qp_state cur, next;
+	int ret = ib_no_udata_io(udata);
+
+	if (ret)
+		return ret;
+	guard(mutex)(&qp->modify_lock);
+	cur = READ_ONCE(qp->state);
+	ret = keel_qp_check(qp, attr, mask);
+	if (ret)
+		return ret;
+	next = mask & IB_QP_STATE ? attr->qp_state : cur;
+	if (next == IB_QPS_RESET) {
+		keel_qp_reset(qp);
+		return 0;
+	}
+	if (next == IB_QPS_ERR) {
+		keel_qp_fail(qp, IB_QPS_ERR, KEEL_EVENT_NONE);
+		keel_qp_run(qp);
+		return 0;
+	}
+	keel_qp_set(qp, attr, mask);
+	if (next == cur && next != IB_QPS_SQD)
+		return 0;
+	if (next == IB_QPS_SQD && cur != IB_QPS_SQD)
+		qp->sq.drained = false;
+	ret = keel_qp_move(qp, cur, next);
+	if (!ret)
+		keel_qp_run(qp);
+	return ret;
+}
+
+/**
+ * keel_query_qp() - ibv_query_qp()
+ * @ibqp: the QP
+ * @attr: attributes to fill, all of them
+ * @mask: which of them the program wants
+ * @init: what it was made with
+ *
+ * Context: may sleep.
+ * Return: 0.
+ */
+int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		  struct ib_qp_init_attr *init)
+{
+	struct keel_qp *qp = to_kqp(ibqp);
+
+	guard(mutex)(&qp->modify_lock);
+	*attr = qp->attr;
+	attr->qp_state = READ_ONCE(qp->state);
+	attr->cur_qp_state = attr->qp_state;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->sq_draining = attr->qp_state == IB_QPS_SQD && !qp->sq.drained;
+	attr->cap = qp->cap;
+	init->cap = qp->cap;
+	init->qp_type = qp->type;
+	init->sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
+	init->event_handler = ibqp->event_handler;
+	init->qp_context = ibqp->qp_context;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->srq = ibqp->srq;
+	return 0;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The receiving half of a responder: take a receive, find its memory,
+ * complete it, flush the rest. The peer's doorbell runs this, with the
+ * responder's lock held.
+ */
+#include "keel_qp.h"
+
+/* Where receives of this QP come from just now; NULL: its own queue. */
+static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
+{
+	return qp->resp.srq ?: qp->srq;
+}
+
+static struct keel_cq *keel_recv_cq(const struct keel_qp *qp)
+{
+	return qp->resp.srq ? qp->resp.srq->cq : qp->recv_cq;
+}
+
+static void keel_recv_done(struct keel_resp *resp)
+{
+	resp->have = false;
+	if (resp->srq)
+		keel_obj_put(&resp->srq->obj);
+	resp->srq = NULL;
+}
+
+static void keel_recv_cqe(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
+			  bool solicited)
+{
+	struct keel_cq *cq = keel_recv_cq(qp);
+
+	cqe->wr_id = qp->resp.recv.wr_id;
+	cqe->qp_num = qp->qpn;
+	if (keel_cq_add(cq, cqe, solicited))
+		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	keel_recv_done(&qp->resp);
+}
+
+static void keel_recv_flush_one(struct keel_qp *qp)
+{
+	struct keel_uapi_cqe cqe = {
+		.status = IB_WC_WR_FLUSH_ERR,
+		.opcode = IB_WC_RECV,
+		.vendor_err = KEEL_WHY_FLUSH,
+	};
+
+	keel_count(qp->kdev, flushes, 1);
+	keel_recv_cqe(qp, &cqe, false);
+}
+
+/**
+ * keel_rq_flush() - flush the receive queue of a QP in the error state
+ * @qp: the QP
+ *
+ * Receives of an SRQ stay there, but one that a message had begun to use.
+ *
+ * Context: may sleep; takes the responder's lock.
+ */
+void keel_rq_flush(struct keel_qp *qp)
+{
+	struct keel_resp *resp = &qp->resp;
+
+	mutex_lock(&resp->lock);
+	/* The state can have gone on: only the error state flushes. */
+	while (READ_ONCE(qp->state) == IB_QPS_ERR && !READ_ONCE(qp->dying)) {
+		if (!resp->have) {
+			if (!qp->rq.ring.head ||
+			    keel_rq_take(&qp->rq, &resp->recv) <= 0)
+				break;
+			resp->have = true;
+		}
+		keel_recv_flush_one(qp);
+		cond_resched();
+	}
+	mutex_unlock(&resp->lock);
+}
+
+/**
+ * keel_recv_take() - have a receive for a message
+ * @x: the message
+ *
+ * A receive that an earlier try took and did not use up comes first.
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: 1: &keel_resp.recv is it; 0: there is none; -EIO: the queue is
+ * broken, and the peer failed.
+ */
+int keel_recv_take(struct keel_xfer *x)
+{
+	struct keel_qp *peer = x->peer;
+	struct keel_resp *resp = &peer->resp;
+	struct keel_srq *srq;
+	int ret;
+
+	if (resp->have) {
+		/* The sender has changed its mind about where it goes. */
+		if (resp->srq && resp->srq != x->srq)
+			keel_recv_flush_one(peer);
+		else
+			return 1;
+	}
+	if (x->srq) {
+		resp->srq = x->srq;
+		keel_obj_get(&x->srq->obj);
+	}
+	srq = keel_recv_srq(peer);
+	ret = srq ? keel_srq_take(srq, &resp->recv) :
+		    keel_rq_take(&peer->rq, &resp->recv);
+	if (ret > 0) {
+		resp->have = true;
+		if (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) {
+			peer->est = true;
+			keel_qp_event(peer, IB_EVENT_COMM_EST);
+		}
+		return 1;
+	}
+	keel_recv_done(resp);
+	if (!ret)
+		return 0;
+	keel_qp_fail(peer, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	return -EIO;
+}
+
+/**
+ * keel_recv_segs() - the memory of the receive that was taken
+ * @x: the message
+ * @why: reason of a failure
+ *
+ * Context: any; the peer's responder lock is held.
+ * Return: IB_WC_SUCCESS with &keel_resp.segs to be keel_segs_put(); or the
+ * status that the receive completes with.
+ */
+enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u32 *why)
+{
+	struct keel_qp *peer = x->peer;
+	struct keel_recv *recv = &peer->resp.recv;
+	struct keel_srq *srq = keel_recv_srq(peer);
+	u32 max = srq ? srq->rq.max_sge : peer->rq.max_sge;
+
+	if (recv->num_sge > max) {
+		*why = KEEL_WHY_SGES;
+		return IB_WC_LOC_QP_OP_ERR;
+	}
+	return keel_segs_local(peer, &peer->resp.segs, recv->sge,
+			       recv->num_sge, srq ? srq->domain : peer->domain,
+			       IB_ACCESS_LOCAL_WRITE, why);
+}
+
+/**
+ * keel_recv_complete() - complete the receive that was taken
+ * @x: the message; gives immediate data, solicited bit and who sent it
+ * @status: how it ended; the peer's QP fails on anything but success
+ * @why: reason of a failure
+ * @byte_len: bytes of the message
+ * @flags: enum keel_uapi_cqe_flags
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ */
+void keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
+			u32 byte_len, u8 flags)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_qp *peer = x->peer;
+	struct keel_uapi_cqe cqe = {
+		.status = status,
+		.vendor_err = why,
+		.byte_len = byte_len,
+		.flags = flags,
+		.opcode = wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM ?
+			  IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
+	};
+
+	if (flags & (KEEL_CQE_F_IMM | KEEL_CQE_F_INV))
+		cqe.imm = wqe->imm;
+	if (flags & KEEL_CQE_F_GRH)
+		cqe.src_qp = x->qp->qpn;
+	keel_count(peer->kdev, rx_msgs, 1);
+	keel_count(peer->kdev, rx_bytes, byte_len);
+	if (status != IB_WC_SUCCESS)
+		keel_count(peer->kdev, wc_errors, 1);
+	keel_recv_cqe(peer, &cqe, wqe->flags & IB_SEND_SOLICITED);
+	if (status != IB_WC_SUCCESS)
+		keel_qp_fail(peer, IB_QPS_ERR, KEEL_EVENT_NONE);
+}
+
+/**
+ * keel_xfer_stop() - shall a transfer end before its time?
+ * @arg: the struct keel_xfer
+ *
+ * A program that is killed must not wait for a long copy; what it leaves is
+ * done by the workqueue, as long as its QP exists. A QP that is taken away or
+ * that failed is not waited for either.
+ *
+ * Context: any.
+ * Return: true if so.
+ */
+bool keel_xfer_stop(void *arg)
+{
+	const struct keel_xfer *x = arg;
+	enum ib_qp_state state = READ_ONCE(x->qp->state);
+
+	if (fatal_signal_pending(current) || READ_ONCE(x->qp->dying) ||
+	    (state != IB_QPS_RTS && state != IB_QPS_SQD))
+		return true;
+	if (!x->peer)
+		return false;
+	state = READ_ONCE(x->peer->state);
+	return READ_ONCE(x->peer->dying) || state < IB_QPS_RTR ||
+	       state == IB_QPS_ERR;
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The requester: is a work request one that this QP can do, where is its
+ * local memory, and who is its peer.
+ */
+#include "keel_qp.h"
+
+#define KEEL_T(_type)	BIT(IB_QPT_##_type)
+#define KEEL_T_RC	(KEEL_T(RC) | KEEL_T(XRC_INI))
+#define KEEL_T_CONN	(KEEL_T_RC | KEEL_T(UC))
+#define KEEL_T_DGRAM	(KEEL_T(UD) | KEEL_T(GSI))
+
+/* Which types of QP can do what: InfiniBand specification, table 37. */
+static const u32 keel_op_types[] = {
+	[IB_WR_RDMA_WRITE]		= KEEL_T_CONN,
+	[IB_WR_RDMA_WRITE_WITH_IMM]	= KEEL_T_CONN,
+	[IB_WR_SEND]			= KEEL_T_CONN | KEEL_T_DGRAM,
+	[IB_WR_SEND_WITH_IMM]		= KEEL_T_CONN | KEEL_T_DGRAM,
+	[IB_WR_RDMA_READ]		= KEEL_T_RC,
+	[IB_WR_ATOMIC_CMP_AND_SWP]	= KEEL_T_RC,
+	[IB_WR_ATOMIC_FETCH_AND_ADD]	= KEEL_T_RC,
+	[IB_WR_LOCAL_INV]		= KEEL_T_CONN,
+	[IB_WR_BIND_MW]			= KEEL_T_CONN,
+	[IB_WR_SEND_WITH_INV]		= KEEL_T_RC,
+	[IB_WR_REG_MR]			= KEEL_T_RC,
+};
+
+static enum keel_verdict keel_req_bad(struct keel_xfer *x,
+				      enum ib_wc_status status, u32 why)
+{
+	x->status = status;
+	x->why = why;
+	return KEEL_XFER_DONE;
+}
+
+static bool keel_req_known(const struct keel_qp *qp,
+			   const struct keel_uapi_send_wqe *wqe)
+{
+	if (wqe->opcode >= ARRAY_SIZE(keel_op_types) ||
+	    !(keel_op_types[wqe->opcode] & BIT(qp->type)))
+		return false;
+	/* Names a structure of the kernel: only the kernel may. */
+	return wqe->opcode != IB_WR_REG_MR || !qp->user;
+}
+
+static bool keel_req_reads(const struct keel_uapi_send_wqe *wqe)
+{
+	return wqe->opcode == IB_WR_RDMA_READ ||
+	       wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/*
+ * The local side of the request. What is behind the header is copied here,
+ * once, and only then looked at.
+ */
+static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	bool reads = keel_req_reads(wqe);
+	struct keel_qp *qp = x->qp;
+	struct keel_sq *sq = &qp->sq;
+
+	sq->segs.n = 0;
+	sq->segs.len = 0;
+	x->why = KEEL_WHY_SGES;
+	if (wqe->flags & IB_SEND_INLINE) {
+		if (reads || wqe->num_sge ||
+		    wqe->inline_len > qp->cap.max_inline_data)
+			return IB_WC_LOC_QP_OP_ERR;
+		memcpy(sq->data, tail, wqe->inline_len);
+		keel_segs_one(&sq->segs, &sq->inline_mem, 0, wqe->inline_len);
+		return IB_WC_SUCCESS;
+	}
+	if (wqe->num_sge > qp->cap.max_send_sge)
+		return IB_WC_LOC_QP_OP_ERR;
+	memcpy(sq->data, tail, wqe->num_sge * sizeof(struct keel_uapi_sge));
+	return keel_segs_local(qp, &sq->segs, (void *)sq->data, wqe->num_sge,
+			       qp->domain, reads ? IB_ACCESS_LOCAL_WRITE : 0,
+			       &x->why);
+}
+
+/* Is @peer connected to @qp, and does it take messages? */
+static bool keel_req_connected(const struct keel_qp *qp,
+			       const struct keel_qp *peer)
+{
+	enum ib_qp_type wanted = qp->type == IB_QPT_XRC_INI ? IB_QPT_XRC_TGT :
+				 qp->type;
+	enum ib_qp_state state = READ_ONCE(peer->state);
+
+	return peer->type == wanted && !READ_ONCE(peer->dying) &&
+	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&
+	       peer->attr.dest_qp_num == qp->qpn;
+}
+
+static struct keel_qp *keel_req_peer(struct keel_qp *qp)
+{
+	struct keel_qp *peer;
+
+	if (!qp->av.local)
+		return NULL;
+	peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
+	if (!peer)
+		return NULL;
+	/* A stranger's lock is not waited for. */
+	if (keel_req_connected(qp, peer)) {
+		mutex_lock(&peer->resp.lock);
+		if (keel_req_connected(qp, peer))
+			return peer;
+		mutex_unlock(&peer->resp.lock);
+	}
+	keel_obj_put(&peer->obj);
+	return NULL;
+}
+
+/* XRC: the SRQ says whose memory this is about. */
+static bool keel_req_srq(struct keel_xfer *x)
+{
+	struct keel_srq *srq = keel_srq_get(x->qp->kdev, x->wqe->srqn);
+
+	if (srq && srq->xrcd && srq->xrcd == x->peer->xrcd) {
+		x->srq = srq;
+		x->domain = srq->domain;
+		return true;
+	}
+	if (srq)
+		keel_obj_put(&srq->obj);
+	x->status = IB_WC_REM_INV_REQ_ERR;
+	x->why = KEEL_WHY_SRQ;
+	keel_qp_fail(x->peer, IB_QPS_ERR, IB_EVENT_QP_REQ_ERR);
+	return false;
+}
+
+static enum keel_verdict keel_req_deliver(struct keel_xfer *x)
+{
+	x->domain = x->peer->domain;
+	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
+		return KEEL_XFER_DONE;
+	switch (x->wqe->opcode) {
+	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		return keel_resp_write(x);
+	case IB_WR_RDMA_READ:
+		return keel_resp_read(x);
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		return keel_resp_atomic(x);
+	default:
+		return keel_resp_send(x);
+	}
+}
+
+/* From one QP to another that is connected to it. */
+static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
+{
+	static const u64 rnr_us[32] = {
+		655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640,
+		960, 1280, 1920, 2560, 3840, 5120, 7680, 10240, 15360, 20480,
+		30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680,
+		491520,
+	};
+	enum keel_verdict verdict;
+	struct keel_qp *peer;
+
+	peer = keel_req_peer(x->qp);
+	if (!peer) {
+		x->status = IB_WC_SUCCESS;
+		return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE :
+						  KEEL_XFER_NO_PEER;
+	}
+	x->peer = peer;
+	verdict = keel_req_deliver(x);
+	x->rnr_ns = rnr_us[peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
+	mutex_unlock(&peer->resp.lock);
+	x->peer = NULL;
+	if (x->srq)
+		keel_obj_put(&x->srq->obj);
+	x->srq = NULL;
+	keel_obj_put(&peer->obj);
+	return verdict;
+}
+
+/* Requests that no peer hears of. */
+static enum keel_verdict keel_req_own(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_qp *qp = x->qp;
+
+	x->why = KEEL_WHY_NONE;
+	switch (wqe->opcode) {
+	case IB_WR_BIND_MW:
+		x->status = keel_wqe_bind(qp, wqe, &x->why);
+		break;
+	case IB_WR_LOCAL_INV:
+		x->status = keel_wqe_invalidate(qp, wqe->imm, &x->why);
+		break;
+	default:
+		x->status = keel_mr_fast_reg(qp->kdev, qp->domain,
+					     (void *)(uintptr_t)wqe->bind.addr,
+					     wqe->bind.new_rkey,
+					     wqe->bind.access);
+		break;
+	}
+	return KEEL_XFER_DONE;
+}
+
+static bool keel_req_is_own(const struct keel_uapi_send_wqe *wqe)
+{
+	return wqe->opcode == IB_WR_BIND_MW || wqe->opcode == IB_WR_LOCAL_INV ||
+	       wqe->opcode == IB_WR_REG_MR;
+}
+
+/**
+ * keel_req_run() - do a work request
+ * @x: with @x->qp, and a copy of the header of the entry in @x->wqe
+ *
+ * Context: may sleep; the send queue's lock is held, and its first entry is
+ * the one.
+ * Return: what became of it.
+ */
+enum keel_verdict keel_req_run(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_qp *qp = x->qp;
+	struct keel_sq *sq = &qp->sq;
+	enum keel_verdict verdict;
+
+	if (!keel_req_known(qp, wqe))
+		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
+	if (keel_req_is_own(wqe))
+		return keel_req_own(x);
+	x->status = keel_req_local(x, keel_ring_entry(&sq->ring, sq->ring.index) +
+				   sizeof(*wqe));
+	if (x->status != IB_WC_SUCCESS)
+		return KEEL_XFER_DONE;
+	x->why = KEEL_WHY_NONE;
+	x->len = sq->segs.len;
+	if (x->len > KEEL_MAX_MSG)
+		verdict = keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
+	else if (keel_req_reads(wqe) && !qp->attr.max_rd_atomic)
+		verdict = keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
+	else if (keel_req_reads(wqe) && wqe->opcode != IB_WR_RDMA_READ &&
+		 x->len != sizeof(u64))
+		verdict = keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
+	else if (BIT(qp->type) & KEEL_T_DGRAM)
+		verdict = keel_ud_send(x);
+	else
+		verdict = keel_req_connected_send(x);
+	keel_segs_put(&sq->segs);
+	return verdict;
+}

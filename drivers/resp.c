@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The responder: what a send, an RDMA operation or an atomic does to the QP
+ * at the other end, and what the sender is told. Statuses and states are those
+ * of the InfiniBand specification, section 9.9: a responder's error that is
+ * its own affair (a bad receive) completes that receive and fails the QP; one
+ * that the requester caused (a bad rkey) fails the QP with an event, and the
+ * requester hears of both.
+ */
+#include "keel_qp.h"
+
+static bool keel_is_uc(const struct keel_xfer *x)
+{
+	return x->qp->type == IB_QPT_UC;
+}
+
+/* Nobody acknowledges anything on UC: for the sender all is well. */
+static enum keel_verdict keel_resp_done(struct keel_xfer *x,
+					enum ib_wc_status status, u32 why)
+{
+	x->status = keel_is_uc(x) ? IB_WC_SUCCESS : status;
+	x->why = keel_is_uc(x) ? KEEL_WHY_NONE : why;
+	return KEEL_XFER_DONE;
+}
+
+/* The request was wrong: the responder fails with an event, no receive. */
+static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
+					  enum ib_wc_status status, u32 why)
+{
+	enum ib_event_type event = status == IB_WC_REM_ACCESS_ERR ?
+				   IB_EVENT_QP_ACCESS_ERR :
+				   IB_EVENT_QP_REQ_ERR;
+
+	/* UC drops it without a word. */
+	if (!keel_is_uc(x))
+		keel_qp_fail(x->peer, IB_QPS_ERR, event);
+	return keel_resp_done(x, status, why);
+}
+
+/* The receive was wrong, or too small: it completes in error. */
+static enum keel_verdict keel_resp_bad_recv(struct keel_xfer *x,
+					    enum ib_wc_status status, u32 why)
+{
+	keel_recv_complete(x, status, why, 0, 0);
+	return keel_resp_done(x, status == IB_WC_LOC_LEN_ERR ?
+			      IB_WC_REM_INV_REQ_ERR : IB_WC_REM_OP_ERR, why);
+}
+
+/* No receive there: RC waits, UC loses the message. */
+static enum keel_verdict keel_resp_no_recv(struct keel_xfer *x, int ret)
+{
+	if (ret < 0)
+		return keel_resp_done(x, IB_WC_REM_OP_ERR, KEEL_WHY_RING);
+	if (keel_is_uc(x))
+		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+	return KEEL_XFER_RNR;
+}
+
+static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
+					    const struct keel_segs *dst,
+					    const struct keel_segs *src)
+{
+	const struct keel_copy_ctl ctl = { .stop = keel_xfer_stop, .arg = x };
+
+	return keel_copy(dst, 0, src, 0, src->len, &ctl);
+}
+
+/* What immediate data or an invalidation adds to the completion. */
+static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
+{
+	switch (wqe->opcode) {
+	case IB_WR_SEND_WITH_IMM:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		return KEEL_CQE_F_IMM;
+	case IB_WR_SEND_WITH_INV:
+		return KEEL_CQE_F_INV;
+	default:
+		return 0;
+	}
+}
+
+static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	u64 len = x->qp->sq.segs.len;
+
+	if (wqe->opcode == IB_WR_SEND_WITH_INV &&
+	    keel_invalidate(x->peer, wqe->imm, x->domain)) {
+		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
+		return keel_resp_done(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY);
+	}
+	keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
+			   keel_resp_flags(wqe));
+	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
+/**
+ * keel_resp_send() - a send arrives
+ * @x: the message, with a peer
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: what became of it.
+ */
+enum keel_verdict keel_resp_send(struct keel_xfer *x)
+{
+	struct keel_segs *dst = &x->peer->resp.segs;
+	const struct keel_segs *src = &x->qp->sq.segs;
+	enum keel_copy_result copied;
+	enum ib_wc_status status;
+	u32 why = KEEL_WHY_NONE;
+	int ret = keel_recv_take(x);
+
+	if (ret <= 0)
+		return keel_resp_no_recv(x, ret);
+	status = keel_recv_segs(x, &why);
+	if (status != IB_WC_SUCCESS)
+		return keel_resp_bad_recv(x, status, why);
+	if (src->len > dst->len) {
+		keel_segs_put(dst);
+		return keel_resp_bad_recv(x, IB_WC_LOC_LEN_ERR,
+					  KEEL_WHY_LENGTH);
+	}
+	copied = keel_resp_copy(x, dst, src);
+	keel_segs_put(dst);
+	switch (copied) {
+	case KEEL_COPY_DONE:
+		return keel_resp_sent(x);
+	case KEEL_COPY_DST:
+		return keel_resp_bad_recv(x, IB_WC_LOC_PROT_ERR,
+					  KEEL_WHY_FAULT);
+	case KEEL_COPY_SRC:
+		/* The receive waits for the next message, or the flush. */
+		x->status = IB_WC_LOC_PROT_ERR;
+		x->why = KEEL_WHY_FAULT;
+		return KEEL_XFER_DONE;
+	default:
+		return KEEL_XFER_STOPPED;
+	}
+}
+
+/* Does the responder allow it, and what memory is it about? */
+static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
+			     u64 addr, u64 len, enum keel_verdict *verdict)
+{
+	struct keel_segs *remote = &x->qp->sq.remote;
+	u32 why = KEEL_WHY_QP_ACCESS;
+
+	if (!(x->peer->attr.qp_access_flags & access)) {
+		*verdict = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
+		return false;
+	}
+	if (keel_segs_remote(x->peer, remote, rkey, x->domain, access, addr,
+			     len, &why)) {
+		*verdict = keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
+		return false;
+	}
+	return true;
+}
+
+/* After a copy between local (of the requester) and remote memory. */
+static enum keel_verdict keel_resp_copied(struct keel_xfer *x,
+					  enum keel_copy_result copied,
+					  enum keel_copy_result local)
+{
+	if (copied == KEEL_COPY_STOPPED)
+		return KEEL_XFER_STOPPED;
+	if (copied == KEEL_COPY_DONE)
+		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+	if (copied != local)
+		return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR,
+					KEEL_WHY_FAULT);
+	x->status = IB_WC_LOC_PROT_ERR;
+	x->why = KEEL_WHY_FAULT;
+	return KEEL_XFER_DONE;
+}
+
+/**
+ * keel_resp_write() - an RDMA write arrives
+ * @x: the message, with a peer
+ *
+ * Immediate data take a receive, whose memory is not used. It is taken first:
+ * where there is none, nothing need be copied twice.
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: what became of it.
+ */
+enum keel_verdict keel_resp_write(struct keel_xfer *x)
+{
+	bool imm = x->wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
+	struct keel_sq *sq = &x->qp->sq;
+	u64 len = sq->segs.len;
+	enum keel_copy_result copied;
+	enum keel_verdict verdict;
+	int ret;
+
+	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_WRITE, x->wqe->rdma.rkey,
+			      x->wqe->rdma.remote_addr, len, &verdict))
+		return verdict;
+	ret = imm ? keel_recv_take(x) : 1;
+	if (ret <= 0) {
+		keel_segs_put(&sq->remote);
+		return keel_resp_no_recv(x, ret);
+	}
+	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
+	keel_segs_put(&sq->remote);
+	if (copied != KEEL_COPY_DONE)
+		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
+	keel_count(x->qp->kdev, rdma_writes, 1);
+	if (imm)
+		keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
+				   KEEL_CQE_F_IMM);
+	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
+/**
+ * keel_resp_read() - an RDMA read arrives
+ * @x: the message, with a peer
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: what became of it.
+ */
+enum keel_verdict keel_resp_read(struct keel_xfer *x)
+{
+	struct keel_sq *sq = &x->qp->sq;
+	enum keel_copy_result copied;
+	enum keel_verdict verdict;
+
+	if (!x->peer->attr.max_dest_rd_atomic)
+		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
+					KEEL_WHY_DEPTH);
+	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_READ, x->wqe->rdma.rkey,
+			      x->wqe->rdma.remote_addr, sq->segs.len,
+			      &verdict))
+		return verdict;
+	copied = keel_resp_copy(x, &sq->segs, &sq->remote);
+	keel_segs_put(&sq->remote);
+	if (copied == KEEL_COPY_DONE)
+		keel_count(x->qp->kdev, rdma_reads, 1);
+	x->byte_len = sq->segs.len;
+	return keel_resp_copied(x, copied, KEEL_COPY_DST);
+}
+
+/**
+ * keel_resp_atomic() - a compare-and-swap or fetch-and-add arrives
+ * @x: the message, with a peer
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: what became of it.
+ */
+enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_sq *sq = &x->qp->sq;
+	enum keel_verdict verdict;
+	struct keel_mem mem;
+	u64 old;
+	int ret;
+
+	if (!x->peer->attr.max_dest_rd_atomic)
+		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
+					KEEL_WHY_DEPTH);
+	if (wqe->atomic.remote_addr % sizeof(u64))
+		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
+					KEEL_WHY_ALIGN);
+	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
+			      wqe->atomic.remote_addr, sizeof(u64), &verdict))
+		return verdict;
+	ret = keel_atomic(&sq->remote.seg[0],
+			  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
+			  wqe->atomic.compare_add, wqe->atomic.swap, &old);
+	keel_segs_put(&sq->remote);
+	if (ret)
+		return keel_resp_refuse(x, ret == -EINVAL ?
+					IB_WC_REM_INV_REQ_ERR :
+					IB_WC_REM_ACCESS_ERR,
+					ret == -EINVAL ? KEEL_WHY_ALIGN :
+					KEEL_WHY_FAULT);
+	keel_count(x->qp->kdev, atomics, 1);
+	mem = (struct keel_mem){ .type = KEEL_MEM_KERNEL,
+				 .start = (uintptr_t)&old };
+	keel_segs_one(&sq->remote, &mem, 0, sizeof(old));
+	x->byte_len = sizeof(old);
+	/* Eight bytes are never stopped. */
+	return keel_resp_copied(x, keel_copy(&sq->segs, 0, &sq->remote, 0,
+					     sizeof(old), NULL),
+				KEEL_COPY_DST);
+}

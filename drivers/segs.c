@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * From SGEs and rkeys to segments: every key that a work request names is
+ * looked up here.
+ */
+#include "keel_qp.h"
+
+/* All of the kernel's memory, for consumers in the kernel. */
+static const struct keel_mem keel_kernel_mem = {
+	.type = KEEL_MEM_KERNEL,
+};
+
+static u32 keel_key_why(int err)
+{
+	switch (err) {
+	case -EPERM:
+		return KEEL_WHY_DOMAIN;
+	case -EACCES:
+		return KEEL_WHY_ACCESS;
+	case -ERANGE:
+		return KEEL_WHY_RANGE;
+	default:
+		return KEEL_WHY_KEY;
+	}
+}
+
+static void keel_segs_add(struct keel_segs *segs, const struct keel_mem *mem,
+			  struct keel_key *key, u64 off, u32 len)
+{
+	segs->seg[segs->n++] = (struct keel_seg){
+		.mem = mem, .key = key, .off = off, .len = len,
+	};
+	segs->len += len;
+}
+
+static int keel_segs_add_key(struct keel_dev *kdev, struct keel_segs *segs,
+			     const struct keel_uapi_sge *sge, u32 domain,
+			     u32 access)
+{
+	struct keel_key *key = keel_key_get(&kdev->keys, sge->lkey, domain,
+					    access, sge->addr, sge->length);
+
+	if (IS_ERR(key))
+		return PTR_ERR(key);
+	/* A window has an rkey only. */
+	if (key->obj->kind == KEEL_MW) {
+		keel_key_put(key);
+		return -ENOENT;
+	}
+	keel_segs_add(segs, key->mem, key,
+		      key->mem_off + (sge->addr - key->iova), sge->length);
+	return 0;
+}
+
+/**
+ * keel_segs_local() - segments of a list of SGEs
+ * @qp: the QP whose work request it is
+ * @segs: the list to fill, empty on failure; keel_segs_put() it
+ * @sge: a copy of what the program wrote
+ * @n: how many, KEEL_MAX_SGE at most
+ * @domain: number of the domain that the keys must be of
+ * @access: IB_ACCESS_LOCAL_WRITE or 0
+ * @why: reason of a failure
+ *
+ * Context: any.
+ * Return: IB_WC_SUCCESS, IB_WC_LOC_PROT_ERR, or IB_WC_LOC_LEN_ERR for more
+ * than the longest message.
+ */
+enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
+				  const struct keel_uapi_sge *sge, u32 n,
+				  u32 domain, u32 access, u32 *why)
+{
+	u32 i;
+	int ret;
+
+	segs->n = 0;
+	segs->len = 0;
+	for (i = 0; i < n; i++) {
+		if (!sge[i].length)
+			continue;
+		if (!qp->user && sge[i].lkey == KEEL_LOCAL_DMA_LKEY) {
+			keel_segs_add(segs, &keel_kernel_mem, NULL,
+				      sge[i].addr, sge[i].length);
+			continue;
+		}
+		ret = keel_segs_add_key(qp->kdev, segs, &sge[i], domain,
+					access);
+		if (ret) {
+			*why = keel_key_why(ret);
+			keel_segs_put(segs);
+			return IB_WC_LOC_PROT_ERR;
+		}
+	}
+	/* Buffers for receives may be larger than any message. */
+	if (segs->len > KEEL_MAX_MSG && !access) {
+		*why = KEEL_WHY_LENGTH;
+		keel_segs_put(segs);
+		return IB_WC_LOC_LEN_ERR;
+	}
+	return IB_WC_SUCCESS;
+}
+
+/**
+ * keel_segs_remote() - the segment behind an rkey
+ * @qp: the responder's QP
+ * @segs: the list to fill; keel_segs_put() it
+ * @rkey: key
+ * @domain: number of the domain that it must be of
+ * @access: rights it needs
+ * @addr: first byte
+ * @len: bytes; of none, no key is looked at
+ * @why: reason of a failure
+ *
+ * Context: any.
+ * Return: 0, or a negative errno for whatever is wrong with the key.
+ */
+int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
+		     u32 domain, u32 access, u64 addr, u64 len, u32 *why)
+{
+	struct keel_key *key;
+
+	segs->n = 0;
+	segs->len = 0;
+	if (!len)
+		return 0;
+	key = keel_key_get(&qp->kdev->keys, rkey, domain, access, addr, len);
+	if (IS_ERR(key)) {
+		*why = keel_key_why(PTR_ERR(key));
+		return PTR_ERR(key);
+	}
+	if (key->qpn && key->qpn != qp->qpn) {
+		keel_key_put(key);
+		*why = KEEL_WHY_WINDOW;
+		return -EACCES;
+	}
+	keel_segs_add(segs, key->mem, key, key->mem_off + (addr - key->iova),
+		      len);
+	return 0;
+}
