@@ -187,6 +187,7 @@ static int keel_create_cq(struct ib_cq *ibcq,
 	ret = keel_cq_ring(cq, ibcq, attr->cqe, udata);
 	if (ret)
 		goto err_free;
+	cq->obj.kernel = !udata;
 	ret = keel_obj_add(&to_kdev(ibcq->device)->reg, &cq->obj, KEEL_CQ,
 			   &keel_cq_obj_ops, NULL, NULL);
 	if (ret)

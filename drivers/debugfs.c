@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * debugfs keel/<device>/objects: the tree of live objects.
+ * debugfs keel/<device>/objects: the tree of live objects of programs, and
+ * kernel_objects: likewise of consumers in the kernel, such as the GSI QP.
  *
  * A line an object, below the object that it needs first:
  *
@@ -28,11 +29,13 @@ static struct dentry *keel_debugfs_root;
 
 /**
  * struct keel_snapshot - the objects of a device at one moment
+ * @kernel: those of consumers in the kernel; else those of programs
  * @room: how many fit in @at
  * @count: how many there are
  * @at: each with a reference, in the order of the tree, and its depth there
  */
 struct keel_snapshot {
+	bool kernel;
 	u32 room;
 	u32 count;
 	struct {
@@ -87,12 +90,14 @@ static bool keel_snapshot_fill(struct keel_snapshot *snap,
 	for (kind = 0; kind < KEEL_KINDS; kind++)
 		xa_for_each(&reg->objs[kind], id, obj)
 			if (!obj->holds[0].target &&
+			    obj->kernel == snap->kernel &&
 			    !keel_snapshot_add(snap, obj, 0))
 				return false;
 	return true;
 }
 
-static struct keel_snapshot *keel_snapshot_get(struct keel_registry *reg)
+static struct keel_snapshot *keel_snapshot_get(struct keel_registry *reg,
+					       bool kernel)
 {
 	struct keel_snapshot *snap;
 	u32 room = 64;
@@ -102,6 +107,7 @@ static struct keel_snapshot *keel_snapshot_get(struct keel_registry *reg)
 		if (!snap)
 			return NULL;
 		snap->room = room;
+		snap->kernel = kernel;
 		if (keel_snapshot_fill(snap, reg))
 			return snap;
 		keel_snapshot_put(snap);
@@ -132,13 +138,13 @@ static void keel_show_holds(struct seq_file *m, const struct keel_obj *obj)
 		seq_printf(m, " and %u more", obj->nholders - n);
 }
 
-static int keel_objects_show(struct seq_file *m, void *v)
+static int keel_show_objects(struct seq_file *m, bool kernel)
 {
 	struct keel_registry *reg = m->private;
 	struct keel_snapshot *snap;
 	u32 i;
 
-	snap = keel_snapshot_get(reg);
+	snap = keel_snapshot_get(reg, kernel);
 	if (!snap)
 		return -ENOMEM;
 	for (i = 0; i < snap->count && !seq_has_overflowed(m); i++) {
@@ -160,7 +166,18 @@ static int keel_objects_show(struct seq_file *m, void *v)
 	keel_snapshot_put(snap);
 	return 0;
 }
+
+static int keel_objects_show(struct seq_file *m, void *v)
+{
+	return keel_show_objects(m, false);
+}
 DEFINE_SHOW_ATTRIBUTE(keel_objects);
+
+static int keel_kernel_objects_show(struct seq_file *m, void *v)
+{
+	return keel_show_objects(m, true);
+}
+DEFINE_SHOW_ATTRIBUTE(keel_kernel_objects);
 
 static void keel_debugfs_show(struct ib_device *ibdev)
 {
@@ -170,6 +187,8 @@ static void keel_debugfs_show(struct ib_device *ibdev)
 					   keel_debugfs_root);
 	debugfs_create_file("objects", 0400, kdev->debugfs, &kdev->reg,
 			    &keel_objects_fops);
+	debugfs_create_file("kernel_objects", 0400, kdev->debugfs, &kdev->reg,
+			    &keel_kernel_objects_fops);
 }
 
 /* Waits for readers: afterwards no reference of theirs is left. */

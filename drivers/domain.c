@@ -30,11 +30,12 @@ static const struct keel_obj_ops keel_domain_obj_ops = {
 /**
  * keel_domain_create() - a new domain with one instance
  * @kdev: the device
+ * @kernel: it is for a consumer in the kernel
  *
  * Return: the domain. The caller owns a reference (keel_obj_put()) and the
  * instance (keel_domain_leave()). ERR_PTR(-ENOMEM).
  */
-struct keel_domain *keel_domain_create(struct keel_dev *kdev)
+struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel)
 {
 	struct keel_domain *domain = kzalloc_obj(*domain);
 	int ret;
@@ -42,6 +43,7 @@ struct keel_domain *keel_domain_create(struct keel_dev *kdev)
 	if (!domain)
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&domain->instances, 1);
+	domain->obj.kernel = kernel;
 	ret = keel_obj_add(&kdev->reg, &domain->obj, KEEL_DOMAIN,
 			   &keel_domain_obj_ops, NULL, NULL);
 	if (ret) {

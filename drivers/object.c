@@ -170,8 +170,11 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	enum keel_kind quota = keel_quota(kind);
 	int ret, i;
 
+	if (holds[0] && holds[0]->kernel)
+		obj->kernel = true;
 	/* Steps of one never get past the limit. */
-	if (!atomic_add_unless(&reg->count[quota], 1, reg->limit[quota]))
+	if (!obj->kernel &&
+	    !atomic_add_unless(&reg->count[quota], 1, reg->limit[quota]))
 		return -ENOMEM;
 
 	kref_init(&obj->ref);
@@ -201,7 +204,8 @@ err_count:
 		if (holds[i])
 			keel_obj_put(holds[i]);
 	put_pid(obj->pid);
-	atomic_dec(&reg->count[quota]);
+	if (!obj->kernel)
+		atomic_dec(&reg->count[quota]);
 	return -ENOMEM;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_add_holds);
@@ -212,6 +216,7 @@ static void keel_obj_release(struct kref *ref)
 	struct keel_obj *targets[KEEL_MAX_HOLDS];
 	struct keel_registry *reg = obj->reg;
 	enum keel_kind kind = obj->kind;
+	bool kernel = obj->kernel;
 	unsigned long flags;
 	int i;
 
@@ -236,7 +241,8 @@ static void keel_obj_release(struct kref *ref)
 		if (targets[i])
 			keel_obj_put(targets[i]);
 	/* Last: the limit counts what still takes memory. */
-	atomic_dec(&reg->count[keel_quota(kind)]);
+	if (!kernel)
+		atomic_dec(&reg->count[keel_quota(kind)]);
 }
 
 /**

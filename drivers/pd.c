@@ -61,14 +61,15 @@ err_leave:
 }
 
 static struct keel_pd *keel_pd_plain(struct keel_dev *kdev,
-				     const struct keel_uapi_alloc_pd_req *req)
+				     const struct keel_uapi_alloc_pd_req *req,
+				     bool kernel)
 {
 	struct keel_domain *domain;
 	struct keel_pd *pd;
 
 	if (req->shpd_handle || req->share_key)
 		return ERR_PTR(-EINVAL);
-	domain = keel_domain_create(kdev);
+	domain = keel_domain_create(kdev, kernel);
 	if (IS_ERR(domain))
 		return ERR_CAST(domain);
 	pd = keel_pd_create(kdev, domain, false);
@@ -160,7 +161,7 @@ static int keel_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 			return ret;
 	}
 	if (req.kind == KEEL_UAPI_PD_PLAIN)
-		pd = keel_pd_plain(kdev, &req);
+		pd = keel_pd_plain(kdev, &req, !udata);
 	else if (req.kind == KEEL_UAPI_PD_SHARED)
 		pd = keel_pd_shared(kdev, &req);
 	else

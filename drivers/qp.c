@@ -283,7 +283,8 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 	struct keel_obj *const holds[KEEL_MAX_HOLDS] = {
 		qp->xrcd ? &qp->xrcd->obj : &to_kpd(ibqp->pd)->obj,
 		qp->send_cq ? &qp->send_cq->obj : NULL,
-		qp->recv_cq ? &qp->recv_cq->obj : NULL,
+		qp->recv_cq && qp->recv_cq != qp->send_cq ?
+			&qp->recv_cq->obj : NULL,
 		qp->srq ? &qp->srq->obj : NULL,
 	};
 	int ret;
@@ -356,7 +357,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	xa_erase(&qp->kdev->qps, qp->qpn);
 	spin_lock(&qp->state_lock);
 	WRITE_ONCE(qp->dying, true);
-	qp->ib = NULL;
+	WRITE_ONCE(qp->ib, NULL);
 	spin_unlock(&qp->state_lock);
 
 	mutex_lock(&qp->sq.lock);

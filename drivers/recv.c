@@ -125,13 +125,14 @@ int keel_recv_take(struct keel_xfer *x)
 /**
  * keel_recv_segs() - the memory of the receive that was taken
  * @x: the message
+ * @len: its bytes: what it does not use of the receive is not looked at
  * @why: reason of a failure
  *
  * Context: any; the peer's responder lock is held.
  * Return: IB_WC_SUCCESS with &keel_resp.segs to be keel_segs_put(); or the
  * status that the receive completes with.
  */
-enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u32 *why)
+enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why)
 {
 	struct keel_qp *peer = x->peer;
 	struct keel_recv *recv = &peer->resp.recv;
@@ -143,7 +144,7 @@ enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u32 *why)
 		return IB_WC_LOC_QP_OP_ERR;
 	}
 	return keel_segs_local(peer, &peer->resp.segs, recv->sge,
-			       recv->num_sge, srq ? srq->domain : peer->domain,
+			       recv->num_sge, len, srq ? srq->domain : peer->domain,
 			       IB_ACCESS_LOCAL_WRITE, why);
 }
 

@@ -112,7 +112,7 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x)
 
 	if (ret <= 0)
 		return keel_resp_no_recv(x, ret);
-	status = keel_recv_segs(x, &why);
+	status = keel_recv_segs(x, src->len, &why);
 	if (status != IB_WC_SUCCESS)
 		return keel_resp_bad_recv(x, status, why);
 	if (src->len > dst->len) {

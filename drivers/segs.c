@@ -58,44 +58,42 @@ static int keel_segs_add_key(struct keel_dev *kdev, struct keel_segs *segs,
  * @segs: the list to fill, empty on failure; keel_segs_put() it
  * @sge: a copy of what the program wrote
  * @n: how many, KEEL_MAX_SGE at most
+ * @len: bytes that are used of them; what is behind is not looked at
  * @domain: number of the domain that the keys must be of
  * @access: IB_ACCESS_LOCAL_WRITE or 0
  * @why: reason of a failure
  *
  * Context: any.
- * Return: IB_WC_SUCCESS, IB_WC_LOC_PROT_ERR, or IB_WC_LOC_LEN_ERR for more
- * than the longest message.
+ * Return: IB_WC_SUCCESS, with less than @len if that is all there is; or
+ * IB_WC_LOC_PROT_ERR.
  */
 enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
 				  const struct keel_uapi_sge *sge, u32 n,
-				  u32 domain, u32 access, u32 *why)
+				  u64 len, u32 domain, u32 access, u32 *why)
 {
+	struct keel_uapi_sge one;
 	u32 i;
 	int ret;
 
 	segs->n = 0;
 	segs->len = 0;
-	for (i = 0; i < n; i++) {
-		if (!sge[i].length)
+	for (i = 0; i < n && segs->len < len; i++) {
+		one = sge[i];
+		one.length = min_t(u64, one.length, len - segs->len);
+		if (!one.length)
 			continue;
-		if (!qp->user && sge[i].lkey == KEEL_LOCAL_DMA_LKEY) {
+		if (!qp->user && one.lkey == KEEL_LOCAL_DMA_LKEY) {
 			keel_segs_add(segs, &keel_kernel_mem, NULL,
-				      sge[i].addr, sge[i].length);
+				      one.addr, one.length);
 			continue;
 		}
-		ret = keel_segs_add_key(qp->kdev, segs, &sge[i], domain,
+		ret = keel_segs_add_key(qp->kdev, segs, &one, domain,
 					access);
 		if (ret) {
 			*why = keel_key_why(ret);
 			keel_segs_put(segs);
 			return IB_WC_LOC_PROT_ERR;
 		}
-	}
-	/* Buffers for receives may be larger than any message. */
-	if (segs->len > KEEL_MAX_MSG && !access) {
-		*why = KEEL_WHY_LENGTH;
-		keel_segs_put(segs);
-		return IB_WC_LOC_LEN_ERR;
 	}
 	return IB_WC_SUCCESS;
 }

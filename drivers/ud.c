@@ -93,7 +93,7 @@ static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 
 	if (keel_recv_take(x) <= 0)
 		return false;
-	status = keel_recv_segs(x, &why);
+	status = keel_recv_segs(x, KEEL_GRH_BYTES + len, &why);
 	if (status != IB_WC_SUCCESS) {
 		keel_recv_complete(x, status, why, 0, 0);
 		return false;

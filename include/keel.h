@@ -287,7 +287,7 @@ struct net_device *keel_netdev_create(void);
 void keel_netdev_destroy(struct net_device *netdev);
 
 /* domain.c */
-struct keel_domain *keel_domain_create(struct keel_dev *kdev);
+struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel);
 void keel_domain_join(struct keel_domain *domain);
 void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
 

@@ -105,6 +105,9 @@ struct keel_registry {
  * @ops: what its kind does
  * @id: number in its kind, not used again soon
  * @kind: what it is
+ * @kernel: it belongs to a consumer in the kernel: programs do not see it, and
+ *	it does not count against their limits. Whoever makes an object that
+ *	holds nothing says so; the others have it from the first that they hold.
  * @closing: the uobject is gone and only the holders keep it
  * @pid: thread group that made it
  * @comm: name of that process
@@ -119,6 +122,7 @@ struct keel_obj {
 	const struct keel_obj_ops *ops;
 	u32 id;
 	enum keel_kind kind;
+	bool kernel;
 	bool closing;
 	struct pid *pid;
 	char comm[TASK_COMM_LEN];

@@ -412,7 +412,7 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x);
 /* recv.c */
 void keel_rq_flush(struct keel_qp *qp);
 int keel_recv_take(struct keel_xfer *x);
-enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u32 *why);
+enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why);
 void keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 			u32 byte_len, u8 flags);
 bool keel_xfer_stop(void *arg);
@@ -423,7 +423,7 @@ enum keel_verdict keel_ud_send(struct keel_xfer *x);
 /* segs.c */
 enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
 				  const struct keel_uapi_sge *sge, u32 n,
-				  u32 domain, u32 access, u32 *why);
+				  u64 len, u32 domain, u32 access, u32 *why);
 int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
 		     u32 domain, u32 access, u64 addr, u64 len, u32 *why);
 
