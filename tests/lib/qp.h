@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Queue pairs of any type, step by step: states, work requests, completions
+ * and asynchronous events, each checked as it comes.
+ */
+#ifndef QP_H
+#define QP_H
+
+#include <infiniband/verbs.h>
+
+#define QP_QKEY		0x1234
+/* Room of each queue, and of the CQs that cq_new() makes. */
+#define QP_WRS		64
+#define QP_SGES		4
+#define QP_INLINE	64
+
+struct ibv_cq *cq_new(struct ibv_context *ctx);
+/* @srq may be NULL. Only RC, UC, UD and XRC_SEND. Nothing is signaled unasked. */
+struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_cq *cq,
+		      enum ibv_qp_type type, struct ibv_srq *srq);
+struct ibv_qp *qp_new_xrc_recv(struct ibv_xrcd *xrcd);
+struct ibv_srq *srq_new(struct ibv_pd *pd);
+
+void qp_to_init(struct ibv_qp *qp);
+/* @dest is the peer's number; of no meaning for UD. */
+void qp_to_rtr(struct ibv_qp *qp, uint32_t dest);
+/* @rnr_retry: 7 waits for ever. A peer that is not there is given 8 ms. */
+void qp_to_rts(struct ibv_qp *qp, int rnr_retry);
+void qp_to(struct ibv_qp *qp, enum ibv_qp_state state);
+/* From RESET to RTS, waiting for receives for ever. */
+void qp_connect(struct ibv_qp *qp, uint32_t dest);
+/* Two of one program. */
+void qp_join(struct ibv_qp *a, struct ibv_qp *b);
+/* Two connected QPs of one program, each in a domain and with a CQ of its own. */
+struct link {
+	struct ibv_context *ctx;
+	struct ibv_cq *cq[2];
+	struct ibv_qp *qp[2];
+};
+
+struct link link_new(struct ibv_pd *a, struct ibv_pd *b, enum ibv_qp_type type);
+void link_free(struct link *l);
+
+enum ibv_qp_state qp_state(struct ibv_qp *qp);
+#define CHECK_STATE(qp, want)	CHECK_EQ(qp_state(qp), want)
+
+/* Where a message or an RDMA operation comes from or goes to. */
+struct mem {
+	const void *addr;
+	uint32_t len;
+	uint32_t lkey;
+};
+
+#define MEM(mr)		((struct mem){ (mr)->addr, (mr)->length, (mr)->lkey })
+
+struct ibv_send_wr *send_wr(enum ibv_wr_opcode op, uint64_t wr_id,
+			    struct mem mem);
+void post(struct ibv_qp *qp, struct ibv_send_wr *wr);
+void post_send(struct ibv_qp *qp, uint64_t wr_id, struct mem mem);
+void post_rdma(struct ibv_qp *qp, enum ibv_wr_opcode op, uint64_t wr_id,
+	       struct mem mem, uint64_t addr, uint32_t rkey);
+void post_add(struct ibv_qp *qp, uint64_t wr_id, struct mem mem,
+	      uint64_t addr, uint32_t rkey, uint64_t add);
+void post_recv(struct ibv_qp *qp, uint64_t wr_id, struct mem mem);
+void post_srq_recv(struct ibv_srq *srq, uint64_t wr_id, struct mem mem);
+
+/* Wait for a completion. */
+struct ibv_wc wc_get(struct ibv_cq *cq);
+struct ibv_wc wc_check(const char *file, int line, struct ibv_cq *cq,
+		       uint64_t wr_id, enum ibv_wc_status status);
+#define CHECK_WC(cq, wr_id, status)	\
+	wc_check(__FILE__, __LINE__, cq, wr_id, status)
+#define CHECK_NO_WC(cq)						\
+	do {							\
+		struct ibv_wc wc_;				\
+								\
+		CHECK_EQ(ibv_poll_cq(cq, 1, &wc_), 0);		\
+	} while (0)
+
+/* Wait for an event, which must be this one, of this object. */
+void event_check(const char *file, int line, struct ibv_context *ctx,
+		 enum ibv_event_type type, const void *element);
+#define CHECK_EVENT(ctx, type, element)	\
+	event_check(__FILE__, __LINE__, ctx, type, element)
+/* None is there now. */
+void event_check_none(const char *file, int line, struct ibv_context *ctx);
+#define CHECK_NO_EVENT(ctx)	event_check_none(__FILE__, __LINE__, ctx)
+
+#endif /* QP_H */
