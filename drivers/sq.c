@@ -33,10 +33,14 @@ static const u8 keel_wc_opcodes[] = {
 	[IB_WR_REG_MR]			= IB_WC_REG_MR,
 };
 
-/* An error ends the queue: UC and UD stop, the others fail altogether. */
+/*
+ * An error ends the queue: UC and UD stop, and so does GSI, which is UD and
+ * whose owner knows how to go on from there. The others fail altogether.
+ */
 static void keel_sq_error(struct keel_qp *qp)
 {
-	bool stops = qp->type == IB_QPT_UC || qp->type == IB_QPT_UD;
+	bool stops = qp->type == IB_QPT_UC || qp->type == IB_QPT_UD ||
+		     qp->type == IB_QPT_GSI;
 
 	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
 }
@@ -113,7 +117,8 @@ static enum keel_step keel_sq_wait(struct keel_qp *qp, enum keel_wait wait,
 		keel_sq_error(qp);
 		return KEEL_STEP_MORE;
 	}
-	if (!hrtimer_active(&sq->timer)) {
+	/* One whose function runs is not queued: it may have kicked us here. */
+	if (!hrtimer_is_queued(&sq->timer)) {
 		hrtimer_start(&sq->timer,
 			      ns_to_ktime(min(sq->pause, sq->deadline - now)),
 			      HRTIMER_MODE_REL);
