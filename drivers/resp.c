@@ -84,6 +84,8 @@ static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	u64 len = x->qp->sq.segs.len;
 
+	/* An invalidation waits for all users of a key, and we may be one. */
+	keel_segs_put(&x->qp->sq.segs);
 	if (wqe->opcode == IB_WR_SEND_WITH_INV &&
 	    keel_invalidate(x->peer, wqe->imm, x->domain)) {
 		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
@@ -251,6 +253,7 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_sq *sq = &x->qp->sq;
+	enum keel_copy_result copied;
 	enum keel_verdict verdict;
 	struct keel_mem mem;
 	u64 old;
@@ -269,6 +272,9 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 			  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
 			  wqe->atomic.compare_add, wqe->atomic.swap, &old);
 	keel_segs_put(&sq->remote);
+	/* Somebody kills us: nothing has changed, and the peer is innocent. */
+	if (ret == -EINTR)
+		return KEEL_XFER_STOPPED;
 	if (ret)
 		return keel_resp_refuse(x, ret == -EINVAL ?
 					IB_WC_REM_INV_REQ_ERR :
@@ -280,8 +286,9 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 				 .start = (uintptr_t)&old };
 	keel_segs_one(&sq->remote, &mem, 0, sizeof(old));
 	x->byte_len = sizeof(old);
-	/* Eight bytes are never stopped. */
-	return keel_resp_copied(x, keel_copy(&sq->segs, 0, &sq->remote, 0,
-					     sizeof(old), NULL),
-				KEEL_COPY_DST);
+	copied = keel_copy(&sq->segs, 0, &sq->remote, 0, sizeof(old), NULL);
+	/* It must not be done again: what a signal stopped has failed. */
+	if (copied == KEEL_COPY_STOPPED)
+		copied = KEEL_COPY_DST;
+	return keel_resp_copied(x, copied, KEEL_COPY_DST);
 }
