@@ -49,6 +49,11 @@ static void keel_recv_flush_one(struct keel_qp *qp)
 	keel_recv_cqe(qp, &cqe, false);
 }
 
+static u32 keel_rq_entries(const struct keel_qp *qp)
+{
+	return qp->rq.ring.head ? keel_ring_size(&qp->rq.ring) : 0;
+}
+
 /**
  * keel_rq_flush() - flush the receive queue of a QP in the error state
  * @qp: the QP
@@ -60,6 +65,8 @@ static void keel_recv_flush_one(struct keel_qp *qp)
 void keel_rq_flush(struct keel_qp *qp)
 {
 	struct keel_resp *resp = &qp->resp;
+	/* Its owner may post without end, and others want the lock. */
+	u32 budget = keel_rq_entries(qp) + 1;
 
 	mutex_lock(&resp->lock);
 	/* The state can have gone on: only the error state flushes. */
@@ -71,6 +78,10 @@ void keel_rq_flush(struct keel_qp *qp)
 			resp->have = true;
 		}
 		keel_recv_flush_one(qp);
+		if (!--budget) {
+			keel_qp_kick(qp);
+			break;
+		}
 		cond_resched();
 	}
 	mutex_unlock(&resp->lock);

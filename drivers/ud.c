@@ -121,10 +121,13 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 	bool taken = false;
 
 	x->peer = peer;
-	mutex_lock(&peer->resp.lock);
-	if (keel_ud_takes(peer, qkey))
-		taken = keel_ud_receive(x, av);
-	mutex_unlock(&peer->resp.lock);
+	/* The lock of one who takes nothing is not waited for. */
+	if (keel_ud_takes(peer, qkey)) {
+		mutex_lock(&peer->resp.lock);
+		if (keel_ud_takes(peer, qkey))
+			taken = keel_ud_receive(x, av);
+		mutex_unlock(&peer->resp.lock);
+	}
 	x->peer = NULL;
 	if (!taken)
 		keel_count(x->qp->kdev, ud_drops, 1);
