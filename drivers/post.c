@@ -2,7 +2,8 @@
 /*
  * Posting for consumers in the kernel: ib_post_send(), ib_post_recv(). They
  * may post from where nobody may sleep, so the workqueue does the work. The
- * rings are those of a program, in the kernel's own memory.
+ * rings are those of a program, in the kernel's own memory. A program comes
+ * here with nothing to post: that is its doorbell.
  */
 #include "keel_qp.h"
 
@@ -117,9 +118,13 @@ static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	int ret = 0;
 
 	*bad_wr = wr;
-	/* A program posts to its own ring. */
-	if (qp->user || !qp->sq.ring.head)
+	if (!qp->sq.ring.head || (qp->user && wr))
 		return -EOPNOTSUPP;
+	/* A program posts to its own ring: no request is its doorbell. */
+	if (qp->user) {
+		keel_qp_run(qp);
+		return 0;
+	}
 	if (READ_ONCE(qp->state) < IB_QPS_RTS)
 		return -EINVAL;
 	spin_lock_irqsave(&qp->sq.post_lock, flags);
