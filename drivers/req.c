@@ -86,7 +86,8 @@ static bool keel_req_connected(const struct keel_qp *qp,
 {
 	enum ib_qp_type wanted = qp->type == IB_QPT_XRC_INI ? IB_QPT_XRC_TGT :
 				 qp->type;
-	enum ib_qp_state state = READ_ONCE(peer->state);
+	/* Its attributes were set before its state. */
+	enum ib_qp_state state = smp_load_acquire(&peer->state);
 
 	return peer->type == wanted && !READ_ONCE(peer->dying) &&
 	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&

@@ -33,18 +33,6 @@ static const u8 keel_wc_opcodes[] = {
 	[IB_WR_REG_MR]			= IB_WC_REG_MR,
 };
 
-/*
- * An error ends the queue: UC and UD stop, and so does GSI, which is UD and
- * whose owner knows how to go on from there. The others fail altogether.
- */
-static void keel_sq_error(struct keel_qp *qp)
-{
-	bool stops = qp->type == IB_QPT_UC || qp->type == IB_QPT_UD ||
-		     qp->type == IB_QPT_GSI;
-
-	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
-}
-
 static void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status,
 			     u32 why, u32 byte_len)
 {
@@ -67,6 +55,26 @@ static void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status,
 		cqe.opcode = keel_wc_opcodes[wqe->opcode];
 	if (keel_cq_add(qp->send_cq, &cqe, false))
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+}
+
+/*
+ * An error ends the queue. UC and UD stop, and so does GSI, which is UD: their
+ * owner may set them going again as soon as it sees the completion, so they
+ * have stopped before. The others fail altogether: what their receives are
+ * flushed for comes before the flush.
+ */
+static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
+			  u32 why, u32 byte_len)
+{
+	bool stops = qp->type == IB_QPT_UC || qp->type == IB_QPT_UD ||
+		     qp->type == IB_QPT_GSI;
+
+	keel_count(qp->kdev, wc_errors, 1);
+	if (stops)
+		keel_qp_fail(qp, IB_QPS_SQE, KEEL_EVENT_NONE);
+	keel_sq_complete(qp, status, why, byte_len);
+	if (!stops)
+		keel_qp_fail(qp, IB_QPS_ERR, KEEL_EVENT_NONE);
 }
 
 /* How long a peer may be missing: (retry_cnt + 1) times the timeout. */
@@ -110,11 +118,9 @@ static enum keel_step keel_sq_wait(struct keel_qp *qp, enum keel_wait wait,
 	if (now >= sq->deadline) {
 		bool rnr = wait == KEEL_WAIT_RNR;
 
-		keel_count(qp->kdev, wc_errors, 1);
-		keel_sq_complete(qp, rnr ? IB_WC_RNR_RETRY_EXC_ERR :
-				 IB_WC_RETRY_EXC_ERR,
-				 rnr ? KEEL_WHY_NOT_READY : KEEL_WHY_PEER, 0);
-		keel_sq_error(qp);
+		keel_sq_error(qp, rnr ? IB_WC_RNR_RETRY_EXC_ERR :
+			      IB_WC_RETRY_EXC_ERR,
+			      rnr ? KEEL_WHY_NOT_READY : KEEL_WHY_PEER, 0);
 		return KEEL_STEP_MORE;
 	}
 	/* One whose function runs is not queued: it may have kicked us here. */
@@ -166,15 +172,13 @@ static enum keel_step keel_sq_do_one(struct keel_qp *qp)
 	default:
 		break;
 	}
-	if (x.status == IB_WC_SUCCESS) {
-		keel_count(qp->kdev, tx_msgs, 1);
-		keel_count(qp->kdev, tx_bytes, x.len);
-	} else {
-		keel_count(qp->kdev, wc_errors, 1);
+	if (x.status != IB_WC_SUCCESS) {
+		keel_sq_error(qp, x.status, x.why, x.byte_len);
+		return KEEL_STEP_MORE;
 	}
+	keel_count(qp->kdev, tx_msgs, 1);
+	keel_count(qp->kdev, tx_bytes, x.len);
 	keel_sq_complete(qp, x.status, x.why, x.byte_len);
-	if (x.status != IB_WC_SUCCESS)
-		keel_sq_error(qp);
 	return KEEL_STEP_MORE;
 }
 

@@ -56,7 +56,8 @@ static void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES
 
 static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 {
-	enum ib_qp_state state = READ_ONCE(peer->state);
+	/* Its attributes were set before its state. */
+	enum ib_qp_state state = smp_load_acquire(&peer->state);
 
 	if (peer->type != IB_QPT_UD && peer->type != IB_QPT_GSI)
 		return false;
