@@ -148,8 +148,6 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 			WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
 		/* Pairs with the barrier of whoever posts a receive. */
 		smp_mb();
-		if (qp->srq || qp->type == IB_QPT_XRC_TGT)
-			keel_qp_event_locked(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 	}
 	/* Under the lock: once the QP is dying nobody kicks it any more. */
 	keel_qp_kick(qp);

@@ -148,6 +148,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 
 	mutex_lock(&qp->resp.lock);
 	qp->resp.have = false;
+	qp->resp.last = false;
 	if (qp->resp.srq)
 		keel_obj_put(&qp->resp.srq->obj);
 	qp->resp.srq = NULL;

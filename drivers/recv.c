@@ -54,11 +54,24 @@ static u32 keel_rq_entries(const struct keel_qp *qp)
 	return qp->rq.ring.head ? keel_ring_size(&qp->rq.ring) : 0;
 }
 
+/* No receive of an SRQ is left with the QP, and it takes no other. */
+static void keel_rq_last(struct keel_qp *qp)
+{
+	struct keel_resp *resp = &qp->resp;
+
+	if (READ_ONCE(qp->state) != IB_QPS_ERR || resp->have || resp->last ||
+	    (!qp->srq && qp->type != IB_QPT_XRC_TGT))
+		return;
+	resp->last = true;
+	keel_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
+}
+
 /**
  * keel_rq_flush() - flush the receive queue of a QP in the error state
  * @qp: the QP
  *
- * Receives of an SRQ stay there, but one that a message had begun to use.
+ * Receives of an SRQ stay there, but one that a message had begun to use; then
+ * the owner hears that it was the last.
  *
  * Context: may sleep; takes the responder's lock.
  */
@@ -84,6 +97,7 @@ void keel_rq_flush(struct keel_qp *qp)
 		}
 		cond_resched();
 	}
+	keel_rq_last(qp);
 	mutex_unlock(&resp->lock);
 }
 

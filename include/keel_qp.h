@@ -210,10 +210,12 @@ struct keel_sq {
  * @recv: the receive
  * @segs: the QP's side of the message that is delivered
  * @srq: XRC: the SRQ that @recv came from, with a reference while @have
+ * @last: the last receive of an SRQ was reported
  */
 struct keel_resp {
 	struct mutex lock;
 	bool have;
+	bool last;
 	struct keel_recv recv;
 	struct keel_segs segs;
 	struct keel_srq *srq;
