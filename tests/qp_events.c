@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * States that QPs are moved to, what they do with their work requests in each,
+ * and the asynchronous events of QPs, SRQs and CQs.
+ */
+#include "qp.h"
+#include "t.h"
+
+#define PAGE	4096
+#define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+
+static char from[PAGE] __attribute__((aligned(PAGE)));
+static char to[PAGE] __attribute__((aligned(PAGE)));
+
+static struct ibv_pd *pd;
+static struct mem out, in;
+
+static void setup(void)
+{
+	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	out = MEM(MUST(ibv_reg_mr(pd, from, PAGE, RIGHTS)));
+	in = MEM(MUST(ibv_reg_mr(pd, to, PAGE, RIGHTS)));
+	memset(from, 'f', PAGE);
+	memset(to, 't', PAGE);
+}
+
+TEST(flush, "DEV-4", "a QP that is moved to the error state flushes both queues in order, and whatever is posted there afterwards")
+{
+	struct link l;
+	int i;
+
+	setup();
+	l = link_new(pd, pd, IBV_QPT_RC);
+	for (i = 0; i < QP_WRS; i++) {
+		/* Nobody takes them: the peer has no receive. */
+		post_send(l.qp[0], i, out);
+		post_recv(l.qp[0], 1000 + i, in);
+	}
+	CHECK_NO_WC(l.cq[0]);
+	qp_to(l.qp[0], IBV_QPS_ERR);
+	for (i = 0; i < QP_WRS; i++)
+		CHECK_WC(l.cq[0], 1000 + i, IBV_WC_WR_FLUSH_ERR);
+	for (i = 0; i < QP_WRS; i++)
+		CHECK_WC(l.cq[0], i, IBV_WC_WR_FLUSH_ERR);
+	CHECK_NO_WC(l.cq[0]);
+	for (i = 0; i < 3 * QP_WRS; i++) {
+		post_recv(l.qp[0], i, in);
+		CHECK_WC(l.cq[0], i, IBV_WC_WR_FLUSH_ERR);
+		post_send(l.qp[0], i, out);
+		CHECK_WC(l.cq[0], i, IBV_WC_WR_FLUSH_ERR);
+	}
+	CHECK_ALL(to, 't', PAGE);
+	CHECK_NO_EVENT(l.ctx);
+	/* Reset, it is as new. */
+	qp_to(l.qp[0], IBV_QPS_RESET);
+	qp_connect(l.qp[0], l.qp[1]->qp_num);
+	post_recv(l.qp[1], 1, in);
+	post_send(l.qp[0], 2, out);
+	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+	CHECK_ALL(to, 'f', PAGE);
+	link_free(&l);
+}
+
+TEST(unsignaled, "DEV-4", "work requests that are not signaled complete in silence, but not when they fail")
+{
+	struct ibv_send_wr *wr;
+	struct link l;
+	int i;
+
+	setup();
+	l = link_new(pd, pd, IBV_QPT_RC);
+	for (i = 0; i < 3; i++) {
+		if (i < 2)
+			post_recv(l.qp[1], i, in);
+		wr = send_wr(IBV_WR_SEND, 10 + i, out);
+		wr->send_flags = i == 1 ? IBV_SEND_SIGNALED : 0;
+		post(l.qp[0], wr);
+	}
+	CHECK_WC(l.cq[0], 11, IBV_WC_SUCCESS);
+	CHECK_NO_WC(l.cq[0]);
+	qp_to(l.qp[0], IBV_QPS_ERR);
+	CHECK_WC(l.cq[0], 12, IBV_WC_WR_FLUSH_ERR);
+	link_free(&l);
+}
+
+TEST(drained, "DEV-4", "SQD: what had begun is ended, the event tells of it, what is behind it waits for RTS, and the QP goes on receiving")
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1,
+	};
+	struct ibv_qp_init_attr init;
+	struct link l;
+
+	setup();
+	l = link_new(pd, pd, IBV_QPT_RC);
+	post_send(l.qp[0], 1, out);
+	post_send(l.qp[0], 2, out);
+	CHECK_OK(ibv_modify_qp(l.qp[0], &attr, IBV_QP_STATE |
+			       IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	CHECK_NO_EVENT(l.ctx);
+	CHECK_OK(ibv_query_qp(l.qp[0], &attr, IBV_QP_STATE, &init));
+	CHECK_EQ(attr.qp_state, IBV_QPS_SQD);
+	CHECK_EQ(attr.sq_draining, 1);
+	post_recv(l.qp[1], 3, in);
+	post_recv(l.qp[1], 4, in);
+	CHECK_WC(l.cq[1], 3, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 1, IBV_WC_SUCCESS);
+	CHECK_EVENT(l.ctx, IBV_EVENT_SQ_DRAINED, l.qp[0]);
+	CHECK_OK(ibv_query_qp(l.qp[0], &attr, IBV_QP_STATE, &init));
+	CHECK_EQ(attr.sq_draining, 0);
+	post_recv(l.qp[0], 5, in);
+	post_send(l.qp[1], 6, out);
+	CHECK_WC(l.cq[0], 5, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[1], 6, IBV_WC_SUCCESS);
+	CHECK_NO_WC(l.cq[0]);
+	CHECK_NO_EVENT(l.ctx);
+	qp_to(l.qp[0], IBV_QPS_RTS);
+	CHECK_WC(l.cq[1], 4, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+	link_free(&l);
+}
+
+/* The second of three sends has a key that is none. */
+static void post_three(struct link *l, struct ibv_ah *ah)
+{
+	struct ibv_send_wr wr[3], *bad;
+	struct ibv_sge sge[3];
+	int i;
+
+	for (i = 0; i < 3; i++) {
+		wr[i] = *send_wr(IBV_WR_SEND, i, out);
+		sge[i] = *wr[i].sg_list;
+		sge[i].length = 64;
+		sge[i].lkey ^= i == 1;
+		wr[i].sg_list = &sge[i];
+		wr[i].next = i < 2 ? &wr[i + 1] : NULL;
+		if (ah) {
+			wr[i].wr.ud.ah = ah;
+			wr[i].wr.ud.remote_qpn = l->qp[1]->qp_num;
+			wr[i].wr.ud.remote_qkey = QP_QKEY;
+		}
+	}
+	CHECK_OK(ibv_post_send(l->qp[0], wr, &bad));
+}
+
+TEST(sqe, "DEV-4", "an error of a send stops the send queue of UC and UD and flushes it, the QP still receives, and sends again when it is moved back to RTS")
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+	struct ibv_send_wr *wr;
+	struct ibv_ah *ah;
+	struct link l;
+	int i, j;
+
+	setup();
+	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
+	ah = MUST(ibv_create_ah(pd, &attr));
+	for (i = 0; i < 2; i++) {
+		l = link_new(pd, pd, types[i]);
+		for (j = 0; j < 3; j++)
+			post_recv(l.qp[1], 10 + j, in);
+		post_three(&l, i ? ah : NULL);
+		CHECK_WC(l.cq[0], 0, IBV_WC_SUCCESS);
+		CHECK_WC(l.cq[0], 1, IBV_WC_LOC_PROT_ERR);
+		CHECK_WC(l.cq[0], 2, IBV_WC_WR_FLUSH_ERR);
+		CHECK_WC(l.cq[1], 10, IBV_WC_SUCCESS);
+		CHECK_NO_WC(l.cq[1]);
+		CHECK_STATE(l.qp[0], IBV_QPS_SQE);
+		CHECK_STATE(l.qp[1], IBV_QPS_RTS);
+		post_recv(l.qp[0], 20, in);
+		wr = send_wr(IBV_WR_SEND, 21, out);
+		wr->sg_list->length = 64;
+		wr->wr.ud.ah = ah;
+		wr->wr.ud.remote_qpn = l.qp[0]->qp_num;
+		wr->wr.ud.remote_qkey = QP_QKEY;
+		post(l.qp[1], wr);
+		CHECK_WC(l.cq[1], 21, IBV_WC_SUCCESS);
+		CHECK_WC(l.cq[0], 20, IBV_WC_SUCCESS);
+		qp_to(l.qp[0], IBV_QPS_RTS);
+		post_three(&l, i ? ah : NULL);
+		CHECK_WC(l.cq[0], 0, IBV_WC_SUCCESS);
+		CHECK_WC(l.cq[1], 11, IBV_WC_SUCCESS);
+		CHECK_WC(l.cq[0], 1, IBV_WC_LOC_PROT_ERR);
+		CHECK_WC(l.cq[0], 2, IBV_WC_WR_FLUSH_ERR);
+		CHECK_NO_EVENT(l.ctx);
+		link_free(&l);
+	}
+	CHECK_OK(ibv_destroy_ah(ah));
+}
+
+TEST(established, "DEV-4", "the first message to a QP that is not ready to send raises one event, later ones and those to a QP that is ready none")
+{
+	struct ibv_qp *a, *b;
+	struct ibv_cq *cq;
+	int i;
+
+	setup();
+	cq = cq_new(pd->context);
+	a = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	b = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	qp_connect(a, b->qp_num);
+	qp_to_init(b);
+	qp_to_rtr(b, a->qp_num);
+	for (i = 0; i < 4; i++) {
+		if (i == 2)
+			qp_to_rts(b, 7);
+		post_recv(b, i, in);
+		post_send(a, 10 + i, out);
+		CHECK_WC(cq, i, IBV_WC_SUCCESS);
+		CHECK_WC(cq, 10 + i, IBV_WC_SUCCESS);
+		if (!i)
+			CHECK_EVENT(pd->context, IBV_EVENT_COMM_EST, b);
+		CHECK_NO_EVENT(pd->context);
+	}
+}
+
+TEST(last_wqe, "DEV-4", "a QP that fails says that it takes no more of its SRQ, whose receives stay for another QP")
+{
+	struct ibv_qp *a, *b, *c;
+	struct ibv_srq *srq;
+	struct ibv_cq *cq;
+
+	setup();
+	cq = cq_new(pd->context);
+	srq = srq_new(pd);
+	a = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	b = qp_new(pd, cq, IBV_QPT_RC, srq);
+	c = qp_new(pd, cq, IBV_QPT_RC, srq);
+	qp_join(a, b);
+	post_srq_recv(srq, 1, in);
+	post_srq_recv(srq, 2, in);
+	post_send(a, 3, out);
+	CHECK_EQ(CHECK_WC(cq, 1, IBV_WC_SUCCESS).qp_num, b->qp_num);
+	CHECK_WC(cq, 3, IBV_WC_SUCCESS);
+	CHECK_NO_EVENT(pd->context);
+	qp_to(b, IBV_QPS_ERR);
+	CHECK_EVENT(pd->context, IBV_EVENT_QP_LAST_WQE_REACHED, b);
+	CHECK_NO_WC(cq);
+	qp_to(a, IBV_QPS_RESET);
+	qp_join(a, c);
+	post_send(a, 4, out);
+	CHECK_EQ(CHECK_WC(cq, 2, IBV_WC_SUCCESS).qp_num, c->qp_num);
+	CHECK_WC(cq, 4, IBV_WC_SUCCESS);
+	/* An error that the peer causes: two events, in this order. */
+	post_rdma(a, IBV_WR_RDMA_WRITE, 5, out, (uintptr_t)to, 12345);
+	CHECK_WC(cq, 5, IBV_WC_REM_ACCESS_ERR);
+	CHECK_EVENT(pd->context, IBV_EVENT_QP_ACCESS_ERR, c);
+	CHECK_EVENT(pd->context, IBV_EVENT_QP_LAST_WQE_REACHED, c);
+	CHECK_NO_EVENT(pd->context);
+}
+
+TEST(srq_limit, "DEV-4", "an SRQ that falls below its limit says so once, and its limit is then none")
+{
+	struct ibv_srq_attr attr = { .srq_limit = 3 };
+	struct ibv_srq *srq;
+	struct ibv_qp *a, *b;
+	struct ibv_cq *cq;
+	int i;
+
+	setup();
+	cq = cq_new(pd->context);
+	srq = srq_new(pd);
+	a = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	b = qp_new(pd, cq, IBV_QPT_RC, srq);
+	qp_join(a, b);
+	for (i = 0; i < 5; i++)
+		post_srq_recv(srq, i, in);
+	CHECK_OK(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
+	for (i = 0; i < 5; i++) {
+		CHECK_OK(ibv_query_srq(srq, &attr));
+		CHECK_EQ(attr.srq_limit, i < 3 ? 3 : 0);
+		CHECK_NO_EVENT(pd->context);
+		post_send(a, 10 + i, out);
+		CHECK_WC(cq, i, IBV_WC_SUCCESS);
+		CHECK_WC(cq, 10 + i, IBV_WC_SUCCESS);
+		if (i == 2)
+			CHECK_EVENT(pd->context, IBV_EVENT_SRQ_LIMIT_REACHED,
+				    srq);
+	}
+	CHECK_NO_EVENT(pd->context);
+}
+
+TEST(overrun, "DEV-4", "a CQ that has no room fails with an event and takes the QP with it, and what it has can still be polled; QPs on other CQs go on")
+{
+	struct ibv_cq *cq, *other;
+	struct ibv_qp *a, *b, *c;
+	struct ibv_wc wc;
+	int i, room, fatal = 0;
+
+	setup();
+	cq = MUST(ibv_create_cq(pd->context, 4, NULL, NULL, 0));
+	other = cq_new(pd->context);
+	room = cq->cqe;
+	CHECK_EQ(room, 4);
+	a = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	b = qp_new(pd, other, IBV_QPT_RC, NULL);
+	c = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	qp_join(a, b);
+	qp_connect(c, b->qp_num);
+	for (i = 0; i < room + 1; i++) {
+		CHECK_NO_EVENT(pd->context);
+		post_recv(b, 10 + i, in);
+		post_send(a, i, out);
+	}
+	for (i = 0; i < 2; i++) {
+		struct ibv_async_event event;
+
+		/* Either may be told first. */
+		CHECK_OK(ibv_get_async_event(pd->context, &event));
+		if (event.event_type == IBV_EVENT_QP_FATAL) {
+			CHECK(event.element.qp == a);
+			fatal++;
+		} else {
+			CHECK_EQ(event.event_type, IBV_EVENT_CQ_ERR);
+			CHECK(event.element.cq == cq);
+		}
+		ibv_ack_async_event(&event);
+	}
+	CHECK_EQ(fatal, 1);
+	CHECK_NO_EVENT(pd->context);
+	CHECK_STATE(a, IBV_QPS_ERR);
+	CHECK_STATE(b, IBV_QPS_RTS);
+	for (i = 0; i < room; i++)
+		CHECK_WC(cq, i, IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
+	/* A CQ in error takes nothing more, and says nothing more. */
+	post_recv(c, 1, in);
+	qp_to(c, IBV_QPS_ERR);
+	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
+	CHECK_NO_EVENT(pd->context);
+	for (i = 0; i < room + 1; i++)
+		CHECK_WC(other, 10 + i, IBV_WC_SUCCESS);
+}
