@@ -66,7 +66,7 @@ static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 }
 
 /* The peer's receive is there and large enough: fill it. */
-static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
+static enum keel_copy_result keel_ud_fill(struct keel_xfer *x, const u8 *grh)
 {
 	const struct keel_mem mem = {
 		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)grh,
@@ -74,12 +74,25 @@ static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
 	struct keel_segs *src = &x->qp->sq.segs;
 	struct keel_segs *dst = &x->peer->resp.segs;
 	struct keel_segs *head = &x->qp->sq.remote;
+	enum keel_copy_result copied;
 
 	keel_segs_one(head, &mem, 0, KEEL_GRH_BYTES);
-	return keel_copy(dst, 0, head, 0, KEEL_GRH_BYTES, NULL) ==
-	       KEEL_COPY_DONE &&
-	       keel_copy(dst, KEEL_GRH_BYTES, src, 0, src->len, NULL) ==
-	       KEEL_COPY_DONE;
+	copied = keel_copy(dst, 0, head, 0, KEEL_GRH_BYTES, NULL);
+	if (copied != KEEL_COPY_DONE)
+		return copied;
+	return keel_copy(dst, KEEL_GRH_BYTES, src, 0, src->len, NULL);
+}
+
+/* Whose memory it was that failed says whose completion tells. */
+static void keel_ud_unfilled(struct keel_xfer *x, enum keel_copy_result copied)
+{
+	if (copied == KEEL_COPY_DST)
+		keel_recv_complete(x, IB_WC_LOC_PROT_ERR, KEEL_WHY_FAULT, 0, 0);
+	/* Otherwise the receive waits for the next datagram. */
+	if (copied != KEEL_COPY_SRC)
+		return;
+	x->status = IB_WC_LOC_PROT_ERR;
+	x->why = KEEL_WHY_FAULT;
 }
 
 /* Context: the peer's responder lock is held. */
@@ -90,7 +103,7 @@ static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 	struct keel_segs *dst = &x->peer->resp.segs;
 	enum ib_wc_status status;
 	u8 grh[KEEL_GRH_BYTES] __aligned(8);
-	bool filled;
+	enum keel_copy_result copied;
 
 	if (keel_recv_take(x) <= 0)
 		return false;
@@ -105,10 +118,12 @@ static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 		return false;
 	}
 	keel_ud_grh(av, len, grh);
-	filled = keel_ud_fill(x, grh);
+	copied = keel_ud_fill(x, grh);
 	keel_segs_put(dst);
-	if (!filled)
+	if (copied != KEEL_COPY_DONE) {
+		keel_ud_unfilled(x, copied);
 		return false;
+	}
 	if (x->wqe->opcode == IB_WR_SEND_WITH_IMM)
 		flags |= KEEL_CQE_F_IMM;
 	keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE,
@@ -194,11 +209,11 @@ enum keel_verdict keel_ud_send(struct keel_xfer *x)
 	}
 	if (qkey & KEEL_QKEY_OF_QP)
 		qkey = qp->attr.qkey;
+	x->status = IB_WC_SUCCESS;
 	if (ah->av.mcast)
 		keel_ud_multicast(x, &ah->av, qkey);
 	else
 		keel_ud_unicast(x, &ah->av, qkey);
 	keel_obj_put(&ah->obj);
-	x->status = IB_WC_SUCCESS;
 	return KEEL_XFER_DONE;
 }
