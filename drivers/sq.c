@@ -4,6 +4,7 @@
  * time, entry by entry. A queue that has to wait leaves a timer behind and
  * nobody waiting.
  */
+#include <linux/jiffies.h>
 #include <linux/ktime.h>
 
 #include "keel_qp.h"
@@ -224,10 +225,14 @@ static enum keel_step keel_sq_step(struct keel_qp *qp)
 /* Return: true if the workqueue shall go on. */
 static bool keel_sq_drain(struct keel_qp *qp)
 {
-	/* Others may post without end: not all of that is ours to do. */
+	/*
+	 * Others may post without end, and whoever takes the device away waits
+	 * for doorbells, but not for the workqueue: not all of that is ours.
+	 */
 	u32 budget = keel_ring_size(&qp->sq.ring) * 2;
+	unsigned long end = jiffies + HZ;
 
-	while (budget--) {
+	while (budget-- && !time_after(jiffies, end)) {
 		switch (keel_sq_step(qp)) {
 		case KEEL_STEP_IDLE:
 			return false;
