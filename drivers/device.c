@@ -199,8 +199,6 @@ static void keel_dev_init(struct keel_dev *kdev)
 
 	ibdev->node_type = RDMA_NODE_IB_CA;
 	ibdev->phys_port_cnt = 1;
-	/* The doorbell; what else programs did by system calls once is off. */
-	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
 	ibdev->num_comp_vectors = num_possible_cpus();
 	strscpy(ibdev->node_desc, "keel software RDMA device");
 

@@ -2,18 +2,17 @@
 /*
  * Posting for consumers in the kernel: ib_post_send(), ib_post_recv(). They
  * may post from where nobody may sleep, so the workqueue does the work. The
- * rings are those of a program, in the kernel's own memory. A program comes
- * here with nothing to post: that is its doorbell.
+ * rings are those of a program, in the kernel's own memory.
  */
 #include "keel_qp.h"
 
 static void keel_post_sges(struct keel_uapi_sge *to, const struct ib_sge *from,
 			   u32 n)
 {
-	while (n--)
-		*to++ = (struct keel_uapi_sge){
+	for (; n; n--, to++, from++)
+		*to = (struct keel_uapi_sge){
 			.addr = from->addr, .length = from->length,
-			.lkey = (from++)->lkey,
+			.lkey = from->lkey,
 		};
 }
 
@@ -95,6 +94,7 @@ static int keel_post_one(struct keel_qp *qp, const struct ib_send_wr *wr)
 	struct keel_uapi_send_wqe *wqe = keel_ring_entry(ring, user);
 	int ret;
 
+	/* Pairs with keel_ring_advance(): the entry was copied. */
 	if (user - smp_load_acquire(&ring->head->kernel) > ring->mask)
 		return -ENOMEM;
 	memset(wqe, 0, sizeof(*wqe));
@@ -105,6 +105,7 @@ static int keel_post_one(struct keel_qp *qp, const struct ib_send_wr *wr)
 	ret = keel_post_op(qp, wqe, wr);
 	if (!ret)
 		ret = keel_post_data(qp, wqe, wqe + 1, wr);
+	/* Pairs with keel_ring_posted(). */
 	if (!ret)
 		smp_store_release(&ring->head->user, user + 1);
 	return ret;
@@ -118,13 +119,9 @@ static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 	int ret = 0;
 
 	*bad_wr = wr;
-	if (!qp->sq.ring.head || (qp->user && wr))
+	/* A program posts to its own ring. */
+	if (qp->user || !qp->sq.ring.head)
 		return -EOPNOTSUPP;
-	/* A program posts to its own ring: no request is its doorbell. */
-	if (qp->user) {
-		keel_qp_run(qp);
-		return 0;
-	}
 	if (READ_ONCE(qp->state) < IB_QPS_RTS)
 		return -EINVAL;
 	spin_lock_irqsave(&qp->sq.post_lock, flags);

@@ -136,6 +136,7 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
 static void keel_qp_reset(struct keel_qp *qp)
 {
 	spin_lock(&qp->state_lock);
+	/* As in keel_qp_move(). */
 	smp_store_release(&qp->state, IB_QPS_RESET);
 	spin_unlock(&qp->state_lock);
 
@@ -166,6 +167,7 @@ static int keel_qp_move(struct keel_qp *qp, enum ib_qp_state cur,
 	guard(spinlock)(&qp->state_lock);
 	if (qp->state != cur)
 		return -EINVAL;
+	/* Who sees the state sees the attributes that came with it. */
 	smp_store_release(&qp->state, next);
 	return 0;
 }

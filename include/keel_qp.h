@@ -134,7 +134,10 @@ struct keel_srq {
  * @ipv4: the GIDs are IPv4 addresses
  * @sgid: who sends
  * @dgid: who receives
- * @sl, @tclass, @hop_limit, @flow_label: for the GRH
+ * @sl: service level
+ * @tclass: for the GRH
+ * @hop_limit: for the GRH
+ * @flow_label: for the GRH
  */
 struct keel_av {
 	bool local;
@@ -231,7 +234,8 @@ struct keel_resp {
  * @sig_all: every send completes
  * @domain: number of its domain; XRC_RECV has none
  * @xrcd: XRC_RECV: its XRC domain
- * @send_cq, @recv_cq: its CQs, held
+ * @send_cq: where sends complete, held
+ * @recv_cq: where receives complete, held
  * @srq: its SRQ, held, or NULL
  * @cap: what it was made with
  * @modify_lock: one modify at a time; protects @attr against others who write
@@ -242,7 +246,9 @@ struct keel_resp {
  * @state: its state; transfers look at it now and then without the lock
  * @dying: it is being destroyed: transfers end
  * @est: communication established was reported
- * @sq, @rq, @resp: its queues
+ * @sq: its send queue
+ * @rq: its receive queue, if it has one of its own
+ * @resp: its responder
  * @work: runs the send queue, and flushes
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */

@@ -97,12 +97,6 @@ struct keel_rq {
 	uint32_t max_sge;
 };
 
-/* The doorbell as write() takes it. */
-struct keel_write_doorbell {
-	struct ib_uverbs_cmd_hdr hdr;
-	struct ib_uverbs_post_send cmd;
-};
-
 /* KEEL_METHOD_QP_DOORBELL as ioctl() takes it. */
 struct keel_doorbell {
 	struct ib_uverbs_ioctl_hdr hdr;

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "keel.h"
 
@@ -17,46 +16,12 @@
  * A copy, because threads share the QP and the kernel may write to what it
  * gets. EIO is what is left of a device that has gone.
  */
-/*
- * The same as an ioctl(), which the kernel takes from everybody, but which
- * costs more than twice as much.
- */
-static int doorbell_by_ioctl(const struct keel_qp *qp)
+int keel_ring_doorbell(const struct keel_qp *qp)
 {
 	struct keel_doorbell doorbell = qp->doorbell;
 	int fd = qp->vqp.qp.context->cmd_fd;
 
 	while (ioctl(fd, RDMA_VERBS_IOCTL, &doorbell)) {
-		if (errno != EINTR)
-			return errno;
-	}
-	return 0;
-}
-
-/*
- * A request to post no work request: the ring has them. The kernel takes
- * write() from those only who opened the file with the rights they have now.
- */
-int keel_ring_doorbell(const struct keel_qp *qp)
-{
-	struct ib_uverbs_post_send_resp resp;
-	struct keel_write_doorbell doorbell = {
-		.hdr = {
-			.command = IB_USER_VERBS_CMD_POST_SEND,
-			.in_words = sizeof(doorbell) / 4,
-			.out_words = sizeof(resp) / 4,
-		},
-		.cmd = {
-			.response = (uintptr_t)&resp,
-			.qp_handle = qp->vqp.qp.handle,
-			.wqe_size = sizeof(struct ib_uverbs_send_wr),
-		},
-	};
-	int fd = qp->vqp.qp.context->cmd_fd;
-
-	while (write(fd, &doorbell, sizeof(doorbell)) < 0) {
-		if (errno == EACCES)
-			return doorbell_by_ioctl(qp);
 		if (errno != EINTR)
 			return errno;
 	}

@@ -293,8 +293,7 @@ enum keel_attrs_dm_map {
  * KEEL_METHOD_QP_DOORBELL: look at the send queue, and in the error state at
  *	the receive queue. Transfers run before it returns, unless another
  *	thread is at it already, or the peer is not ready. What goes wrong with
- *	a work request says its completion. IB_USER_VERBS_CMD_POST_SEND with no
- *	work request is the same, and takes less time.
+ *	a work request says its completion.
  */
 enum keel_methods_qp {
 	KEEL_METHOD_QP_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),

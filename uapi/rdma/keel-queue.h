@@ -27,9 +27,11 @@
  * @arm: CQ: enum keel_uapi_arm. The program sets it, then looks at @kernel
  *	once more (a full barrier between the two); the kernel moves @kernel,
  *	then looks here (likewise), and clears it when it raises the event.
+ * @reserved0: 0
  * @kernel: the kernel's index: entries it has taken from a work queue, or
  *	added to a CQ
  * @flags: enum keel_uapi_ring_flags, written by the kernel
+ * @reserved1: 0
  */
 struct keel_uapi_ring {
 	__u32 user;
@@ -67,7 +69,7 @@ enum keel_uapi_ring_flags {
 #define KEEL_MAX_WR		16384	/* entries of a work queue */
 #define KEEL_MAX_SGE		30
 #define KEEL_MAX_INLINE		960	/* bytes */
-#define KEEL_MAX_CQE		(1U << 20)
+#define KEEL_MAX_CQE		1048576
 #define KEEL_MAX_STRIDE		1024
 
 /**
@@ -115,6 +117,7 @@ struct keel_uapi_sge {
  * @bind: memory windows; @bind.rkey is the window's rkey before and
  *	@bind.new_rkey the one after, they differ in the lower 8 bits at most;
  *	@bind.flags is enum keel_uapi_bind_flags
+ * @reserved: all of the union
  *
  * Followed by @num_sge of struct keel_uapi_sge, or by @inline_len bytes.
  */
@@ -130,12 +133,14 @@ struct keel_uapi_send_wqe {
 		struct {
 			__aligned_u64 remote_addr;
 			__u32 rkey;
+			__u32 reserved;
 		} rdma;
 		struct {
 			__aligned_u64 remote_addr;
 			__aligned_u64 compare_add;
 			__aligned_u64 swap;
 			__u32 rkey;
+			__u32 reserved;
 		} atomic;
 		struct {
 			__u32 ah;
@@ -150,6 +155,7 @@ struct keel_uapi_send_wqe {
 			__u32 new_rkey;
 			__u32 access;
 			__u32 flags;
+			__u32 reserved;
 		} bind;
 		__u8 reserved[40];
 	};
@@ -203,6 +209,7 @@ struct keel_uapi_recv_wqe {
  * @opcode: enum ibv_wc_opcode; of a failed one, too
  * @flags: enum keel_uapi_cqe_flags
  * @sl: UD: service level
+ * @reserved: 0
  */
 struct keel_uapi_cqe {
 	__aligned_u64 wr_id;
