@@ -18,7 +18,7 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench tools:
+demo test bench tools soak:
 	scripts/$@
 
 help:
@@ -28,7 +28,8 @@ help:
 	@echo 'make test         run all tests in throwaway guests'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
+	@echo 'make soak         everything at once, killed at random, for 10 minutes'
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench tools help
+.PHONY: all modules clean cache demo test bench tools soak help
