@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Locks in the post and poll paths: none where a thread domain promises one
+ * thread at a time, and otherwise enough that threads lose nothing.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <infiniband/keeldv.h>
+
+#include "qp.h"
+#include "t.h"
+
+#define PAGE	4096
+#define THREADS	2
+
+static char from[PAGE] __attribute__((aligned(PAGE)));
+static char to[PAGE] __attribute__((aligned(PAGE)));
+
+/* The library's locks come by here. */
+static __thread int locks;
+
+int pthread_spin_lock(pthread_spinlock_t *lock)
+{
+	static int (*real)(pthread_spinlock_t *lock);
+
+	locks++;
+	if (!real)
+		real = dlsym(RTLD_NEXT, "pthread_spin_lock");
+	return real(lock);
+}
+
+int pthread_mutex_lock(pthread_mutex_t *lock)
+{
+	static int (*real)(pthread_mutex_t *lock);
+
+	locks++;
+	if (!real)
+		real = dlsym(RTLD_NEXT, "pthread_mutex_lock");
+	return real(lock);
+}
+
+static struct ibv_pd *make_parent(struct ibv_pd *pd, bool with_td)
+{
+	struct ibv_td_init_attr td_attr = {};
+	struct ibv_parent_domain_init_attr attr = { .pd = pd };
+
+	if (with_td)
+		attr.td = MUST(ibv_alloc_td(pd->context, &td_attr));
+	return MUST(ibv_alloc_parent_domain(pd->context, &attr));
+}
+
+/* A QP that sends to itself, with an SRQ beside it. */
+struct setup {
+	struct ibv_cq_ex *ex;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_qp *qp;
+	struct mem out, in;
+	uint32_t rkey;
+};
+
+static struct setup setup(struct ibv_pd *pd, bool with_srq)
+{
+	struct keeldv_pd_attr pd_attr;
+	struct ibv_cq_init_attr_ex cq_attr = {
+		.cqe = 4 * QP_WRS,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD, .parent_domain = pd,
+	};
+	struct ibv_qp_init_attr_ex attr = {
+		.cap = { .max_send_wr = QP_WRS, .max_recv_wr = QP_WRS,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_RC, .pd = pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct setup s = { .srq = with_srq ? srq_new(pd) : NULL };
+	struct ibv_mr *mr;
+
+	CHECK_OK(keeldv_query_pd(pd, &pd_attr));
+	CHECK_EQ(pd_attr.kind, KEELDV_PD_PARENT);
+	s.ex = MUST(ibv_create_cq_ex(pd->context, &cq_attr));
+	s.cq = ibv_cq_ex_to_cq(s.ex);
+	attr.send_cq = s.cq;
+	attr.recv_cq = s.cq;
+	attr.srq = s.srq;
+	s.qp = MUST(ibv_create_qp_ex(pd->context, &attr));
+	qp_connect(s.qp, s.qp->qp_num);
+	s.out = MEM(MUST(ibv_reg_mr(pd, from, PAGE, 0)));
+	mr = MUST(ibv_reg_mr(pd, to, PAGE, IBV_ACCESS_LOCAL_WRITE |
+			     IBV_ACCESS_REMOTE_WRITE));
+	s.in = MEM(mr);
+	s.rkey = mr->rkey;
+	return s;
+}
+
+/* Locks taken by one call of everything that posts or polls. */
+#define LOCKS(call)							\
+	({								\
+		locks = 0;						\
+		call;							\
+		locks;							\
+	})
+
+static void wr_send(struct setup *s)
+{
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(s->qp);
+
+	ibv_wr_start(ex);
+	ex->wr_id = 5;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(ex);
+	ibv_wr_set_sge(ex, s->out.lkey, (uintptr_t)s->out.addr, 8);
+	CHECK_OK(ibv_wr_complete(ex));
+}
+
+static void ex_poll(struct setup *s, uint64_t first)
+{
+	struct ibv_poll_cq_attr attr = {};
+
+	CHECK_OK(ibv_start_poll(s->ex, &attr));
+	CHECK_EQ(s->ex->wr_id, first);
+	CHECK_EQ(s->ex->status, IBV_WC_SUCCESS);
+	CHECK_OK(ibv_next_poll(s->ex));
+	CHECK_EQ(s->ex->wr_id, 5);
+	CHECK_EQ(ibv_next_poll(s->ex), ENOENT);
+	ibv_end_poll(s->ex);
+}
+
+/* Each path takes so many locks. */
+static void check_paths(struct ibv_pd *pd, int each)
+{
+	struct setup s = setup(pd, false);
+
+	CHECK_EQ(LOCKS(post_recv(s.qp, 1, s.in)), each);
+	CHECK_EQ(LOCKS(post_send(s.qp, 2, s.out)), each);
+	CHECK_EQ(LOCKS(CHECK_WC(s.cq, 1, IBV_WC_SUCCESS)), each);
+	CHECK_EQ(LOCKS(CHECK_WC(s.cq, 2, IBV_WC_SUCCESS)), each);
+	CHECK_EQ(LOCKS(CHECK_NO_WC(s.cq)), each);
+	CHECK_EQ(LOCKS(CHECK_OK(ibv_req_notify_cq(s.cq, 0))), each);
+	post_recv(s.qp, 4, s.in);
+	CHECK_EQ(LOCKS(wr_send(&s)), each);
+	CHECK_EQ(LOCKS(ex_poll(&s, 4)), each);
+	s = setup(pd, true);
+	CHECK_EQ(LOCKS(post_srq_recv(s.srq, 4, s.in)), each);
+	CHECK_EQ(LOCKS(wr_send(&s)), each);
+	CHECK_EQ(LOCKS(ex_poll(&s, 4)), each);
+}
+
+TEST(single, "PDM-4", "with a thread domain no path that posts or polls takes a lock, of queues made by any verb; without one each takes one")
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+
+	check_paths(make_parent(pd, true), 0);
+	check_paths(make_parent(pd, false), 1);
+	/* The promise is the parent domain's, not that of what it stands on. */
+	check_paths(make_parent(pd, true), 0);
+}
+
+/* What the threads of one test share. */
+static struct setup shared;
+static int rounds;
+static int posted, done;
+static unsigned char *seen;
+
+static void see(uint64_t wr_id)
+{
+	CHECK(wr_id < (uint64_t)THREADS * rounds);
+	CHECK_EQ(__atomic_fetch_add(&seen[wr_id], 1, __ATOMIC_RELAXED), 0);
+	__atomic_fetch_add(&done, 1, __ATOMIC_RELAXED);
+}
+
+static bool all_done(void)
+{
+	return __atomic_load_n(&done, __ATOMIC_RELAXED) >= THREADS * rounds;
+}
+
+/* Not more than the CQ has room for. */
+static void flow(void)
+{
+	__atomic_fetch_add(&posted, 1, __ATOMIC_RELAXED);
+	while (__atomic_load_n(&posted, __ATOMIC_RELAXED) -
+	       __atomic_load_n(&done, __ATOMIC_RELAXED) > 3 * QP_WRS)
+		sched_yield();
+}
+
+static void *poster(void *arg)
+{
+	struct ibv_send_wr *wr, *bad;
+	int i, ret;
+
+	for (i = 0; i < rounds; i++) {
+		flow();
+		wr = send_wr(IBV_WR_RDMA_WRITE, (intptr_t)arg * rounds + i,
+			     (struct mem){ from, 8, shared.out.lkey });
+		wr->wr.rdma.remote_addr = (uintptr_t)to;
+		wr->wr.rdma.rkey = shared.rkey;
+		while ((ret = ibv_post_send(shared.qp, wr, &bad)) == ENOMEM)
+			sched_yield();
+		CHECK_OK(ret);
+	}
+	return NULL;
+}
+
+static void *poller(void *arg)
+{
+	struct ibv_wc wc[3];
+	int i, n;
+
+	while (!all_done()) {
+		n = ibv_poll_cq(shared.cq, 3, wc);
+		CHECK(n >= 0);
+		for (i = 0; i < n; i++) {
+			CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
+			see(wc[i].wr_id);
+		}
+	}
+	return NULL;
+}
+
+static void start(void *(*a)(void *arg), void *(*b)(void *arg))
+{
+	pthread_t thread[2 * THREADS];
+	int i;
+
+	rounds = t_rounds(3000);
+	seen = MUST(calloc(THREADS, rounds));
+	for (i = 0; i < THREADS; i++) {
+		CHECK_OK(pthread_create(&thread[2 * i], NULL, a,
+					(void *)(intptr_t)i));
+		CHECK_OK(pthread_create(&thread[2 * i + 1], NULL, b,
+					(void *)(intptr_t)i));
+	}
+	for (i = 0; i < 2 * THREADS; i++)
+		CHECK_OK(pthread_join(thread[i], NULL));
+	CHECK_EQ(done, THREADS * rounds);
+	CHECK_ALL(seen, 1, THREADS * rounds);
+	CHECK_NO_WC(shared.cq);
+	CHECK_NO_EVENT(shared.cq->context);
+}
+
+TEST_SLOW(crowd, "PDM-4", "without a thread domain two threads that post to one QP and two that poll one CQ lose nothing and see nothing twice", 60)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+
+	shared = setup(make_parent(pd, false), false);
+	start(poster, poller);
+}
+
+static void *receiver(void *arg)
+{
+	struct ibv_sge sge = {
+		(uintptr_t)shared.in.addr, 8, shared.in.lkey,
+	};
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	int i, ret;
+
+	for (i = 0; i < rounds; i++) {
+		flow();
+		wr.wr_id = (intptr_t)arg * rounds + i;
+		while ((ret = shared.srq ?
+			      ibv_post_srq_recv(shared.srq, &wr, &bad) :
+			      ibv_post_recv(shared.qp, &wr, &bad)) == ENOMEM)
+			sched_yield();
+		CHECK_OK(ret);
+	}
+	return NULL;
+}
+
+/* Sends as many as are received; each thread has one of its own under way. */
+static void *sender(void *arg)
+{
+	struct ibv_send_wr *wr, *bad;
+	struct ibv_wc wc;
+	int i, n, ret;
+
+	for (i = 0; i < rounds; i++) {
+		wr = send_wr(IBV_WR_SEND, 0,
+			     (struct mem){ from, 8, shared.out.lkey });
+		wr->send_flags = 0;
+		while ((ret = ibv_post_send(shared.qp, wr, &bad)) == ENOMEM)
+			sched_yield();
+		CHECK_OK(ret);
+		while ((n = ibv_poll_cq(shared.cq, 1, &wc)) > 0) {
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc.opcode, IBV_WC_RECV);
+			see(wc.wr_id);
+		}
+		CHECK_EQ(n, 0);
+	}
+	while (!all_done()) {
+		n = ibv_poll_cq(shared.cq, 1, &wc);
+		CHECK(n >= 0);
+		if (n)
+			see(wc.wr_id);
+	}
+	return NULL;
+}
+
+TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain two threads that post receives, to a QP or an SRQ, while two send, lose nothing and see nothing twice", 60)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		done = 0;
+		posted = 0;
+		shared = setup(make_parent(pd, false), i);
+		start(receiver, sender);
+	}
+}
