@@ -16,7 +16,7 @@
 int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
 {
 	const struct keel_uapi_recv_wqe *entry;
-	struct keel_uapi_recv_wqe wqe;
+	u32 num_sge;
 	int posted;
 
 	lockdep_assert_held(&rq->lock);
@@ -25,12 +25,11 @@ int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
 		return posted;
 	entry = keel_ring_entry(&rq->ring, rq->ring.index);
 	/* Once: its owner may write to it even now. */
-	memcpy(&wqe, entry, sizeof(wqe));
-	recv->wr_id = wqe.wr_id;
-	recv->num_sge = wqe.num_sge;
-	if (wqe.num_sge <= rq->max_sge)
-		memcpy(recv->sge, entry + 1,
-		       wqe.num_sge * sizeof(recv->sge[0]));
+	num_sge = READ_ONCE(entry->num_sge);
+	recv->wr_id = READ_ONCE(entry->wr_id);
+	recv->num_sge = num_sge;
+	if (num_sge <= rq->max_sge)
+		memcpy(recv->sge, entry + 1, num_sge * sizeof(recv->sge[0]));
 	keel_ring_advance(&rq->ring);
 	return posted;
 }
