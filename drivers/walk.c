@@ -7,6 +7,8 @@
  * (INFINIBAND_VIRT_DMA) needs a kernel without high memory.
  */
 #include <linux/atomic.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
@@ -90,6 +92,24 @@ static void keel_cursor_unpin(struct keel_cursor *c)
 }
 
 /*
+ * A file system that is a program answers when it likes to, and not even a
+ * signal ends the wait: of its files only pages that are there are used.
+ * Return: how many of @n pages from @addr on the flags are good for.
+ */
+static unsigned long keel_odp_flags(struct mm_struct *mm, u64 addr,
+				    unsigned long n, unsigned int *flags)
+{
+	struct vm_area_struct *vma = vma_lookup(mm, addr);
+
+	if (!vma)
+		return n;
+	if (vma->vm_file &&
+	    file_inode(vma->vm_file)->i_sb->s_magic == FUSE_SUPER_MAGIC)
+		*flags |= FOLL_NOFAULT;
+	return min(n, (vma->vm_end - addr) >> PAGE_SHIFT);
+}
+
+/*
  * Pages of a program, from the one that has @addr. They are looked up without
  * a way to let go of the mmap lock, which makes userfaultfd fail, not wait: a
  * peer must not be able to hold up who sends to it.
@@ -103,8 +123,9 @@ static long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n,
 		return -EFAULT;
 	got = mmap_read_lock_killable(mm);
 	if (!got) {
-		got = pin_user_pages_remote(mm, addr & PAGE_MASK, n, flags,
-					    page, NULL);
+		addr &= PAGE_MASK;
+		n = keel_odp_flags(mm, addr, n, &flags);
+		got = pin_user_pages_remote(mm, addr, n, flags, page, NULL);
 		mmap_read_unlock(mm);
 	}
 	/* The last one takes the whole address space down; not in here. */
