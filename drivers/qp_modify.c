@@ -5,6 +5,8 @@
  * the InfiniBand specification that ib_core has (ib_modify_qp_is_ok()); here
  * are the ranges of the attributes and what a transition does.
  */
+#include <kunit/visibility.h>
+
 #include "keel_qp.h"
 
 #define KEEL_QPN_MASK	0xffffff
@@ -68,6 +70,7 @@ int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 		return -EOPNOTSUPP;
 	return keel_qp_ranges_ok(attr, mask) ? 0 : -EINVAL;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_check);
 
 static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 			     int mask)

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * States of queue pairs: which transitions are legal, what each must and may
+ * be given, and which values are in range. The table is the InfiniBand
+ * specification's (Modify Queue Pair), written down here a second time.
+ */
+#include <kunit/test.h>
+
+#include "keel_qp.h"
+
+#define UD	BIT(IB_QPT_UD)
+#define UC	BIT(IB_QPT_UC)
+#define RC	BIT(IB_QPT_RC)
+#define INI	BIT(IB_QPT_XRC_INI)
+#define TGT	BIT(IB_QPT_XRC_TGT)
+#define GSI	BIT(IB_QPT_GSI)
+#define CONN	(UC | RC | INI | TGT)
+#define ALL	(CONN | UD | GSI)
+
+#define STATES	(IB_QPS_ERR + 1)
+#define FROM_RESET	BIT(IB_QPS_RESET)
+#define FROM_INIT	BIT(IB_QPS_INIT)
+#define FROM_RTR	BIT(IB_QPS_RTR)
+#define FROM_RTS	BIT(IB_QPS_RTS)
+#define FROM_SQD	BIT(IB_QPS_SQD)
+#define FROM_SQE	BIT(IB_QPS_SQE)
+/* All but RESET. */
+#define LIVE	(FROM_INIT | FROM_RTR | FROM_RTS | FROM_SQD | FROM_SQE |	\
+		 BIT(IB_QPS_ERR))
+#define ATTRS	21	/* of enum ib_qp_attr_mask, IB_QP_STATE among them */
+
+#define PATH	(IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN)
+#define RETRY	(IB_QP_TIMEOUT | IB_QP_RETRY_CNT | IB_QP_RNR_RETRY)
+#define MIGRATE	(IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE)
+#define CUR	IB_QP_CUR_STATE
+#define ACCESS	IB_QP_ACCESS_FLAGS
+#define PKEY	IB_QP_PKEY_INDEX
+#define PORT	IB_QP_PORT
+#define QKEY	IB_QP_QKEY
+#define RNR	IB_QP_MIN_RNR_TIMER
+#define RD_OUT	IB_QP_MAX_QP_RD_ATOMIC
+#define RD_IN	IB_QP_MAX_DEST_RD_ATOMIC
+
+static const enum ib_qp_type types[] = {
+	IB_QPT_UD, IB_QPT_UC, IB_QPT_RC, IB_QPT_XRC_INI, IB_QPT_XRC_TGT,
+	IB_QPT_GSI,
+};
+
+static const char * const type_names[] = {
+	[IB_QPT_UD] = "UD", [IB_QPT_UC] = "UC", [IB_QPT_RC] = "RC",
+	[IB_QPT_XRC_INI] = "XRC_SEND", [IB_QPT_XRC_TGT] = "XRC_RECV",
+	[IB_QPT_GSI] = "GSI",
+};
+
+static const char * const state_names[STATES] = {
+	[IB_QPS_RESET] = "RESET", [IB_QPS_INIT] = "INIT", [IB_QPS_RTR] = "RTR",
+	[IB_QPS_RTS] = "RTS", [IB_QPS_SQD] = "SQD", [IB_QPS_SQE] = "SQE",
+	[IB_QPS_ERR] = "ERR",
+};
+
+/**
+ * struct rule - a transition that is legal
+ * @types: for these types
+ * @from: from these states, FROM_ bits
+ * @next: to this one
+ * @must: what it must be given
+ * @may: what it may be given
+ */
+struct rule {
+	u32 types;
+	u32 from;
+	enum ib_qp_state next;
+	int must, may;
+};
+
+static const struct rule rules[] = {
+	/* From anywhere; but RESET to ERR is not legal in Linux. */
+	{ ALL, LIVE | FROM_RESET, IB_QPS_RESET, 0, 0 },
+	{ ALL, LIVE, IB_QPS_ERR, 0, 0 },
+
+	{ UD, FROM_RESET, IB_QPS_INIT, PKEY | PORT | QKEY, 0 },
+	{ CONN, FROM_RESET, IB_QPS_INIT, PKEY | PORT | ACCESS, 0 },
+	{ GSI, FROM_RESET, IB_QPS_INIT, PKEY | QKEY, 0 },
+
+	{ UD, FROM_INIT, IB_QPS_INIT, 0, PKEY | PORT | QKEY },
+	{ CONN, FROM_INIT, IB_QPS_INIT, 0, PKEY | PORT | ACCESS },
+	{ GSI, FROM_INIT, IB_QPS_INIT, 0, PKEY | QKEY },
+
+	{ UD | GSI, FROM_INIT, IB_QPS_RTR, 0, PKEY | QKEY },
+	{ UC | INI, FROM_INIT, IB_QPS_RTR, PATH,
+	  IB_QP_ALT_PATH | ACCESS | PKEY },
+	{ RC | TGT, FROM_INIT, IB_QPS_RTR, PATH | RD_IN | RNR,
+	  IB_QP_ALT_PATH | ACCESS | PKEY },
+
+	{ UD | GSI, FROM_RTR, IB_QPS_RTS, IB_QP_SQ_PSN, CUR | QKEY },
+	{ UC, FROM_RTR, IB_QPS_RTS, IB_QP_SQ_PSN, CUR | ACCESS | MIGRATE },
+	{ RC, FROM_RTR, IB_QPS_RTS, IB_QP_SQ_PSN | RETRY | RD_OUT,
+	  CUR | ACCESS | MIGRATE | RNR },
+	{ INI, FROM_RTR, IB_QPS_RTS, IB_QP_SQ_PSN | RETRY | RD_OUT,
+	  CUR | ACCESS | MIGRATE },
+	{ TGT, FROM_RTR, IB_QPS_RTS, IB_QP_SQ_PSN | IB_QP_TIMEOUT,
+	  CUR | ACCESS | MIGRATE | RNR },
+
+	{ UD | GSI, FROM_RTS, IB_QPS_RTS, 0, CUR | QKEY },
+	{ UC | INI, FROM_RTS, IB_QPS_RTS, 0, CUR | ACCESS | MIGRATE },
+	{ RC | TGT, FROM_RTS, IB_QPS_RTS, 0, CUR | ACCESS | MIGRATE | RNR },
+
+	{ ALL, FROM_RTS, IB_QPS_SQD, 0, IB_QP_EN_SQD_ASYNC_NOTIFY },
+
+	{ UD | GSI, FROM_SQD, IB_QPS_RTS, 0, CUR | QKEY },
+	{ UC | INI, FROM_SQD, IB_QPS_RTS, 0, CUR | ACCESS | MIGRATE },
+	{ RC | TGT, FROM_SQD, IB_QPS_RTS, 0, CUR | ACCESS | MIGRATE | RNR },
+
+	{ UD | GSI, FROM_SQD, IB_QPS_SQD, 0, PKEY | QKEY },
+	{ UC, FROM_SQD, IB_QPS_SQD, 0, IB_QP_AV | ACCESS | PKEY | MIGRATE },
+	{ RC, FROM_SQD, IB_QPS_SQD, 0, IB_QP_AV | ACCESS | PKEY | MIGRATE |
+	  PORT | RETRY | RD_OUT | RD_IN | RNR },
+	{ INI, FROM_SQD, IB_QPS_SQD, 0, IB_QP_AV | ACCESS | PKEY | MIGRATE |
+	  PORT | RETRY | RD_OUT },
+	{ TGT, FROM_SQD, IB_QPS_SQD, 0, IB_QP_AV | ACCESS | PKEY | MIGRATE |
+	  PORT | IB_QP_TIMEOUT | RD_IN | RNR },
+
+	/* Reliable QPs are never in SQE. */
+	{ UD | GSI, FROM_SQE, IB_QPS_RTS, 0, CUR | QKEY },
+	{ UC, FROM_SQE, IB_QPS_RTS, 0, CUR | ACCESS },
+};
+
+/* A case: all that one type may do in one state. */
+struct state_case {
+	enum ib_qp_type type;
+	enum ib_qp_state cur;
+};
+
+/* The cases are all types times all states. */
+static const void *state_gen_params(struct kunit *test, const void *prev,
+				    char *desc)
+{
+	static struct state_case cases[ARRAY_SIZE(types) * STATES];
+	struct state_case *c = prev ? (struct state_case *)prev + 1 : cases;
+	int i = c - cases;
+
+	if (i == ARRAY_SIZE(cases))
+		return NULL;
+	c->type = types[i / STATES];
+	c->cur = i % STATES;
+	snprintf(desc, KUNIT_PARAM_DESC_SIZE, "%s in %s", type_names[c->type],
+		 state_names[c->cur]);
+	return c;
+}
+
+static const struct rule *rule_find(const struct state_case *c,
+				    enum ib_qp_state next)
+{
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(rules); i++)
+		if (rules[i].types & BIT(c->type) &&
+		    rules[i].from & BIT(c->cur) && rules[i].next == next)
+			return &rules[i];
+	return NULL;
+}
+
+/* With attributes that are all in range. */
+static int check(struct kunit *test, const struct state_case *c,
+		 enum ib_qp_state next, int mask)
+{
+	struct keel_qp *qp = test->priv;
+	struct ib_qp_attr attr = {
+		.qp_state = next, .cur_qp_state = c->cur, .port_num = 1,
+		.path_mtu = IB_MTU_1024, .path_mig_state = IB_MIG_MIGRATED,
+	};
+
+	qp->type = c->type;
+	qp->state = c->cur;
+	return keel_qp_check(qp, &attr, mask);
+}
+
+static void expect(struct kunit *test, const struct state_case *c, int want,
+		   enum ib_qp_state next, int mask)
+{
+	KUNIT_EXPECT_EQ_MSG(test, want, check(test, c, next, mask),
+			    "to %s with 0x%x", state_names[next], mask);
+}
+
+static void rule_holds(struct kunit *test, const struct state_case *c,
+		       const struct rule *rule)
+{
+	int bit, full = IB_QP_STATE | rule->must;
+
+	expect(test, c, 0, rule->next, full);
+	expect(test, c, 0, rule->next, full | (rule->may & ~IB_QP_ALT_PATH));
+	for (bit = 1; bit < ATTRS; bit++) {
+		if (rule->must & BIT(bit))
+			expect(test, c, -EINVAL, rule->next, full ^ BIT(bit));
+		else if (!(rule->may & BIT(bit)))
+			expect(test, c, -EINVAL, rule->next, full | BIT(bit));
+		else if (BIT(bit) == IB_QP_ALT_PATH)
+			expect(test, c, -EOPNOTSUPP, rule->next,
+			       full | BIT(bit));
+		else
+			expect(test, c, 0, rule->next, full | BIT(bit));
+	}
+}
+
+/* No attributes make an illegal transition legal. */
+static void no_rule_holds(struct kunit *test, const struct state_case *c,
+			  enum ib_qp_state next)
+{
+	int i;
+
+	expect(test, c, -EINVAL, next, IB_QP_STATE);
+	for (i = 0; i < ARRAY_SIZE(rules); i++)
+		if (rules[i].next == next)
+			expect(test, c, -EINVAL, next,
+			       IB_QP_STATE | rules[i].must);
+}
+
+static void qp_transitions(struct kunit *test)
+{
+	const struct state_case *c = test->param_value;
+	const struct rule *rule;
+	int next;
+
+	for (next = 0; next < STATES; next++) {
+		rule = rule_find(c, next);
+		if (rule)
+			rule_holds(test, c, rule);
+		else if (c->cur != IB_QPS_SQE || next != IB_QPS_RTS)
+			no_rule_holds(test, c, next);
+	}
+}
+
+/* Without IB_QP_STATE a QP stays where it is, and the same rules hold. */
+static void qp_stays(struct kunit *test)
+{
+	const struct state_case *c = test->param_value;
+	const struct rule *rule = rule_find(c, c->cur);
+	struct keel_qp *qp = test->priv;
+	int bit, want;
+
+	for (bit = 1; bit < ATTRS; bit++) {
+		want = rule && rule->may & BIT(bit) ? 0 : -EINVAL;
+		if (!want && BIT(bit) == IB_QP_ALT_PATH)
+			want = -EOPNOTSUPP;
+		KUNIT_EXPECT_EQ_MSG(test, want, check(test, c, c->cur, BIT(bit)),
+				    "bit %d", bit);
+	}
+	/* It was only a question. */
+	KUNIT_EXPECT_EQ(test, c->cur, qp->state);
+}
+
+/* A program that believes it in another state than it is. */
+static void qp_other_state(struct kunit *test)
+{
+	const struct state_case *c = test->param_value;
+	struct keel_qp *qp = test->priv;
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RTS };
+	const struct rule *rule = rule_find(c, IB_QPS_RTS);
+	int cur;
+
+	if (!rule || !(rule->may & CUR))
+		return;
+	qp->type = c->type;
+	qp->state = c->cur;
+	for (cur = 0; cur < STATES; cur++) {
+		attr.cur_qp_state = cur;
+		KUNIT_EXPECT_EQ_MSG(test, cur == c->cur ? 0 : -EINVAL,
+				    keel_qp_check(qp, &attr, IB_QP_STATE | CUR |
+						  rule->must),
+				    "as if in %s", state_names[cur]);
+	}
+}
+
+struct range_case {
+	const char *desc;
+	struct ib_qp_attr attr;
+	enum ib_qp_state cur;
+	int mask, want;
+};
+
+#define SQD(name, field, value, bit, its_want)				\
+	{ .desc = name, .attr = { .qp_state = IB_QPS_SQD, .field = value },\
+	  .cur = IB_QPS_SQD, .mask = bit, .want = its_want }
+#define RTR(name, its_field, value, its_want)				\
+	{ .desc = name, .cur = IB_QPS_INIT, .want = its_want,		\
+	  .mask = PATH | RD_IN | RNR,					\
+	  .attr = { .path_mtu = IB_MTU_256, .qp_state = IB_QPS_RTR,	\
+		    .its_field = value } }
+
+static const struct range_case range_cases[] = {
+	SQD("port 0", port_num, 0, PORT, -EINVAL),
+	SQD("port 1", port_num, 1, PORT, 0),
+	SQD("port 2", port_num, 2, PORT, -EINVAL),
+	SQD("P_Key index 0", pkey_index, 0, PKEY, 0),
+	SQD("P_Key index behind the last", pkey_index, KEEL_PKEYS, PKEY,
+	    -EINVAL),
+	SQD("P_Key index that is largest", pkey_index, U16_MAX, PKEY, -EINVAL),
+	SQD("timeout 0", timeout, 0, IB_QP_TIMEOUT, 0),
+	SQD("timeout 31", timeout, 31, IB_QP_TIMEOUT, 0),
+	SQD("timeout 32", timeout, 32, IB_QP_TIMEOUT, -EINVAL),
+	SQD("retry_cnt 7", retry_cnt, 7, IB_QP_RETRY_CNT, 0),
+	SQD("retry_cnt 8", retry_cnt, 8, IB_QP_RETRY_CNT, -EINVAL),
+	SQD("rnr_retry 7", rnr_retry, 7, IB_QP_RNR_RETRY, 0),
+	SQD("rnr_retry 8", rnr_retry, 8, IB_QP_RNR_RETRY, -EINVAL),
+	SQD("min_rnr_timer 31", min_rnr_timer, 31, RNR, 0),
+	SQD("min_rnr_timer 32", min_rnr_timer, 32, RNR, -EINVAL),
+	SQD("no reads", max_rd_atomic, 0, RD_OUT, 0),
+	SQD("128 reads", max_rd_atomic, 128, RD_OUT, 0),
+	SQD("129 reads", max_rd_atomic, 129, RD_OUT, -EINVAL),
+	SQD("128 reads of the peer", max_dest_rd_atomic, 128, RD_IN, 0),
+	SQD("129 reads of the peer", max_dest_rd_atomic, 129, RD_IN, -EINVAL),
+	SQD("migrated", path_mig_state, IB_MIG_MIGRATED, IB_QP_PATH_MIG_STATE,
+	    0),
+	SQD("to be migrated", path_mig_state, IB_MIG_REARM,
+	    IB_QP_PATH_MIG_STATE, -EOPNOTSUPP),
+	SQD("attribute that there is not", port_num, 1, BIT(31), -EOPNOTSUPP),
+	SQD("rate limit", rate_limit, 1, IB_QP_RATE_LIMIT, -EOPNOTSUPP),
+	RTR("MTU 0", path_mtu, 0, -EINVAL),
+	RTR("MTU 256", path_mtu, IB_MTU_256, 0),
+	RTR("MTU 4096", path_mtu, IB_MTU_4096, 0),
+	RTR("MTU beyond 4096", path_mtu, IB_MTU_4096 + 1, -EINVAL),
+	RTR("QP number 0", dest_qp_num, 0, 0),
+	RTR("last QP number", dest_qp_num, 0xffffff, 0),
+	RTR("QP number of 25 bits", dest_qp_num, 0x1000000, -EINVAL),
+};
+KUNIT_ARRAY_PARAM_DESC(range, range_cases, desc);
+
+static void qp_ranges(struct kunit *test)
+{
+	const struct range_case *c = test->param_value;
+	struct keel_qp *qp = test->priv;
+
+	qp->type = IB_QPT_RC;
+	qp->state = c->cur;
+	KUNIT_EXPECT_EQ(test, c->want,
+			keel_qp_check(qp, &c->attr, IB_QP_STATE | c->mask));
+}
+
+static int qp_state_init(struct kunit *test)
+{
+	test->priv = kunit_kzalloc(test, sizeof(struct keel_qp), GFP_KERNEL);
+	return test->priv ? 0 : -ENOMEM;
+}
+
+static struct kunit_case qp_state_cases[] = {
+	KUNIT_CASE_PARAM(qp_transitions, state_gen_params),
+	KUNIT_CASE_PARAM(qp_stays, state_gen_params),
+	KUNIT_CASE_PARAM(qp_other_state, state_gen_params),
+	KUNIT_CASE_PARAM(qp_ranges, range_gen_params),
+	{}
+};
+
+static struct kunit_suite qp_state_suite = {
+	.name = "keel_qp_state",
+	.init = qp_state_init,
+	.test_cases = qp_state_cases,
+};
+kunit_test_suite(qp_state_suite);
