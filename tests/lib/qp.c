@@ -89,6 +89,8 @@ void qp_to_rts(struct ibv_qp *qp, int rnr_retry)
 	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_SEND)
 		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			IBV_QP_MAX_QP_RD_ATOMIC;
+	if (qp->qp_type == IBV_QPT_XRC_RECV)
+		mask |= IBV_QP_TIMEOUT;
 	CHECK_OK(ibv_modify_qp(qp, &attr, mask));
 }
 

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Device memory in the work of queue pairs, and atomics on it.
+ */
+#include <pthread.h>
+
+#include <infiniband/keeldv.h>
+
+#include "qp.h"
+#include "t.h"
+
+#define PAGE	4096
+#define LEN	(3 * PAGE)
+#define RIGHTS	(IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE |	\
+		 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |	\
+		 IBV_ACCESS_REMOTE_ATOMIC)
+
+static char host[LEN] __attribute__((aligned(PAGE)));
+
+/* A buffer, its mapping, and a region of it that starts at its second page. */
+struct dev {
+	struct ibv_pd *pd;
+	struct ibv_dm *dm;
+	unsigned char *map;
+	struct ibv_mr *mr;
+	struct ibv_mr *host;
+};
+
+static struct dev dev_new(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = LEN };
+	struct dev d = { .pd = MUST(ibv_alloc_pd(dev_open(KEEL0))) };
+
+	d.dm = MUST(ibv_alloc_dm(d.pd->context, &attr));
+	d.map = MUST(keeldv_dm_map(d.dm));
+	d.mr = MUST(ibv_reg_dm_mr(d.pd, d.dm, PAGE, 2 * PAGE, RIGHTS));
+	d.host = MUST(ibv_reg_mr(d.pd, host, LEN, IBV_ACCESS_LOCAL_WRITE |
+				 IBV_ACCESS_REMOTE_READ |
+				 IBV_ACCESS_REMOTE_WRITE));
+	return d;
+}
+
+/* Addresses of the region count from 0. */
+static struct mem at(const struct dev *d, uint64_t off, uint32_t len)
+{
+	return (struct mem){ (void *)off, len, d->mr->lkey };
+}
+
+static struct mem in_host(const struct dev *d, size_t off, uint32_t len)
+{
+	return (struct mem){ host + off, len, d->host->lkey };
+}
+
+TEST(sges, "DM-7", "a region of device memory is sent from, received into, written from, read into and written to, its addresses counting from 0")
+{
+	struct dev d = dev_new();
+	struct link l = link_new(d.pd, d.pd, IBV_QPT_RC);
+
+	memset(host, 'h', LEN);
+	post_recv(l.qp[1], 1, at(&d, 10, 100));
+	post_send(l.qp[0], 2, in_host(&d, 0, 100));
+	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+	CHECK_ALL(d.map, 0, PAGE + 10);
+	CHECK_ALL(d.map + PAGE + 10, 'h', 100);
+	CHECK_ALL(d.map + PAGE + 110, 0, LEN - PAGE - 110);
+
+	memset(d.map + PAGE, 'd', PAGE);
+	post_recv(l.qp[1], 3, in_host(&d, 50, 60));
+	post_send(l.qp[0], 4, at(&d, PAGE - 30, 60));
+	CHECK_WC(l.cq[1], 3, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 4, IBV_WC_SUCCESS);
+	CHECK_ALL(host + 50, 'd', 30);
+	CHECK_ALL(host + 80, 0, 30);
+	CHECK_ALL(host + 110, 'h', 100);
+
+	/* From the one region to the other, both ways, and within one. */
+	memset(host, 'w', LEN);
+	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 5, in_host(&d, 0, 64), PAGE,
+		  d.mr->rkey);
+	CHECK_WC(l.cq[0], 5, IBV_WC_SUCCESS);
+	CHECK_ALL(d.map + 2 * PAGE, 'w', 64);
+	CHECK_ALL(d.map + 2 * PAGE + 64, 0, PAGE - 64);
+	post_rdma(l.qp[0], IBV_WR_RDMA_READ, 6, at(&d, 2 * PAGE - 8, 8),
+		  (uintptr_t)host, d.host->rkey);
+	CHECK_WC(l.cq[0], 6, IBV_WC_SUCCESS);
+	CHECK_ALL(d.map + LEN - 8, 'w', 8);
+	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 7, at(&d, 0, 64), PAGE,
+		  d.mr->rkey);
+	CHECK_WC(l.cq[0], 7, IBV_WC_SUCCESS);
+	CHECK_ALL(d.map + 2 * PAGE, 'd', 64);
+	CHECK_ALL(d.map, 0, PAGE);
+	link_free(&l);
+}
+
+TEST(atomics, "DM-7,DM-10", "atomics change device memory and answer into it, and what leaves the region is refused")
+{
+	static const uint64_t behind[] = { 2 * PAGE, -8ULL, -(uint64_t)PAGE };
+	struct dev d = dev_new();
+	struct link l = link_new(d.pd, d.pd, IBV_QPT_RC);
+	uint64_t *word = (uint64_t *)(d.map + PAGE + 64);
+	struct ibv_send_wr *wr;
+	int i;
+
+	*word = 1000;
+	post_add(l.qp[0], 1, at(&d, 128, 8), 64, d.mr->rkey, -1ULL);
+	CHECK_WC(l.cq[0], 1, IBV_WC_SUCCESS);
+	CHECK_EQ(*word, 999);
+	CHECK_EQ(word[8], 1000);
+	for (i = 0; i < 2; i++) {
+		wr = send_wr(IBV_WR_ATOMIC_CMP_AND_SWP, 2, at(&d, 128, 8));
+		wr->wr.atomic.remote_addr = 64;
+		wr->wr.atomic.rkey = d.mr->rkey;
+		wr->wr.atomic.compare_add = 999;
+		wr->wr.atomic.swap = 5;
+		post(l.qp[0], wr);
+		CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+		CHECK_EQ(*word, 5);
+		CHECK_EQ(word[8], i ? 5 : 999);
+	}
+	for (i = 0; i < 3; i++) {
+		post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 3, in_host(&d, 0, 8),
+			  behind[i], d.mr->rkey);
+		CHECK_WC(l.cq[0], 3, IBV_WC_REM_ACCESS_ERR);
+		CHECK_EVENT(l.ctx, IBV_EVENT_QP_ACCESS_ERR, l.qp[1]);
+		link_free(&l);
+		l = link_new(d.pd, d.pd, IBV_QPT_RC);
+	}
+	CHECK_ALL(d.map, 0, PAGE);
+	link_free(&l);
+}
+
+static int rounds;
+static uint64_t *word;
+static struct dev dev;
+
+/* Adds as often, each time two, and no two are answered alike. */
+static void *adder(void *arg)
+{
+	struct link *l = arg;
+	struct ibv_mr *mr;
+	uint64_t old, last;
+	int i;
+
+	mr = MUST(ibv_reg_mr(dev.pd, &old, 8, IBV_ACCESS_LOCAL_WRITE));
+	for (i = 0; i < rounds; i++) {
+		post_add(l->qp[0], i, MEM(mr), 0, dev.mr->rkey, 2);
+		CHECK_WC(l->cq[0], i, IBV_WC_SUCCESS);
+		CHECK(!i || (uint32_t)old > (uint32_t)last);
+		last = old;
+	}
+	CHECK_OK(ibv_dereg_mr(mr));
+	return NULL;
+}
+
+TEST_SLOW(against, "DM-10", "two QPs that add to one word of device memory lose no addition", 60)
+{
+	struct link l[2];
+	pthread_t thread[2];
+	int i;
+
+	dev = dev_new();
+	rounds = t_rounds(5000);
+	for (i = 0; i < 2; i++)
+		l[i] = link_new(dev.pd, dev.pd, IBV_QPT_RC);
+	for (i = 0; i < 2; i++)
+		CHECK_OK(pthread_create(&thread[i], NULL, adder, &l[i]));
+	for (i = 0; i < 2; i++)
+		CHECK_OK(pthread_join(thread[i], NULL));
+	word = (uint64_t *)(dev.map + PAGE);
+	CHECK_EQ(*word, 2LL * 2 * rounds);
+}
+
+TEST_SLOW(cpu, "DM-10", "atomics of a QP and those of the processor through the mapping lose nothing to each other, and the device says so", 60)
+{
+	struct ibv_device_attr attr;
+	uint64_t adds = 0;
+	pthread_t thread;
+	struct link l;
+
+	dev = dev_new();
+	rounds = t_rounds(5000);
+	CHECK_OK(ibv_query_device(dev.pd->context, &attr));
+	CHECK_EQ(attr.atomic_cap, IBV_ATOMIC_GLOB);
+	word = (uint64_t *)(dev.map + PAGE);
+	l = link_new(dev.pd, dev.pd, IBV_QPT_RC);
+	CHECK_OK(pthread_create(&thread, NULL, adder, &l));
+	while (pthread_tryjoin_np(thread, NULL)) {
+		__atomic_fetch_add(word, 1ULL << 32, __ATOMIC_SEQ_CST);
+		adds++;
+	}
+	CHECK(adds > 0);
+	CHECK_EQ(*word, (adds << 32) + 2LL * rounds);
+}
