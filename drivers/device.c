@@ -227,7 +227,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 static int keel_dev_alloc(struct keel_dev *kdev)
 {
 	kdev->counters = alloc_percpu(struct keel_counters);
-	kdev->wq = alloc_workqueue("keel", WQ_UNBOUND, 0);
+	kdev->wq = alloc_workqueue("keel", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return kdev->counters && kdev->wq ? 0 : -ENOMEM;
 }
 

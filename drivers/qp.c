@@ -139,6 +139,7 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 	if (state == IB_QPS_SQE && qp->state != IB_QPS_RTS &&
 	    qp->state != IB_QPS_SQD)
 		return false;
+	/* Pairs with the acquire of whoever runs the queue. */
 	smp_store_release(&qp->state, state);
 	if (type != KEEL_EVENT_NONE)
 		keel_qp_event_locked(qp, type);
@@ -171,6 +172,8 @@ static int keel_qp_check_init(const struct ib_qp_init_attr *init)
 	}
 	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
+	if (init->qp_type == IB_QPT_XRC_TGT && !init->xrcd)
+		return -EINVAL;
 	if (cap->max_send_wr > KEEL_MAX_WR || cap->max_recv_wr > KEEL_MAX_WR ||
 	    cap->max_send_sge > KEEL_MAX_SGE ||
 	    cap->max_recv_sge > KEEL_MAX_SGE ||

@@ -143,6 +143,9 @@ int keel_recv_take(struct keel_xfer *x)
 	keel_recv_done(resp);
 	if (!ret)
 		return 0;
+	/* XRC: another program's queue is none of this QP's fault. */
+	if (x->srq)
+		return -EIO;
 	keel_qp_fail(peer, IB_QPS_ERR, IB_EVENT_QP_FATAL);
 	return -EIO;
 }

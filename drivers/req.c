@@ -76,8 +76,8 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 		return IB_WC_LOC_QP_OP_ERR;
 	memcpy(sq->data, tail, wqe->num_sge * sizeof(struct keel_uapi_sge));
 	return keel_segs_local(qp, &sq->segs, (void *)sq->data, wqe->num_sge,
-			       KEEL_MAX_SGE * (u64)U32_MAX, qp->domain, reads ? IB_ACCESS_LOCAL_WRITE : 0,
-			       &x->why);
+			       KEEL_MAX_SGE * (u64)U32_MAX, qp->domain,
+			       reads ? IB_ACCESS_LOCAL_WRITE : 0, &x->why);
 }
 
 /* Is @peer connected to @qp, and does it take messages? */

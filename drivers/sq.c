@@ -207,6 +207,7 @@ static enum keel_step keel_sq_step(struct keel_qp *qp)
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
 		return KEEL_STEP_IDLE;
 	}
+	/* Attributes are at least as new as the state they came with. */
 	switch (smp_load_acquire(&qp->state)) {
 	case IB_QPS_RTS:
 		return posted ? keel_sq_do_one(qp) : KEEL_STEP_IDLE;
@@ -264,6 +265,7 @@ static void keel_sq_run(struct keel_qp *qp)
 		if (later && !READ_ONCE(qp->dying))
 			keel_qp_kick(qp);
 		mutex_unlock(&sq->lock);
+		/* Pairs with the one above. */
 		smp_mb();
 	} while (!later && atomic_read(&sq->kicked));
 }

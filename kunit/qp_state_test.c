@@ -286,6 +286,10 @@ struct range_case {
 	  .mask = PATH | RD_IN | RNR,					\
 	  .attr = { .path_mtu = IB_MTU_256, .qp_state = IB_QPS_RTR,	\
 		    .its_field = value } }
+#define RTR_MTU(name, value, its_want)					\
+	{ .desc = name, .cur = IB_QPS_INIT, .want = its_want,		\
+	  .mask = PATH | RD_IN | RNR,					\
+	  .attr = { .path_mtu = value, .qp_state = IB_QPS_RTR } }
 
 static const struct range_case range_cases[] = {
 	SQD("port 0", port_num, 0, PORT, -EINVAL),
@@ -315,10 +319,10 @@ static const struct range_case range_cases[] = {
 	    IB_QP_PATH_MIG_STATE, -EOPNOTSUPP),
 	SQD("attribute that there is not", port_num, 1, BIT(31), -EOPNOTSUPP),
 	SQD("rate limit", rate_limit, 1, IB_QP_RATE_LIMIT, -EOPNOTSUPP),
-	RTR("MTU 0", path_mtu, 0, -EINVAL),
-	RTR("MTU 256", path_mtu, IB_MTU_256, 0),
-	RTR("MTU 4096", path_mtu, IB_MTU_4096, 0),
-	RTR("MTU beyond 4096", path_mtu, IB_MTU_4096 + 1, -EINVAL),
+	RTR_MTU("MTU 0", 0, -EINVAL),
+	RTR_MTU("MTU 256", IB_MTU_256, 0),
+	RTR_MTU("MTU 4096", IB_MTU_4096, 0),
+	RTR_MTU("MTU beyond 4096", IB_MTU_4096 + 1, -EINVAL),
 	RTR("QP number 0", dest_qp_num, 0, 0),
 	RTR("last QP number", dest_qp_num, 0xffffff, 0),
 	RTR("QP number of 25 bits", dest_qp_num, 0x1000000, -EINVAL),

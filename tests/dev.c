@@ -280,7 +280,7 @@ TEST(gids, "DEV-2", "the GIDs are the netdev's addresses, and come and go with t
 	wait_for_gid(v6, true);
 }
 
-TEST(attributes, "DEV-2", "what ibv_query_device says fits what there is: no queues, no atomics, one port, pages of 4096")
+TEST(attributes, "DEV-2", "what ibv_query_device says fits what there is: queues, atomics of the processor, one port, pages of 4096")
 {
 	struct ibv_device_attr_ex attr = {};
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -292,10 +292,13 @@ TEST(attributes, "DEV-2", "what ibv_query_device says fits what there is: no que
 	CHECK_OK(ibv_query_device_ex(ctx, NULL, &attr));
 	CHECK_EQ(a->phys_port_cnt, 1);
 	CHECK_EQ(a->page_size_cap, PAGE);
-	CHECK_EQ(a->atomic_cap, IBV_ATOMIC_NONE);
-	CHECK_EQ(a->max_qp | a->max_cq | a->max_srq | a->max_qp_wr, 0);
-	CHECK_EQ(a->device_cap_flags, 0);
-	CHECK_EQ(attr.odp_caps.general_caps, 0);
+	CHECK_EQ(a->atomic_cap, IBV_ATOMIC_GLOB);
+	CHECK_EQ(a->max_qp_wr, 16384);
+	CHECK_EQ(a->max_sge, 30);
+	CHECK_EQ(a->max_qp_rd_atom, 128);
+	CHECK_EQ(a->device_cap_flags & IBV_DEVICE_XRC, IBV_DEVICE_XRC);
+	CHECK_EQ(attr.odp_caps.general_caps,
+		 IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
 	CHECK_EQ(a->max_pkeys, 1);
 	CHECK(a->node_guid != 0 && a->node_guid == a->sys_image_guid);
 	version = t_read_file("/sys/module/keel/version");

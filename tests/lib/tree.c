@@ -172,7 +172,7 @@ unsigned long long tree_value(const struct tree_obj *obj, const char *word)
 
 int res_count(const char *dev, const char *what)
 {
-	char *text = t_shell("rdma resource show %s | grep -c '^dev %s ' || :",
+	char *text = t_shell("rdma resource show %s | grep -c '^dev %s .*pid ' || :",
 			     what, dev);
 	int n = atoi(text);
 

@@ -48,7 +48,7 @@ bool tree_is_empty(const char *dev, char *why, size_t size);
 /* The number after a word in the text of an object, e.g. "domain". */
 unsigned long long tree_value(const struct tree_obj *obj, const char *word);
 
-/* How many "pd", "mr", "ctx" the rdma tool counts on a device. */
+/* How many "pd", "mr", "ctx" of programs the rdma tool counts on a device. */
 int res_count(const char *dev, const char *what);
 
 #endif /* TREE_H */
