@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A program that scribbles over the rings that it shares with the kernel: only
+ * its own queues suffer, with the event that is theirs.
+ */
+#include <rdma/keel-queue.h>
+
+#include "peer.h"
+#include "qp.h"
+#include "t.h"
+
+#define PAGE	4096
+#define RINGS	8
+
+static char page[PAGE] __attribute__((aligned(PAGE)));
+
+/* Where the rings are: the program gives their memory. */
+static struct keel_uapi_ring *rings[RINGS];
+static size_t sizes[RINGS];
+static int n_rings;
+
+static void *ring_alloc(struct ibv_pd *pd, void *context, size_t size,
+			size_t alignment, uint64_t type)
+{
+	CHECK(n_rings < RINGS);
+	sizes[n_rings] = size;
+	return rings[n_rings++] = MUST(aligned_alloc(alignment, size));
+}
+
+static void ring_free(struct ibv_pd *pd, void *context, void *ptr,
+		      uint64_t type)
+{
+	free(ptr);
+}
+
+/* A QP that sends to another, which has an SRQ; in the order of rings[]. */
+enum { CQ, RCQ, SRQ, SQ, RQ };
+
+struct victim {
+	struct ibv_context *ctx;
+	struct ibv_cq *cq, *rcq;
+	struct ibv_srq *srq;
+	struct ibv_qp *a, *b;
+	struct mem mem;
+};
+
+static struct ibv_cq *make_cq(struct ibv_pd *parent)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = QP_WRS, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+		.parent_domain = parent,
+	};
+
+	return ibv_cq_ex_to_cq(MUST(ibv_create_cq_ex(parent->context, &attr)));
+}
+
+static struct victim victim_new(void)
+{
+	struct ibv_parent_domain_init_attr attr = {
+		.alloc = ring_alloc, .free = ring_free,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+	};
+	struct victim v = { .ctx = dev_open(KEEL0) };
+	struct ibv_pd *pd;
+
+	attr.pd = MUST(ibv_alloc_pd(v.ctx));
+	pd = MUST(ibv_alloc_parent_domain(v.ctx, &attr));
+	n_rings = 0;
+	v.cq = make_cq(pd);
+	v.rcq = make_cq(pd);
+	v.srq = srq_new(pd);
+	v.a = qp_new(pd, v.cq, IBV_QPT_RC, NULL);
+	v.b = qp_new(pd, v.rcq, IBV_QPT_RC, v.srq);
+	CHECK_EQ(n_rings, 6);
+	qp_join(v.a, v.b);
+	v.mem = MEM(MUST(ibv_reg_mr(pd, page, PAGE, IBV_ACCESS_LOCAL_WRITE)));
+	return v;
+}
+
+/* Entries that the kernel did not get: more than there are, or less than 0. */
+static const uint32_t lies[] = { 1000, 0x7fffffff, 0x80000000, -1U };
+
+TEST(send_queue, "DEV-4", "an index of a send queue that claims what cannot be fails its QP with a fatal event, and its peer not")
+{
+	struct victim v;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		v = victim_new();
+		/* The doorbell of a post makes the kernel look. */
+		post_srq_recv(v.srq, 1, v.mem);
+		rings[SQ]->user = lies[i];
+		qp_to(v.a, IBV_QPS_SQD);
+		CHECK_EVENT(v.ctx, IBV_EVENT_QP_FATAL, v.a);
+		CHECK_STATE(v.a, IBV_QPS_ERR);
+		CHECK_STATE(v.b, IBV_QPS_RTS);
+		CHECK_NO_WC(v.rcq);
+		CHECK_NO_EVENT(v.ctx);
+	}
+}
+
+TEST(srq, "DEV-4", "an index of an SRQ that claims what cannot be is an error of the SRQ and of the QP that a message came to")
+{
+	struct ibv_async_event event;
+	struct victim v;
+	int i, srqs, qps;
+
+	for (i = 0; i < 4; i++) {
+		v = victim_new();
+		rings[SRQ]->user = lies[i];
+		post_send(v.a, 2, v.mem);
+		CHECK_WC(v.cq, 2, IBV_WC_REM_OP_ERR);
+		CHECK_STATE(v.b, IBV_QPS_ERR);
+		for (srqs = qps = 0; !srqs || !qps;) {
+			CHECK_OK(ibv_get_async_event(v.ctx, &event));
+			srqs += event.event_type == IBV_EVENT_SRQ_ERR &&
+				event.element.srq == v.srq;
+			qps += event.event_type == IBV_EVENT_QP_FATAL &&
+			       event.element.qp == v.b;
+			ibv_ack_async_event(&event);
+		}
+	}
+}
+
+TEST(cq, "DEV-4", "an index of a CQ that claims what cannot be is an error of the CQ and of the QP that completes there")
+{
+	struct ibv_async_event event;
+	struct victim v;
+	int i, cqs, qps;
+
+	/* One before the kernel's is an entry that was not taken: no lie. */
+	for (i = 0; i < 3; i++) {
+		v = victim_new();
+		rings[CQ]->user = lies[i];
+		post_srq_recv(v.srq, 1, v.mem);
+		post_send(v.a, 2, v.mem);
+		CHECK_WC(v.rcq, 1, IBV_WC_SUCCESS);
+		for (cqs = qps = 0; !cqs || !qps;) {
+			CHECK_OK(ibv_get_async_event(v.ctx, &event));
+			cqs += event.event_type == IBV_EVENT_CQ_ERR &&
+			       event.element.cq == v.cq;
+			qps += event.event_type == IBV_EVENT_QP_FATAL &&
+			       event.element.qp == v.a;
+			ibv_ack_async_event(&event);
+		}
+		CHECK_STATE(v.a, IBV_QPS_ERR);
+		CHECK_STATE(v.b, IBV_QPS_RTS);
+	}
+}
+
+/* Scribbles over all of its rings, and kicks the kernel to look. */
+static void vandal(struct peer *parent)
+{
+	struct ibv_send_wr *bad;
+	uint64_t seed = 7;
+	struct victim v;
+	int i, j;
+	size_t k;
+
+	for (i = 0; i < t_rounds(200); i++) {
+		v = victim_new();
+		for (j = 0; j < n_rings; j++)
+			for (k = sizeof(*rings[j]); k + 8 <= sizes[j]; k += 8)
+				*(uint64_t *)((char *)rings[j] + k) =
+					t_random(&seed) >> t_random(&seed) % 64;
+		rings[SRQ]->user = i % 3 ? QP_WRS : t_random(&seed);
+		rings[SQ]->user = i % 2 ? QP_WRS : t_random(&seed);
+		rings[RQ]->user = QP_WRS;
+		ibv_post_send(v.a, send_wr(IBV_WR_SEND, 1, v.mem), &bad);
+		qp_to(v.a, IBV_QPS_ERR);
+		qp_to(v.b, IBV_QPS_ERR);
+		CHECK_OK(ibv_close_device(v.ctx));
+	}
+	peer_tell(parent);
+}
+
+TEST_SLOW(random_bytes, "DEV-4", "random bytes in all rings of one process, over and over: another process's messages come through whole all the while", 60)
+{
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct peer peer;
+	struct link l;
+	int i;
+
+	peer_start(&peer, vandal);
+	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	mr = MUST(ibv_reg_mr(pd, page, PAGE, IBV_ACCESS_LOCAL_WRITE));
+	l = link_new(pd, pd, IBV_QPT_RC);
+	for (i = 0; i < t_rounds(2000); i++) {
+		memset(page, i, 64);
+		post_recv(l.qp[1], i, (struct mem){ page + 64, 64, mr->lkey });
+		post_send(l.qp[0], i, (struct mem){ page, 64, mr->lkey });
+		CHECK_WC(l.cq[1], i, IBV_WC_SUCCESS);
+		CHECK_WC(l.cq[0], i, IBV_WC_SUCCESS);
+		CHECK_ALL(page + 64, (unsigned char)i, 64);
+	}
+	CHECK_NO_EVENT(l.ctx);
+	peer_wait(&peer);
+	peer_end(&peer);
+}
