@@ -105,10 +105,11 @@ static int keel_post_one(struct keel_qp *qp, const struct ib_send_wr *wr)
 	ret = keel_post_op(qp, wqe, wr);
 	if (!ret)
 		ret = keel_post_data(qp, wqe, wqe + 1, wr);
+	if (ret)
+		return ret;
 	/* Pairs with keel_ring_posted(). */
-	if (!ret)
-		smp_store_release(&ring->head->user, user + 1);
-	return ret;
+	smp_store_release(&ring->head->user, user + 1);
+	return 0;
 }
 
 static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,

@@ -106,8 +106,8 @@ TEST(lines, "PD-1,PD-2,TD-1,PDM-1,SPD-1,DM-1", "debugfs shows each object of a t
 	check_line(tree_only(&tree, "dm_mr"), 3, 1,
 		   fmt("key 0x%08x length 99", m.dm_mr->lkey),
 		   fmt("parent %u, dm %u", ID("parent"), ID("dm")), "");
-	check_line(tree_only(&tree, "mw"), 3, 1, fmt("key 0x%08x length 0",
-					      m.mw->rkey),
+	check_line(tree_only(&tree, "mw"), 3, 1,
+		   fmt("key 0x%08x length 0", m.mw->rkey),
 		   fmt("parent %u", ID("parent")), "");
 	check_line(tree_only(&tree, "shpd"), 1, 1, "",
 		   fmt("domain %u", ID("domain")), "");
