@@ -109,7 +109,8 @@ void keel_rq_flush(struct keel_qp *qp)
  *
  * Context: may sleep; the peer's responder lock is held.
  * Return: 1: &keel_resp.recv is it; 0: there is none; -EIO: the queue is
- * broken, and the peer failed.
+ * broken, and with it the peer failed, unless the queue is an SRQ that the
+ * message names (XRC).
  */
 int keel_recv_take(struct keel_xfer *x)
 {

@@ -202,7 +202,7 @@ struct keel_uapi_recv_wqe {
  * @imm: immediate data as the peer gave it, or the rkey that was invalidated
  * @qp_num: the QP
  * @src_qp: UD: the sender
- * @vendor_err: why, for a failed one; see Documentation/why-refused.rst
+ * @vendor_err: why, for a failed one; see Documentation/data-path.rst
  * @pkey_index: UD: 0
  * @slid: UD: 0
  * @status: enum ibv_wc_status
