@@ -354,6 +354,8 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
 
+	/* "rdma resource" may look at it even now. */
+	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);
 	xa_erase(&qp->kdev->qps, qp->qpn);
 	spin_lock(&qp->state_lock);
@@ -376,27 +378,45 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-static int keel_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp)
+static int keel_put_qp(struct sk_buff *msg, const struct keel_qp *qp)
 {
-	const struct keel_qp *qp = to_kqp(ibqp);
-	struct nlattr *table;
+	enum keel_wait wait = READ_ONCE(qp->sq.wait);
 
-	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-	if (!table)
-		return -EMSGSIZE;
 	if (rdma_nl_put_driver_u32(msg, "id", qp->obj.id) ||
 	    rdma_nl_put_driver_u32(msg, "domain", qp->domain) ||
 	    rdma_nl_put_driver_u32(msg, "send_wrs", qp->cap.max_send_wr) ||
 	    rdma_nl_put_driver_u32(msg, "recv_wrs", qp->cap.max_recv_wr) ||
 	    rdma_nl_put_driver_string(msg, "waits_for",
-				      qp->sq.wait == KEEL_WAIT_RNR ? "receive" :
-				      qp->sq.wait == KEEL_WAIT_PEER ? "peer" :
-				      "nothing")) {
-		nla_nest_cancel(msg, table);
+				      wait == KEEL_WAIT_RNR ? "receive" :
+				      wait == KEEL_WAIT_PEER ? "peer" :
+				      "nothing"))
 		return -EMSGSIZE;
-	}
-	nla_nest_end(msg, table);
 	return 0;
+}
+
+/* Older cores call here until after the destroy, with only @ibqp kept. */
+static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
+{
+	struct keel_ib_qp *kibqp = container_of(ibqp, struct keel_ib_qp, ib);
+	struct keel_qp *qp;
+	struct nlattr *nest;
+	int ret;
+
+	rcu_read_lock();
+	qp = READ_ONCE(kibqp->qp);
+	if (qp && !keel_obj_tryget(&qp->obj))
+		qp = NULL;
+	rcu_read_unlock();
+	if (!qp)
+		return 0;
+	nest = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
+	ret = nest ? keel_put_qp(msg, qp) : -EMSGSIZE;
+	if (!ret)
+		nla_nest_end(msg, nest);
+	else if (nest)
+		nla_nest_cancel(msg, nest);
+	keel_obj_put(&qp->obj);
+	return ret;
 }
 
 static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
@@ -429,7 +449,7 @@ const struct uapi_definition keel_qp_defs[] = {
 const struct ib_device_ops keel_qp_ops = {
 	.create_qp = keel_create_qp,
 	.destroy_qp = keel_destroy_qp,
-	.fill_res_qp_entry = keel_fill_res_qp_entry,
+	.fill_res_qp_entry = keel_fill_res_qp,
 	.modify_qp = keel_modify_qp,
 	.query_qp = keel_query_qp,
 
