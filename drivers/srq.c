@@ -5,6 +5,7 @@
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
+#include <kunit/visibility.h>
 #include <rdma/restrack.h>
 
 #include "keel_qp.h"
@@ -19,6 +20,7 @@ static void keel_srq_release(struct keel_obj *obj)
 	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
 
 	keel_ring_free(&srq->rq.ring);
+	mutex_destroy(&srq->event_lock);
 	kfree_rcu(srq, obj.rcu);
 }
 
@@ -39,28 +41,26 @@ static const struct keel_obj_ops keel_srq_obj_ops = {
 	.release = keel_srq_release,
 };
 
+/*
+ * Without @rq.lock: a consumer in the kernel may set the limit again from its
+ * handler, and post. Destroying the SRQ waits for the mutex, so @ib is there
+ * until the handler has returned.
+ */
 static void keel_srq_event(struct keel_srq *srq, enum ib_event_type type)
 {
-	struct ib_event event = {
-		.device = srq->ib->device,
-		.element.srq = srq->ib,
-		.event = type,
-	};
+	struct ib_event event = { .event = type };
 
-	if (srq->ib->event_handler)
-		srq->ib->event_handler(&event, srq->ib->srq_context);
+	guard(mutex)(&srq->event_lock);
+	if (!srq->ib || !srq->ib->event_handler)
+		return;
+	event.device = srq->ib->device;
+	event.element.srq = srq->ib;
+	srq->ib->event_handler(&event, srq->ib->srq_context);
 }
 
-/**
- * keel_srq_take() - take the oldest receive
- * @srq: the SRQ
- * @recv: where to copy it, as keel_rq_take()
- *
- * Context: process context.
- * Return: 1: taken; 0: there is none; -EINVAL: the SRQ is in error, because
- * its owner's index is nonsense, or it is destroyed.
- */
-int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
+/* As keel_srq_take(), with the event that is due, or KEEL_EVENT_NONE. */
+static int keel_srq_take_one(struct keel_srq *srq, struct keel_recv *recv,
+			     enum ib_event_type *due)
 {
 	int posted;
 
@@ -71,17 +71,37 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 	posted = keel_rq_take_locked(&srq->rq, recv);
 	if (posted < 0) {
 		WRITE_ONCE(srq->dead, true);
-		keel_srq_event(srq, IB_EVENT_SRQ_ERR);
+		*due = IB_EVENT_SRQ_ERR;
 		return posted;
 	}
 	if (!posted)
 		return 0;
 	if (posted - 1 < srq->limit) {
 		WRITE_ONCE(srq->limit, 0);
-		keel_srq_event(srq, IB_EVENT_SRQ_LIMIT_REACHED);
+		*due = IB_EVENT_SRQ_LIMIT_REACHED;
 	}
 	return 1;
 }
+
+/**
+ * keel_srq_take() - take the oldest receive
+ * @srq: the SRQ; the caller has a reference
+ * @recv: where to copy it, as keel_rq_take()
+ *
+ * Context: may sleep; no spinlock is held, for handlers are called from here.
+ * Return: 1: taken; 0: there is none; -EINVAL: the SRQ is in error, because
+ * its owner's index is nonsense, or it is destroyed.
+ */
+int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
+{
+	enum ib_event_type due = KEEL_EVENT_NONE;
+	int ret = keel_srq_take_one(srq, recv, &due);
+
+	if (due != KEEL_EVENT_NONE)
+		keel_srq_event(srq, due);
+	return ret;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_srq_take);
 
 /**
  * keel_srq_get() - the SRQ with a number
@@ -150,6 +170,7 @@ static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 		return NULL;
 	spin_lock_init(&srq->rq.lock);
 	spin_lock_init(&srq->rq.post_lock);
+	mutex_init(&srq->event_lock);
 	srq->ib = ibsrq;
 	srq->rq.max_sge = init->attr.max_sge;
 	srq->domain = to_kpd(ibsrq->pd)->domain->obj.id;
@@ -213,6 +234,7 @@ err_number:
 err_ring:
 	keel_ring_free(&srq->rq.ring);
 err_free:
+	mutex_destroy(&srq->event_lock);
 	kfree(srq);
 	return ret;
 }
@@ -228,9 +250,10 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	/* "rdma resource" may look at it even now. */
 	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
 	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
-	spin_lock(&srq->rq.lock);
-	srq->ib = NULL;
-	spin_unlock(&srq->rq.lock);
+	/* A handler that runs now ends first; none is called afterwards. */
+	scoped_guard(mutex, &srq->event_lock)
+		scoped_guard(spinlock, &srq->rq.lock)
+			srq->ib = NULL;
 	keel_obj_close(&srq->obj);
 	return 0;
 }

@@ -7,7 +7,8 @@
  *	keel_qp.modify_lock	mutex
  *	keel_qp.sq.lock		mutex; who has it runs the send queue
  *	keel_qp.resp.lock	mutex of the peer; who has it delivers to that QP
- *	keel_rq.lock, keel_srq.lock	spinlocks around taking one receive
+ *	keel_srq.event_lock	mutex; handlers of an SRQ's events run under it
+ *	keel_rq.lock		spinlock around taking one receive
  *	keel_cq.lock		spinlock around adding one completion
  *	keel_qp.state_lock	spinlock, innermost
  * A responder never takes a send queue's lock, so two QPs that send to each
@@ -104,7 +105,9 @@ struct keel_rq {
 /**
  * struct keel_srq - a shared receive queue
  * @obj: the object; holds the PD, and of an XRC SRQ the XRC domain and the CQ
- * @ib: the core's part, or NULL once it is destroyed; under @rq.lock
+ * @ib: the core's part, or NULL once it is destroyed; changes under both
+ *	@event_lock and @rq.lock
+ * @event_lock: one handler at a time; outside of @rq.lock
  * @rq: its queue
  * @srqn: its number
  * @limit: fewer receives than that raise an event, once; 0: none; under
@@ -117,6 +120,7 @@ struct keel_rq {
 struct keel_srq {
 	struct keel_obj obj;
 	struct ib_srq *ib;
+	struct mutex event_lock;
 	struct keel_rq rq;
 	u32 srqn;
 	u32 limit;
