@@ -58,23 +58,25 @@ static int keel_advise_sge(struct keel_dev *kdev, u32 domain,
 	struct keel_key *key = keel_key_get(&kdev->keys, sge->lkey, domain,
 					    write ? IB_ACCESS_LOCAL_WRITE : 0,
 					    sge->addr, sge->length);
+	struct keel_seg seg = { .key = key, .len = sge->length };
 	int ret = -EINVAL;
 
 	if (IS_ERR(key))
 		return keel_key_errno(PTR_ERR(key));
+	seg.mem = key->mem;
+	seg.off = key->mem_off + (sge->addr - key->iova);
 	/* A window is not a region, whatever region it is bound to. */
 	if (key->obj->kind == KEEL_MR && key->mem &&
 	    key->mem->type == KEEL_MEM_ODP)
-		ret = keel_mem_prefetch(key->mem,
-					key->mem_off + (sge->addr - key->iova),
-					sge->length, write, fault);
+		ret = keel_seg_prefetch(&seg, write, fault);
 	keel_key_put(key);
 	/* Without faults, a page that is not there is none to prefetch. */
 	return ret == -EFAULT && !fault ? 0 : ret;
 }
 
 /*
- * The errors are those of ibv_advise_mr(3): ENOENT for no such lkey, EPERM for
+ * The errors are those of ibv_advise_mr(3): ENOENT for no such lkey, also when
+ * the region is deregistered before its last page is there; EPERM for
  * one of another domain or without the right to write, EINVAL for one that is
  * not an on-demand region's, EFAULT for bytes outside of it or not mapped.
  * With or without IBV_ADVISE_MR_FLAG_FLUSH the pages are there afterwards.

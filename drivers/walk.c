@@ -12,6 +12,7 @@
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 #include <kunit/visibility.h>
@@ -325,31 +326,35 @@ int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic);
 
 /**
- * keel_mem_prefetch() - have the pages of a program at hand
- * @mem: the memory; all but ODP always is
- * @off: first byte in @mem
- * @len: bytes
+ * keel_seg_prefetch() - have the pages of a program at hand
+ * @seg: what of which memory; all but ODP always is. Whoever takes its key back
+ *	is not kept waiting.
  * @write: as if to be written
  * @fault: bring in what is not there; else only see whether it is
  *
  * Context: may sleep.
- * Return: 0; -EFAULT when a page is not there or cannot be used so, -EINTR for
- * a fatal signal.
+ * Return: 0; -EFAULT when a page is not there or cannot be used so, -ENOENT
+ * when the key is taken back meanwhile, -EINTR for a fatal signal.
  */
-int keel_mem_prefetch(const struct keel_mem *mem, u64 off, u64 len,
-		      bool write, bool fault)
+int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault)
 {
 	unsigned int flags = (write ? FOLL_WRITE : 0) |
 			     (fault ? 0 : FOLL_NOFAULT);
+	const struct keel_mem *mem = seg->mem;
 	struct page *page[KEEL_ODP_BATCH];
 	u64 addr, pages;
 	long got;
 
-	if (mem->type != KEEL_MEM_ODP || !len)
+	if (mem->type != KEEL_MEM_ODP || !seg->len)
 		return 0;
-	addr = mem->start + off;
-	pages = ((addr + len - 1) >> PAGE_SHIFT) - (addr >> PAGE_SHIFT) + 1;
+	addr = mem->start + seg->off;
+	pages = ((addr + seg->len - 1) >> PAGE_SHIFT) -
+		(addr >> PAGE_SHIFT) + 1;
 	while (pages) {
+		if (seg->key && READ_ONCE(seg->key->dead))
+			return -ENOENT;
+		if (fatal_signal_pending(current))
+			return -EINTR;
 		got = keel_odp_pin(mem->mm, addr,
 				   min_t(u64, pages, KEEL_ODP_BATCH), flags,
 				   page);
@@ -363,7 +368,7 @@ int keel_mem_prefetch(const struct keel_mem *mem, u64 off, u64 len,
 	}
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_mem_prefetch);
+EXPORT_SYMBOL_IF_KUNIT(keel_seg_prefetch);
 
 /**
  * keel_segs_put() - let go of what a list uses

@@ -35,6 +35,13 @@ struct odp {
 	struct keel_segs user, kernel;
 };
 
+static int odp_fetch(struct odp *o, u64 off, u64 len, bool write, bool fault)
+{
+	const struct keel_seg seg = { .mem = &o->mem, .off = off, .len = len };
+
+	return keel_seg_prefetch(&seg, write, fault);
+}
+
 static struct odp *odp_new(struct kunit *test, unsigned long prot)
 {
 	struct odp *o = kunit_kzalloc(test, sizeof(*o), GFP_KERNEL);
@@ -163,7 +170,7 @@ static void odp_unmapped(struct kunit *test)
 				keel_copy(dst, 0, src, 0,
 					  c->first * PAGE_SIZE, NULL));
 	KUNIT_EXPECT_EQ(test, -EFAULT,
-			keel_mem_prefetch(&o->mem, 0, BYTES, c->write, true));
+			odp_fetch(o, 0, BYTES, c->write, true));
 	odp_no_pins(test, o);
 }
 
@@ -178,7 +185,7 @@ static void odp_read_only(struct kunit *test)
 			keel_copy(&o->user, 0, &o->kernel, 0, 1, NULL));
 	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&seg, false, 1, 0, &old));
 	KUNIT_EXPECT_EQ(test, -EFAULT,
-			keel_mem_prefetch(&o->mem, 0, 1, true, true));
+			odp_fetch(o, 0, 1, true, true));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 			keel_copy(&o->kernel, 0, &o->user, 0, BYTES, NULL));
 	KUNIT_EXPECT_NULL(test, memchr_inv(o->buf, 0, BYTES));
@@ -228,22 +235,38 @@ static void odp_prefetch(struct kunit *test)
 	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
 
 	KUNIT_EXPECT_EQ(test, -EFAULT,
-			keel_mem_prefetch(&o->mem, 0, BYTES, false, false));
+			odp_fetch(o, 0, BYTES, false, false));
 	KUNIT_EXPECT_EQ(test, 0,
-			keel_mem_prefetch(&o->mem, 0, BYTES - 1, true, true));
+			odp_fetch(o, 0, BYTES - 1, true, true));
 	KUNIT_EXPECT_EQ(test, 0,
-			keel_mem_prefetch(&o->mem, 0, BYTES, true, false));
+			odp_fetch(o, 0, BYTES, true, false));
 	KUNIT_EXPECT_EQ(test, 0,
-			keel_mem_prefetch(&o->mem, 77, 0, true, false));
+			odp_fetch(o, 77, 0, true, false));
 	/* A byte in the page behind. */
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + BYTES - PAGE_SIZE,
 					   PAGE_SIZE));
 	KUNIT_EXPECT_EQ(test, 0,
-			keel_mem_prefetch(&o->mem, 5, BYTES - PAGE_SIZE - 5,
-					  true, true));
+			odp_fetch(o, 5, BYTES - PAGE_SIZE - 5, true, true));
 	KUNIT_EXPECT_EQ(test, -EFAULT,
-			keel_mem_prefetch(&o->mem, 5, BYTES - PAGE_SIZE - 4,
-					  true, true));
+			odp_fetch(o, 5, BYTES - PAGE_SIZE - 4, true, true));
+	odp_no_pins(test, o);
+}
+
+/* Whoever takes the key back does not wait for pages. */
+static void odp_prefetch_dead(struct kunit *test)
+{
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+	struct keel_key key = { .dead = true };
+	const struct keel_seg seg = {
+		.mem = &o->mem, .key = &key, .len = BYTES,
+	};
+
+	KUNIT_EXPECT_EQ(test, -ENOENT, keel_seg_prefetch(&seg, true, true));
+	/* Not one of them came. */
+	KUNIT_EXPECT_EQ(test, -EFAULT, odp_fetch(o, 0, 1, false, false));
+	key.dead = false;
+	KUNIT_EXPECT_EQ(test, 0, keel_seg_prefetch(&seg, true, true));
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES, true, false));
 	odp_no_pins(test, o);
 }
 
@@ -255,6 +278,7 @@ static struct kunit_case odp_cases[] = {
 	KUNIT_CASE(odp_kernel_addresses),
 	KUNIT_CASE(odp_atomic),
 	KUNIT_CASE(odp_prefetch),
+	KUNIT_CASE(odp_prefetch_dead),
 	{}
 };
 

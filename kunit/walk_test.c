@@ -294,13 +294,14 @@ static void walk_segs_put(struct kunit *test)
 /* All but the memory of programs is there at any time. */
 static void walk_prefetch_nothing(struct kunit *test)
 {
+	struct keel_seg seg = { .len = ARENA_BYTES };
 	struct walk *w = walk_new(test);
 	int i;
 
-	for (i = 0; i < ARENA_KINDS; i++)
-		KUNIT_EXPECT_EQ(test, 0,
-				keel_mem_prefetch(&w->arenas[i].mem, 0,
-						  ARENA_BYTES, true, false));
+	for (i = 0; i < ARENA_KINDS; i++) {
+		seg.mem = &w->arenas[i].mem;
+		KUNIT_EXPECT_EQ(test, 0, keel_seg_prefetch(&seg, true, false));
+	}
 	walk_check(test, w, "prefetch", 0);
 }
 
