@@ -73,7 +73,7 @@ int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_check);
 
 static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
-			     int mask)
+			     int mask, const struct keel_av *av)
 {
 	struct ib_qp_attr *to = &qp->attr;
 
@@ -89,16 +89,16 @@ static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 		to->ah_attr = attr->ah_attr;
 		/* Its reference belongs to the caller and to ib_core. */
 		to->ah_attr.grh.sgid_attr = NULL;
-		keel_av_init(qp->kdev, &qp->av, &attr->ah_attr);
+		qp->av = *av;
 	}
 }
 
 static void keel_qp_set(struct keel_qp *qp, const struct ib_qp_attr *attr,
-			int mask)
+			int mask, const struct keel_av *av)
 {
 	struct ib_qp_attr *to = &qp->attr;
 
-	keel_qp_set_path(qp, attr, mask);
+	keel_qp_set_path(qp, attr, mask, av);
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
 		to->en_sqd_async_notify = attr->en_sqd_async_notify;
 	if (mask & IB_QP_ACCESS_FLAGS)
@@ -139,7 +139,7 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
 static void keel_qp_reset(struct keel_qp *qp)
 {
 	spin_lock(&qp->state_lock);
-	/* As in keel_qp_move(). */
+	/* As in keel_qp_commit(). */
 	smp_store_release(&qp->state, IB_QPS_RESET);
 	spin_unlock(&qp->state_lock);
 
@@ -163,16 +163,52 @@ static void keel_qp_reset(struct keel_qp *qp)
 	memset(&qp->av, 0, sizeof(qp->av));
 }
 
-/* Legal a moment ago; an error may have come in between. */
-static int keel_qp_move(struct keel_qp *qp, enum ib_qp_state cur,
-			enum ib_qp_state next)
+/**
+ * keel_qp_commit() - the attributes and the state of a QP, both or neither
+ * @qp: the QP
+ * @cur: the state that the transition was found legal in; an error may have
+ *	moved the QP on since then
+ * @next: its state from here on
+ * @attr: new attributes
+ * @mask: which of them
+ * @av: with IB_QP_AV: the address of @attr; else not looked at
+ *
+ * Context: any but interrupts; &keel_qp.modify_lock is held, and with IB_QP_AV
+ * the send queue's, whose entry may wait for just this address.
+ * Return: 0; -EINVAL: the state is another one now, and nothing changed.
+ */
+VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
+				    enum ib_qp_state next,
+				    const struct ib_qp_attr *attr, int mask,
+				    const struct keel_av *av)
 {
 	guard(spinlock)(&qp->state_lock);
 	if (qp->state != cur)
 		return -EINVAL;
+	keel_qp_set(qp, attr, mask, av);
+	if (next == IB_QPS_SQD && cur != IB_QPS_SQD)
+		qp->sq.drained = false;
 	/* Who sees the state sees the attributes that came with it. */
 	smp_store_release(&qp->state, next);
 	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_commit);
+
+static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
+			  enum ib_qp_state next, const struct ib_qp_attr *attr,
+			  int mask)
+{
+	struct keel_av av;
+	int ret;
+
+	if (!(mask & IB_QP_AV))
+		return keel_qp_commit(qp, cur, next, attr, mask, NULL);
+	keel_av_init(qp->kdev, &av, &attr->ah_attr);
+	/* Only RTR and SQD take an address: no more than a message runs. */
+	mutex_lock(&qp->sq.lock);
+	ret = keel_qp_commit(qp, cur, next, attr, mask, &av);
+	mutex_unlock(&qp->sq.lock);
+	return ret;
 }
 
 /**
@@ -186,7 +222,7 @@ static int keel_qp_move(struct keel_qp *qp, enum ib_qp_state cur,
  * unless another thread is at it.
  *
  * Context: may sleep.
- * Return: as keel_qp_check().
+ * Return: as keel_qp_check(); when it fails nothing has changed.
  */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
@@ -212,13 +248,8 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		keel_qp_run(qp);
 		return 0;
 	}
-	keel_qp_set(qp, attr, mask);
-	if (next == cur && next != IB_QPS_SQD)
-		return 0;
-	if (next == IB_QPS_SQD && cur != IB_QPS_SQD)
-		qp->sq.drained = false;
-	ret = keel_qp_move(qp, cur, next);
-	if (!ret)
+	ret = keel_qp_change(qp, cur, next, attr, mask);
+	if (!ret && (next != cur || next == IB_QPS_SQD))
 		keel_qp_run(qp);
 	return ret;
 }

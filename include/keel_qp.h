@@ -407,6 +407,11 @@ int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init);
 int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 		  int mask);
+#if IS_ENABLED(CONFIG_KUNIT)
+int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
+		   enum ib_qp_state next, const struct ib_qp_attr *attr,
+		   int mask, const struct keel_av *av);
+#endif
 
 /* sq.c */
 void keel_qp_run(struct keel_qp *qp);

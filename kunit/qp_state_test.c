@@ -340,6 +340,48 @@ static void qp_ranges(struct kunit *test)
 			keel_qp_check(qp, &c->attr, IB_QP_STATE | c->mask));
 }
 
+/* An error comes between the question and the move: nothing is as asked. */
+static void qp_commit_refused(struct kunit *test)
+{
+	const struct ib_qp_attr attr = {
+		.dest_qp_num = 7, .qkey = 8, .max_dest_rd_atomic = 9,
+		.ah_attr.port_num = 1,
+	};
+	const int mask = IB_QP_STATE | PATH | QKEY | RD_IN;
+	const struct keel_av av = { .local = true, .sl = 5 };
+	struct keel_qp *qp = test->priv;
+	int state;
+
+	spin_lock_init(&qp->state_lock);
+	for (state = 0; state < STATES; state++) {
+		if (state == IB_QPS_INIT)
+			continue;
+		qp->state = state;
+		qp->sq.drained = true;
+		KUNIT_EXPECT_EQ(test, -EINVAL,
+				keel_qp_commit(qp, IB_QPS_INIT, IB_QPS_RTR,
+					       &attr, mask, &av));
+		KUNIT_EXPECT_EQ(test, -EINVAL,
+				keel_qp_commit(qp, IB_QPS_INIT, IB_QPS_SQD,
+					       &attr, mask, &av));
+		KUNIT_EXPECT_EQ(test, state, qp->state);
+		KUNIT_EXPECT_TRUE(test, qp->sq.drained);
+		KUNIT_EXPECT_NULL(test, memchr_inv(&qp->attr, 0,
+						   sizeof(qp->attr)));
+		KUNIT_EXPECT_NULL(test, memchr_inv(&qp->av, 0,
+						   sizeof(qp->av)));
+	}
+	qp->state = IB_QPS_INIT;
+	KUNIT_EXPECT_EQ(test, 0, keel_qp_commit(qp, IB_QPS_INIT, IB_QPS_RTR,
+						&attr, mask, &av));
+	KUNIT_EXPECT_EQ(test, IB_QPS_RTR, qp->state);
+	KUNIT_EXPECT_EQ(test, 7, qp->attr.dest_qp_num);
+	KUNIT_EXPECT_EQ(test, 8, qp->attr.qkey);
+	KUNIT_EXPECT_EQ(test, 9, qp->attr.max_dest_rd_atomic);
+	KUNIT_EXPECT_EQ(test, 1, qp->attr.ah_attr.port_num);
+	KUNIT_EXPECT_EQ(test, 5, qp->av.sl);
+}
+
 static int qp_state_init(struct kunit *test)
 {
 	test->priv = kunit_kzalloc(test, sizeof(struct keel_qp), GFP_KERNEL);
@@ -351,6 +393,7 @@ static struct kunit_case qp_state_cases[] = {
 	KUNIT_CASE_PARAM(qp_stays, state_gen_params),
 	KUNIT_CASE_PARAM(qp_other_state, state_gen_params),
 	KUNIT_CASE_PARAM(qp_ranges, range_gen_params),
+	KUNIT_CASE(qp_commit_refused),
 	{}
 };
 
