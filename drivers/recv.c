@@ -25,16 +25,25 @@ static void keel_recv_done(struct keel_resp *resp)
 	resp->srq = NULL;
 }
 
-static void keel_recv_cqe(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
-			  bool solicited)
+/*
+ * A CQ that takes nothing more ends what reports there. Of XRC that is the
+ * SRQ, whose owner's CQ it is; the QP may be another program's.
+ */
+static int keel_recv_cqe(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
+			 bool solicited)
 {
-	struct keel_cq *cq = keel_recv_cq(qp);
+	struct keel_resp *resp = &qp->resp;
+	int ret;
 
-	cqe->wr_id = qp->resp.recv.wr_id;
+	cqe->wr_id = resp->recv.wr_id;
 	cqe->qp_num = qp->qpn;
-	if (keel_cq_add(cq, cqe, solicited))
+	ret = keel_cq_add(keel_recv_cq(qp), cqe, solicited);
+	if (ret && resp->srq)
+		keel_srq_fail(resp->srq);
+	else if (ret)
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
-	keel_recv_done(&qp->resp);
+	keel_recv_done(resp);
+	return ret;
 }
 
 static void keel_recv_flush_one(struct keel_qp *qp)
@@ -186,9 +195,11 @@ enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why)
  * @flags: enum keel_uapi_cqe_flags
  *
  * Context: may sleep; the peer's responder lock is held.
+ * Return: 0; -EIO: its CQ is in error, so that the peer does not hear of the
+ * message.
  */
-void keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
-			u32 byte_len, u8 flags)
+int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
+		       u32 byte_len, u8 flags)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *peer = x->peer;
@@ -200,6 +211,7 @@ void keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 		.opcode = wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM ?
 			  IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
 	};
+	int ret;
 
 	if (flags & (KEEL_CQE_F_IMM | KEEL_CQE_F_INV))
 		cqe.imm = wqe->imm;
@@ -209,9 +221,10 @@ void keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 	keel_count(peer->kdev, rx_bytes, byte_len);
 	if (status != IB_WC_SUCCESS)
 		keel_count(peer->kdev, wc_errors, 1);
-	keel_recv_cqe(peer, &cqe, wqe->flags & IB_SEND_SOLICITED);
+	ret = keel_recv_cqe(peer, &cqe, wqe->flags & IB_SEND_SOLICITED);
 	if (status != IB_WC_SUCCESS)
 		keel_qp_fail(peer, IB_QPS_ERR, KEEL_EVENT_NONE);
+	return ret;
 }
 
 /**

@@ -79,6 +79,15 @@ static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
 	}
 }
 
+/* All is well, if the peer hears of it. */
+static enum keel_verdict keel_resp_received(struct keel_xfer *x, u32 len)
+{
+	if (keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
+			       keel_resp_flags(x->wqe)))
+		return keel_resp_done(x, IB_WC_REM_OP_ERR, KEEL_WHY_RING);
+	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
 static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
@@ -91,9 +100,7 @@ static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
 		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
 		return keel_resp_done(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY);
 	}
-	keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
-			   keel_resp_flags(wqe));
-	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+	return keel_resp_received(x, len);
 }
 
 /**
@@ -209,8 +216,7 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
 		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
 	keel_count(x->qp->kdev, rdma_writes, 1);
 	if (imm)
-		keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
-				   KEEL_CQE_F_IMM);
+		return keel_resp_received(x, len);
 	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 

@@ -90,7 +90,7 @@ static int keel_srq_take_one(struct keel_srq *srq, struct keel_recv *recv,
  *
  * Context: may sleep; no spinlock is held, for handlers are called from here.
  * Return: 1: taken; 0: there is none; -EINVAL: the SRQ is in error, because
- * its owner's index is nonsense, or it is destroyed.
+ * its owner's index is nonsense or its CQ failed, or it is destroyed.
  */
 int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 {
@@ -102,6 +102,26 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 	return ret;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_srq_take);
+
+/**
+ * keel_srq_fail() - receives of an SRQ cannot be reported any more
+ * @srq: the SRQ; the caller has a reference
+ *
+ * Its owner hears of it once, and nobody takes a receive that would be lost.
+ *
+ * Context: as keel_srq_take().
+ */
+void keel_srq_fail(struct keel_srq *srq)
+{
+	bool was;
+
+	scoped_guard(spinlock, &srq->rq.lock) {
+		was = srq->dead;
+		WRITE_ONCE(srq->dead, true);
+	}
+	if (!was)
+		keel_srq_event(srq, IB_EVENT_SRQ_ERR);
+}
 
 /**
  * keel_srq_get() - the SRQ with a number

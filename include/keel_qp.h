@@ -50,7 +50,7 @@ enum keel_why {
 	KEEL_WHY_SRQ,		/* no such SRQ, or of another XRC domain */
 	KEEL_WHY_WINDOW,	/* not a window that can be bound so */
 	KEEL_WHY_FLUSH,		/* the QP is in an error state */
-	KEEL_WHY_RING,		/* the ring is not one */
+	KEEL_WHY_RING,		/* the ring is not one, or the CQ is in error */
 };
 
 /**
@@ -112,7 +112,7 @@ struct keel_rq {
  * @srqn: its number
  * @limit: fewer receives than that raise an event, once; 0: none; under
  *	@rq.lock
- * @dead: its owner wrote nonsense; under @rq.lock
+ * @dead: its owner wrote nonsense, or its CQ is in error; under @rq.lock
  * @domain: number of the domain that its lkeys belong to
  * @xrcd: XRC: the domain
  * @cq: XRC: where receives complete
@@ -387,6 +387,7 @@ int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr);
 /* srq.c */
 struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn);
 int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
+void keel_srq_fail(struct keel_srq *srq);
 
 /* mcast.c */
 int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
@@ -430,8 +431,8 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x);
 void keel_rq_flush(struct keel_qp *qp);
 int keel_recv_take(struct keel_xfer *x);
 enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why);
-void keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
-			u32 byte_len, u8 flags);
+int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
+		       u32 byte_len, u8 flags);
 bool keel_xfer_stop(void *arg);
 
 /* ud.c */

@@ -332,3 +332,32 @@ TEST(overrun, "DEV-4", "a CQ that has no room fails with an event and takes the 
 	for (i = 0; i < room + 1; i++)
 		CHECK_WC(other, 10 + i, IBV_WC_SUCCESS);
 }
+
+TEST(overrun_recv, "DEV-4", "a receive that its CQ has no room for fails the receiving QP with an event, and who sent hears of it")
+{
+	struct ibv_cq *cq, *other;
+	struct ibv_qp *a, *b;
+	int i;
+
+	setup();
+	cq = MUST(ibv_create_cq(pd->context, 4, NULL, NULL, 0));
+	other = cq_new(pd->context);
+	a = qp_new(pd, other, IBV_QPT_RC, NULL);
+	b = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	qp_join(a, b);
+	for (i = 0; i < 5; i++) {
+		CHECK_NO_EVENT(pd->context);
+		CHECK_STATE(b, IBV_QPS_RTS);
+		post_recv(b, 10 + i, in);
+		post_send(a, i, out);
+		CHECK_WC(other, i, i < 4 ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR);
+	}
+	CHECK_EVENT(pd->context, IBV_EVENT_CQ_ERR, cq);
+	CHECK_EVENT(pd->context, IBV_EVENT_QP_FATAL, b);
+	CHECK_NO_EVENT(pd->context);
+	CHECK_STATE(a, IBV_QPS_ERR);
+	CHECK_STATE(b, IBV_QPS_ERR);
+	for (i = 0; i < 4; i++)
+		CHECK_WC(cq, 10 + i, IBV_WC_SUCCESS);
+	CHECK_NO_WC(cq);
+}

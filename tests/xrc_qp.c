@@ -281,6 +281,83 @@ TEST(srqns, "XRC-9,DEV-4", "an SRQ number that is nobody's, of a destroyed SRQ, 
 	}
 }
 
+/* Has room for fewer completions than it posts receives. */
+#define ROOM	4
+
+static void hoarder(struct peer *parent)
+{
+	struct side s = side_new(FILE_A);
+	struct told told;
+	int i;
+
+	s.cq = MUST(ibv_create_cq(s.ctx, ROOM, NULL, NULL, 0));
+	CHECK_EQ(s.cq->cqe, ROOM);
+	s.srq = xsrq_new(&s);
+	CHECK_OK(ibv_get_srq_num(s.srq, &told.srqn));
+	for (i = 0; i < 2 * ROOM; i++)
+		post_srq_recv(s.srq, i, MEM(s.mr));
+	peer_put_var(parent, told);
+	peer_wait(parent);
+	CHECK_EVENT(s.ctx, IBV_EVENT_CQ_ERR, s.cq);
+	CHECK_EVENT(s.ctx, IBV_EVENT_SRQ_ERR, s.srq);
+	CHECK_NO_EVENT(s.ctx);
+	for (i = 0; i < ROOM; i++)
+		CHECK_WC(s.cq, i, IBV_WC_SUCCESS);
+	CHECK_NO_WC(s.cq);
+	CHECK_ALL(page, 'x', 100);
+	peer_tell(parent);
+	/* There is room again, but not for an SRQ in error. */
+	peer_wait(parent);
+	CHECK_NO_WC(s.cq);
+	CHECK_NO_EVENT(s.ctx);
+	CHECK_ALL(page, 'x', 100);
+}
+
+/* To the SRQ of the QP's own program. */
+static void send_own(struct ends *e, char byte)
+{
+	struct mem mem = { page + 200, 100, e->s.mr->lkey };
+	struct ibv_send_wr *wr;
+
+	post_srq_recv(e->s.srq, 7, mem);
+	mem.addr = page;
+	memset(page, byte, 100);
+	wr = send_wr(IBV_WR_SEND, 8, mem);
+	wr->qp_type.xrc.remote_srqn = e->s.srqn;
+	post(e->tx, wr);
+	CHECK_WC(e->s.cq, 7, IBV_WC_SUCCESS);
+	CHECK_WC(e->s.cq, 8, IBV_WC_SUCCESS);
+	CHECK_ALL(page + 200, byte, 100);
+}
+
+TEST(overrun, "XRC-9,DEV-4", "a CQ that overruns fails with its SRQ, and the sender with a remote operation error; the receiving QP, of another process, goes on")
+{
+	struct peer peer;
+	struct told told;
+	struct ends e;
+	int i;
+
+	peer_start(&peer, hoarder);
+	peer_get_var(&peer, told);
+	e = ends_new();
+	for (i = 0; i < ROOM; i++)
+		CHECK_EQ(send_to(&e.s, e.tx, told.srqn, 'x'), IBV_WC_SUCCESS);
+	for (i = 0; i < 2; i++) {
+		CHECK_EQ(send_to(&e.s, e.tx, told.srqn, i ? 'y' : 'x'),
+			 IBV_WC_REM_OP_ERR);
+		CHECK_STATE(e.tx, IBV_QPS_ERR);
+		CHECK_STATE(e.rx, IBV_QPS_RTS);
+		CHECK_NO_EVENT(e.s.ctx);
+		qp_to(e.tx, IBV_QPS_RESET);
+		qp_connect(e.tx, e.rx->qp_num);
+		send_own(&e, 'a' + i);
+		peer_tell(&peer);
+		if (!i)
+			peer_wait(&peer);
+	}
+	peer_end(&peer);
+}
+
 TEST(domain_of_srq, "XRC-9,PD-4", "an RDMA write names an SRQ, whose PD its rkey must be of; a key of another PD is a remote access error")
 {
 	struct ends e = ends_new();
