@@ -325,7 +325,10 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (!qp)
 		return -ENOMEM;
 	keel_qp_init(qp, ibqp, init);
-	qp->user = udata;
+	if (udata) {
+		qp->user = true;
+		qp->context = rdma_udata_to_uverbs_attr_bundle(udata)->context;
+	}
 	ret = udata ? keel_qp_map_rings(qp, udata) : keel_qp_alloc_rings(qp);
 	if (ret)
 		goto err_rings;
@@ -419,24 +422,41 @@ static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	return ret;
 }
 
+/*
+ * Every message goes through here, so the QP is not looked up as a uobject but
+ * by its number: that takes no lock, and does not refuse to destroy it.
+ */
 static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	struct uverbs_attr_bundle *attrs)
 {
-	struct ib_qp *ibqp = uverbs_attr_get_obj(attrs,
-						 KEEL_ATTR_QP_DOORBELL_HANDLE);
-	struct keel_qp *qp = to_kqp(ibqp->real_qp);
+	struct ib_ucontext *context = ib_uverbs_get_ucontext(attrs);
+	struct keel_qp *qp;
+	u32 qpn;
+	int ret;
 
-	/* The uobject's lock keeps the QP. */
-	if (!qp->user || !keel_qp_sends(qp))
-		return -EINVAL;
-	keel_qp_run(qp);
-	return 0;
+	if (IS_ERR(context))
+		return PTR_ERR(context);
+	ret = uverbs_copy_from(&qpn, attrs, KEEL_ATTR_QP_DOORBELL_QPN);
+	if (ret)
+		return ret;
+	qp = keel_qp_get(to_kdev(context->device), qpn);
+	if (!qp)
+		return -ENOENT;
+	/* A number says nothing about who may use it: its owner does. */
+	if (qp->context != context)
+		ret = -ENOENT;
+	else if (!keel_qp_sends(qp))
+		ret = -EINVAL;
+	else
+		keel_qp_run(qp);
+	keel_obj_put(&qp->obj);
+	return ret;
 }
 
 DECLARE_UVERBS_NAMED_METHOD(
 	KEEL_METHOD_QP_DOORBELL,
-	UVERBS_ATTR_IDR(KEEL_ATTR_QP_DOORBELL_HANDLE, UVERBS_OBJECT_QP,
-			UVERBS_ACCESS_READ, UA_MANDATORY));
+	UVERBS_ATTR_PTR_IN(KEEL_ATTR_QP_DOORBELL_QPN, UVERBS_ATTR_TYPE(u32),
+			   UA_MANDATORY));
 
 ADD_UVERBS_METHODS(keel_qp_methods, UVERBS_OBJECT_QP,
 		   &UVERBS_METHOD(KEEL_METHOD_QP_DOORBELL));

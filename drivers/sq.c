@@ -9,9 +9,14 @@
 
 #include "keel_qp.h"
 
-/* A look at a peer that is not ready: soon at first, then less often. */
+/*
+ * A look at a peer that is not ready: soon at first, then less often. Who has
+ * waited long can wait a little longer: nobody is looked for 250 times a second
+ * for ever.
+ */
 #define KEEL_PAUSE_MIN	(10 * NSEC_PER_USEC)
 #define KEEL_PAUSE_MAX	(4 * NSEC_PER_MSEC)
+#define KEEL_PAUSE_LONG	(64 * NSEC_PER_MSEC)
 
 /* What a look at the first entry led to. */
 enum keel_step {
@@ -107,6 +112,11 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 		keel_count(qp->kdev, peer_waits, 1);
 }
 
+static u64 keel_sq_pause_max(u64 waited)
+{
+	return clamp_t(u64, waited / 64, KEEL_PAUSE_MAX, KEEL_PAUSE_LONG);
+}
+
 /* Nobody to take it. Wait for the next look, or give up. */
 static enum keel_step keel_sq_wait(struct keel_qp *qp, enum keel_wait wait,
 				   u64 ns)
@@ -129,7 +139,7 @@ static enum keel_step keel_sq_wait(struct keel_qp *qp, enum keel_wait wait,
 		hrtimer_start(&sq->timer,
 			      ns_to_ktime(min(sq->pause, sq->deadline - now)),
 			      HRTIMER_MODE_REL);
-		sq->pause = min_t(u64, sq->pause * 2, KEEL_PAUSE_MAX);
+		sq->pause = min(sq->pause * 2, keel_sq_pause_max(now - sq->since));
 	}
 	return KEEL_STEP_IDLE;
 }

@@ -235,6 +235,7 @@ struct keel_resp {
  * @qpn: its number
  * @type: its type
  * @user: its queues are a program's
+ * @context: that program's, to be compared only; the QP goes before it does
  * @sig_all: every send completes
  * @domain: number of its domain; XRC_RECV has none
  * @xrcd: XRC_RECV: its XRC domain
@@ -262,6 +263,7 @@ struct keel_qp {
 	u32 qpn;
 	enum ib_qp_type type;
 	bool user;
+	const struct ib_ucontext *context;
 	bool sig_all;
 	u32 domain;
 	struct keel_xrcd *xrcd;

@@ -235,7 +235,7 @@ static int keel_cmd_create_qp(struct ibv_context *ibctx, struct keel_qp *qp,
 }
 
 /* All that is the same each time. */
-static void init_doorbell(struct keel_doorbell *doorbell, uint32_t handle)
+static void init_doorbell(struct keel_doorbell *doorbell, uint32_t qpn)
 {
 	static_assert(offsetof(struct keel_doorbell, qp) ==
 			      offsetof(struct keel_doorbell, hdr.attrs),
@@ -246,15 +246,16 @@ static void init_doorbell(struct keel_doorbell *doorbell, uint32_t handle)
 	doorbell->hdr.method_id = KEEL_METHOD_QP_DOORBELL;
 	doorbell->hdr.num_attrs = 1;
 	doorbell->hdr.driver_id = KEEL_DRIVER_ID;
-	doorbell->qp.attr_id = KEEL_ATTR_QP_DOORBELL_HANDLE;
+	doorbell->qp.attr_id = KEEL_ATTR_QP_DOORBELL_QPN;
+	doorbell->qp.len = sizeof(qpn);
 	doorbell->qp.flags = UVERBS_ATTR_F_MANDATORY;
-	doorbell->qp.data = handle;
+	doorbell->qp.data = qpn;
 }
 
 static void finish_qp(struct keel_qp *qp, const struct keel_qp_type *type,
 		      const struct ibv_qp_init_attr_ex *attr)
 {
-	init_doorbell(&qp->doorbell, qp->vqp.qp.handle);
+	init_doorbell(&qp->doorbell, qp->vqp.qp.qp_num);
 	qp->opcodes = type->opcodes;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		keel_set_wr_ops(&qp->vqp.qp_ex);

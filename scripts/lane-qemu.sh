@@ -54,7 +54,7 @@ lane_boot() {
 		-accel "$accel" -cpu max -smp "$cpus" -m "$mem" \
 		-nodefaults -display none -no-reboot -serial "file:$run/console" \
 		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" "${shares[@]}" \
-		-append "console=ttyS0 ignore_loglevel panic=-1 guest_ctl=ctl ${append[*]}" \
+		-append "console=ttyS0 ignore_loglevel panic=-1 no_timer_check guest_ctl=ctl ${append[*]}" \
 		>"$run/qemu.log" 2>&1 </dev/null
 	[ ! -s "$run/qemu.log" ] || cat "$run/qemu.log" >>"$run/console"
 }

@@ -7,6 +7,7 @@
 
 #include "peer.h"
 #include "qp.h"
+#include "raw.h"
 #include "t.h"
 
 #define PAGE	4096
@@ -75,6 +76,44 @@ static struct victim victim_new(void)
 	qp_join(v.a, v.b);
 	v.mem = MEM(MUST(ibv_reg_mr(pd, page, PAGE, IBV_ACCESS_LOCAL_WRITE)));
 	return v;
+}
+
+static int doorbell(struct ibv_context *ctx, uint32_t qpn)
+{
+	struct raw_cmd cmd;
+
+	raw_init(&cmd, UVERBS_OBJECT_QP, KEEL_METHOD_QP_DOORBELL);
+	raw_in(&cmd, KEEL_ATTR_QP_DOORBELL_QPN, &qpn, sizeof(qpn));
+	return raw_run(ctx->cmd_fd, &cmd);
+}
+
+/* A ring whose index says that there is an entry; nobody rang for it. */
+TEST(doorbell, "DEV-4", "a doorbell is for a QP of one's own: with another's number, or one that is none, it is ENOENT and runs nothing")
+{
+	struct ibv_context *stranger = dev_open(KEEL0);
+	struct victim v = victim_new();
+	struct keel_uapi_send_wqe *wqe = (void *)(rings[SQ] + 1);
+	uint32_t gone = v.b->qp_num;
+
+	wqe->opcode = IBV_WR_SEND;
+	wqe->flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE;
+	wqe->wr_id = 7;
+	post_srq_recv(v.srq, 1, v.mem);
+	__atomic_store_n(&rings[SQ]->user, 1, __ATOMIC_RELEASE);
+
+	CHECK_EQ(doorbell(stranger, v.a->qp_num), ENOENT);
+	CHECK_EQ(doorbell(v.ctx, 0), ENOENT);
+	/* The kernel's own, for management datagrams. */
+	CHECK_EQ(doorbell(v.ctx, 1), ENOENT);
+	CHECK_EQ(doorbell(v.ctx, 0xffffffff), ENOENT);
+	CHECK_NO_WC(v.cq);
+	CHECK_EQ(rings[SQ]->kernel, 0);
+
+	CHECK_EQ(doorbell(v.ctx, v.a->qp_num), 0);
+	CHECK_WC(v.cq, 7, IBV_WC_SUCCESS);
+	CHECK_EQ(rings[SQ]->kernel, 1);
+	CHECK_OK(ibv_destroy_qp(v.b));
+	CHECK_EQ(doorbell(v.ctx, gone), ENOENT);
 }
 
 /* Entries that the kernel did not get: more than there are, or less than 0. */

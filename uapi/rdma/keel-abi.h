@@ -299,8 +299,12 @@ enum keel_methods_qp {
 	KEEL_METHOD_QP_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
 };
 
+/*
+ * The method is keel's, so its attributes can count from 0: the core then needs
+ * no memory for the call.
+ */
 enum keel_attrs_qp_doorbell {
-	KEEL_ATTR_QP_DOORBELL_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_ATTR_QP_DOORBELL_QPN,	/* in, u32 */
 };
 
 /* On UVERBS_METHOD_QUERY_CONTEXT: what ibv_import_device() needs to know. */
