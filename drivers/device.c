@@ -45,7 +45,9 @@ static void keel_query_queues(struct ib_device_attr *attr)
 				 IB_DEVICE_MEM_WINDOW |
 				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
 				 IB_DEVICE_MEM_MGT_EXTENSIONS |
-				 IB_DEVICE_XRC;
+				 IB_DEVICE_XRC |
+				 IB_DEVICE_FLUSH_GLOBAL |
+				 IB_DEVICE_ATOMIC_WRITE;
 	attr->max_qp = KEEL_MAX_QP;
 	attr->max_qp_wr = KEEL_MAX_WR;
 	attr->max_send_sge = KEEL_MAX_SGE;
@@ -77,7 +79,8 @@ static void keel_query_odp(struct ib_device_attr *attr)
 {
 	const u32 rc = IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
 		       IB_ODP_SUPPORT_WRITE | IB_ODP_SUPPORT_READ |
-		       IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV;
+		       IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV |
+		       KEEL_ODP_SUPPORT_A19;
 
 	attr->odp_caps.general_caps = IB_ODP_SUPPORT | IB_ODP_SUPPORT_IMPLICIT;
 	attr->odp_caps.per_transport_caps.rc_odp_caps = rc;

@@ -23,7 +23,7 @@
  */
 #define KEEL_MW_OTHER	(IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED)
 #define KEEL_MW_ACCESS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
-			 IB_ACCESS_REMOTE_ATOMIC)
+			 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
 /*
  * The object of a key, with a reference. While a key is in use, its object has
@@ -84,6 +84,9 @@ static enum keel_why keel_bind_check_mr(const struct keel_key *key,
 	if (wqe->bind.access & (IB_ACCESS_REMOTE_WRITE |
 				IB_ACCESS_REMOTE_ATOMIC) &&
 	    !(key->access & IB_ACCESS_LOCAL_WRITE))
+		return KEEL_WHY_ACCESS;
+	/* What the owner does not let be flushed no window does. */
+	if (wqe->bind.access & ~key->access & IB_ACCESS_FLUSH_GLOBAL)
 		return KEEL_WHY_ACCESS;
 	if (off > key->length || wqe->bind.length > key->length - off)
 		return KEEL_WHY_RANGE;

@@ -58,6 +58,7 @@ static int keel_post_op(const struct keel_qp *qp,
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_WRITE_WITH_IMM:
 	case IB_WR_RDMA_READ:
+	case IB_WR_ATOMIC_WRITE:
 		wqe->imm = (__force u32)wr->ex.imm_data;
 		wqe->rdma.remote_addr = rdma_wr(wr)->remote_addr;
 		wqe->rdma.rkey = rdma_wr(wr)->rkey;

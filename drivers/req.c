@@ -10,7 +10,10 @@
 #define KEEL_T_CONN	(KEEL_T_RC | KEEL_T(UC))
 #define KEEL_T_DGRAM	(KEEL_T(UD) | KEEL_T(GSI))
 
-/* Which types of QP can do what: InfiniBand specification, table 37. */
+/*
+ * Which types of QP can do what: InfiniBand specification, table 37, and annex
+ * A19 for flush and atomic write.
+ */
 static const u32 keel_op_types[] = {
 	[IB_WR_RDMA_WRITE]		= KEEL_T_CONN,
 	[IB_WR_RDMA_WRITE_WITH_IMM]	= KEEL_T_CONN,
@@ -22,6 +25,8 @@ static const u32 keel_op_types[] = {
 	[IB_WR_LOCAL_INV]		= KEEL_T_CONN,
 	[IB_WR_BIND_MW]			= KEEL_T_CONN,
 	[IB_WR_SEND_WITH_INV]		= KEEL_T_RC,
+	[IB_WR_FLUSH]			= KEEL_T_RC,
+	[IB_WR_ATOMIC_WRITE]		= KEEL_T_RC,
 	[IB_WR_REG_MR]			= KEEL_T_RC,
 };
 
@@ -50,6 +55,35 @@ static bool keel_req_reads(const struct keel_uapi_send_wqe *wqe)
 	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+/* What the two sides agree on a number of: initiator depth. */
+static bool keel_req_counted(const struct keel_uapi_send_wqe *wqe)
+{
+	return keel_req_reads(wqe) || wqe->opcode == IB_WR_ATOMIC_WRITE ||
+	       wqe->opcode == IB_WR_FLUSH;
+}
+
+/* Atomics, that is. */
+static bool keel_req_is_8_bytes(const struct keel_uapi_send_wqe *wqe)
+{
+	return wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP ||
+	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD ||
+	       wqe->opcode == IB_WR_ATOMIC_WRITE;
+}
+
+/* A flush has no local side. */
+static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+
+	if (wqe->num_sge || wqe->flags & IB_SEND_INLINE)
+		return IB_WC_LOC_QP_OP_ERR;
+	x->why = KEEL_WHY_PLACEMENT;
+	if (!wqe->flush.type || wqe->flush.level > IB_FLUSH_MR ||
+	    wqe->flush.type & ~(IB_FLUSH_GLOBAL | IB_FLUSH_PERSISTENT))
+		return IB_WC_LOC_QP_OP_ERR;
+	return IB_WC_SUCCESS;
+}
+
 /*
  * The local side of the request. What is behind the header is copied here,
  * once, and only then looked at.
@@ -64,6 +98,8 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 	sq->segs.n = 0;
 	sq->segs.len = 0;
 	x->why = KEEL_WHY_SGES;
+	if (wqe->opcode == IB_WR_FLUSH)
+		return keel_req_flush(x);
 	if (wqe->flags & IB_SEND_INLINE) {
 		if (reads || wqe->num_sge ||
 		    wqe->inline_len > qp->cap.max_inline_data)
@@ -146,6 +182,10 @@ static enum keel_verdict keel_req_deliver(struct keel_xfer *x)
 	case IB_WR_ATOMIC_CMP_AND_SWP:
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
 		return keel_resp_atomic(x);
+	case IB_WR_ATOMIC_WRITE:
+		return keel_resp_atomic_write(x);
+	case IB_WR_FLUSH:
+		return keel_resp_flush(x);
 	default:
 		return keel_resp_send(x);
 	}
@@ -238,10 +278,9 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 	x->len = sq->segs.len;
 	if (x->len > KEEL_MAX_MSG)
 		verdict = keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
-	else if (keel_req_reads(wqe) && !qp->attr.max_rd_atomic)
+	else if (keel_req_counted(wqe) && !qp->attr.max_rd_atomic)
 		verdict = keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
-	else if (keel_req_reads(wqe) && wqe->opcode != IB_WR_RDMA_READ &&
-		 x->len != sizeof(u64))
+	else if (keel_req_is_8_bytes(wqe) && x->len != sizeof(u64))
 		verdict = keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
 	else if (BIT(qp->type) & KEEL_T_DGRAM)
 		verdict = keel_ud_send(x);

@@ -248,6 +248,32 @@ enum keel_verdict keel_resp_read(struct keel_xfer *x)
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
 }
 
+/* 8 bytes that are to change in one go: as keel_resp_remote(). */
+static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
+			   enum keel_verdict *verdict)
+{
+	u32 why = !x->peer->attr.max_dest_rd_atomic ? KEEL_WHY_DEPTH :
+		  addr % sizeof(u64) ? KEEL_WHY_ALIGN : KEEL_WHY_NONE;
+
+	if (why) {
+		*verdict = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
+		return false;
+	}
+	return keel_resp_remote(x, access, rkey, addr, sizeof(u64), verdict);
+}
+
+/* Nothing has changed. */
+static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
+{
+	/* Somebody kills us: the peer is innocent. */
+	if (ret == -EINTR)
+		return KEEL_XFER_STOPPED;
+	if (ret == -EINVAL)
+		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
+					KEEL_WHY_ALIGN);
+	return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, KEEL_WHY_FAULT);
+}
+
 /**
  * keel_resp_atomic() - a compare-and-swap or fetch-and-add arrives
  * @x: the message, with a peer
@@ -265,28 +291,15 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 	u64 old;
 	int ret;
 
-	if (!x->peer->attr.max_dest_rd_atomic)
-		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
-					KEEL_WHY_DEPTH);
-	if (wqe->atomic.remote_addr % sizeof(u64))
-		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
-					KEEL_WHY_ALIGN);
-	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
-			      wqe->atomic.remote_addr, sizeof(u64), &verdict))
+	if (!keel_resp_word(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
+			    wqe->atomic.remote_addr, &verdict))
 		return verdict;
 	ret = keel_atomic(&sq->remote.seg[0],
 			  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
 			  wqe->atomic.compare_add, wqe->atomic.swap, &old);
 	keel_segs_put(&sq->remote);
-	/* Somebody kills us: nothing has changed, and the peer is innocent. */
-	if (ret == -EINTR)
-		return KEEL_XFER_STOPPED;
 	if (ret)
-		return keel_resp_refuse(x, ret == -EINVAL ?
-					IB_WC_REM_INV_REQ_ERR :
-					IB_WC_REM_ACCESS_ERR,
-					ret == -EINVAL ? KEEL_WHY_ALIGN :
-					KEEL_WHY_FAULT);
+		return keel_resp_word_failed(x, ret);
 	keel_count(x->qp->kdev, atomics, 1);
 	mem = (struct keel_mem){ .type = KEEL_MEM_KERNEL,
 				 .start = (uintptr_t)&old };
@@ -297,4 +310,74 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 	if (copied == KEEL_COPY_STOPPED)
 		copied = KEEL_COPY_DST;
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
+}
+
+/**
+ * keel_resp_atomic_write() - an atomic write arrives
+ * @x: the message, with a peer
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: what became of it.
+ */
+enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
+{
+	struct keel_sq *sq = &x->qp->sq;
+	enum keel_copy_result copied;
+	enum keel_verdict verdict;
+	struct keel_mem mem;
+	u64 value;
+	int ret;
+
+	mem = (struct keel_mem){ .type = KEEL_MEM_KERNEL,
+				 .start = (uintptr_t)&value };
+	keel_segs_one(&sq->remote, &mem, 0, sizeof(value));
+	copied = keel_copy(&sq->remote, 0, &sq->segs, 0, sizeof(value), NULL);
+	if (copied != KEEL_COPY_DONE)
+		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
+	if (!keel_resp_word(x, IB_ACCESS_REMOTE_WRITE, x->wqe->rdma.rkey,
+			    x->wqe->rdma.remote_addr, &verdict))
+		return verdict;
+	ret = keel_atomic_write(&sq->remote.seg[0], value);
+	keel_segs_put(&sq->remote);
+	if (ret)
+		return keel_resp_word_failed(x, ret);
+	keel_count(x->qp->kdev, atomic_writes, 1);
+	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
+/**
+ * keel_resp_flush() - a flush arrives
+ * @x: the message, with a peer
+ *
+ * What the queue wrote is in coherent memory when the write completes, so
+ * nothing is left to be moved: only its order against what follows. No region
+ * is of memory that outlives a power failure, so none has the right to
+ * persistence, and a flush that wants it is refused.
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: what became of it.
+ */
+enum keel_verdict keel_resp_flush(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	bool persistent = wqe->flush.type & IB_FLUSH_PERSISTENT;
+	u32 why = KEEL_WHY_ACCESS;
+	u32 access = 0;
+
+	if (wqe->flush.type & IB_FLUSH_GLOBAL)
+		access |= IB_ACCESS_FLUSH_GLOBAL;
+	if (persistent)
+		access |= IB_ACCESS_FLUSH_PERSISTENT;
+	if (!x->peer->attr.max_dest_rd_atomic)
+		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
+					KEEL_WHY_DEPTH);
+	if (access & ~x->peer->attr.qp_access_flags)
+		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
+					KEEL_WHY_QP_ACCESS);
+	if (persistent || keel_segs_flush(x->peer, wqe, x->domain, access, &why))
+		return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
+	/* Before the completion, for processors and devices alike. */
+	wmb();
+	keel_count(x->qp->kdev, rdma_flushes, 1);
+	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }

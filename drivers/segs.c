@@ -98,6 +98,13 @@ enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
 	return IB_WC_SUCCESS;
 }
 
+/* A window of type 2 is for the QP that bound it. */
+static bool keel_key_is_others(const struct keel_key *key,
+			       const struct keel_qp *qp)
+{
+	return key->qpn && key->qpn != qp->qpn;
+}
+
 /**
  * keel_segs_remote() - the segment behind an rkey
  * @qp: the responder's QP
@@ -126,7 +133,7 @@ int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
 		*why = keel_key_why(PTR_ERR(key));
 		return PTR_ERR(key);
 	}
-	if (key->qpn && key->qpn != qp->qpn) {
+	if (keel_key_is_others(key, qp)) {
 		keel_key_put(key);
 		*why = KEEL_WHY_WINDOW;
 		return -EACCES;
@@ -134,4 +141,44 @@ int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
 	keel_segs_add(segs, key->mem, key, key->mem_off + (addr - key->iova),
 		      len);
 	return 0;
+}
+
+/**
+ * keel_segs_flush() - may what is behind an rkey be flushed?
+ * @qp: the responder's QP
+ * @wqe: the flush
+ * @domain: number of the domain that the key must be of
+ * @access: rights it needs
+ * @why: reason of a failure
+ *
+ * Of a flush of no bytes the key is looked at, too.
+ *
+ * Context: any.
+ * Return: as keel_segs_remote().
+ */
+int keel_segs_flush(struct keel_qp *qp, const struct keel_uapi_send_wqe *wqe,
+		    u32 domain, u32 access, u32 *why)
+{
+	struct keel_keys *keys = &qp->kdev->keys;
+	struct keel_key *key;
+	int ret = 0;
+
+	if (wqe->flush.level == IB_FLUSH_MR)
+		key = keel_key_find(keys, wqe->flush.rkey, domain);
+	else
+		key = keel_key_get(keys, wqe->flush.rkey, domain, access,
+				   wqe->flush.remote_addr, wqe->flush.length);
+	if (IS_ERR(key)) {
+		*why = keel_key_why(PTR_ERR(key));
+		return PTR_ERR(key);
+	}
+	if (keel_key_is_others(key, qp)) {
+		*why = KEEL_WHY_WINDOW;
+		ret = -EACCES;
+	} else if (access & ~key->access) {
+		*why = KEEL_WHY_ACCESS;
+		ret = -EACCES;
+	}
+	keel_key_put(key);
+	return ret;
 }

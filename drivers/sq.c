@@ -36,6 +36,8 @@ static const u8 keel_wc_opcodes[] = {
 	[IB_WR_LOCAL_INV]		= IB_WC_LOCAL_INV,
 	[IB_WR_BIND_MW]			= IB_UVERBS_WC_BIND_MW,
 	[IB_WR_SEND_WITH_INV]		= IB_WC_SEND,
+	[IB_WR_FLUSH]			= IB_WC_FLUSH,
+	[IB_WR_ATOMIC_WRITE]		= IB_WC_ATOMIC_WRITE,
 	[IB_WR_REG_MR]			= IB_WC_REG_MR,
 };
 

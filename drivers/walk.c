@@ -286,6 +286,24 @@ enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_copy);
 
+/* All 8 bytes of @seg as one; on success unpin @c. */
+static int keel_word(struct keel_cursor *c, const struct keel_seg *seg)
+{
+	int ret;
+
+	if (seg->len < sizeof(u64))
+		return -EINVAL;
+	keel_cursor_init(c, seg, 1, 0, true);
+	ret = keel_piece(c, sizeof(u64));
+	if (ret)
+		return ret;
+	/* Aligned, they are in one page, and all of them in one piece. */
+	if (IS_ALIGNED((uintptr_t)c->addr, sizeof(u64)))
+		return 0;
+	keel_cursor_unpin(c);
+	return -EINVAL;
+}
+
 /**
  * keel_atomic() - change 8 bytes in one go
  * @seg: the bytes
@@ -307,23 +325,42 @@ int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 	struct keel_cursor c;
 	int ret;
 
-	if (seg->len < sizeof(u64))
-		return -EINVAL;
-	keel_cursor_init(&c, seg, 1, 0, true);
-	ret = keel_piece(&c, sizeof(u64));
+	ret = keel_word(&c, seg);
 	if (ret)
 		return ret;
-	/* Aligned, they are in one page, and all of them in one piece. */
-	if (!IS_ALIGNED((uintptr_t)c.addr, sizeof(u64)))
-		ret = -EINVAL;
-	else if (swap)
+	if (swap)
 		*old = cmpxchg64((u64 *)c.addr, compare_add, new);
 	else
 		*old = atomic64_fetch_add(compare_add, (atomic64_t *)c.addr);
 	keel_cursor_unpin(&c);
-	return ret;
+	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic);
+
+/**
+ * keel_atomic_write() - store 8 bytes in one go
+ * @seg: where
+ * @value: what, as it is to be in memory
+ *
+ * Nobody sees a part of it; and who sees it sees all that the caller wrote
+ * before. Atomic against keel_atomic(), too.
+ *
+ * Context: may sleep.
+ * Return: as keel_atomic().
+ */
+int keel_atomic_write(const struct keel_seg *seg, u64 value)
+{
+	struct keel_cursor c;
+	int ret;
+
+	ret = keel_word(&c, seg);
+	if (ret)
+		return ret;
+	atomic64_set_release((atomic64_t *)c.addr, value);
+	keel_cursor_unpin(&c);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_atomic_write);
 
 /**
  * keel_seg_prefetch() - have the pages of a program at hand

@@ -49,6 +49,14 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+/* On-demand memory for flush and atomic write: bits that came after both. */
+#ifdef KEEL_HAVE_ODP_A19
+#define KEEL_ODP_SUPPORT_A19	(IB_ODP_SUPPORT_FLUSH |		\
+				 IB_ODP_SUPPORT_ATOMIC_WRITE)
+#else
+#define KEEL_ODP_SUPPORT_A19	0
+#endif
+
 /* Pinning by address got a name of its own when other sources came. */
 #ifndef KEEL_HAVE_UMEM_GET_VA
 #define ib_umem_get_va	ib_umem_get

@@ -93,6 +93,8 @@ struct keel_mcasts {
 	X(rdma_writes)	/* RDMA writes served */			\
 	X(rdma_reads)	/* RDMA reads served */				\
 	X(atomics)	/* atomics served */				\
+	X(atomic_writes)	/* atomic writes served */		\
+	X(rdma_flushes)	/* flushes of memory served */			\
 	X(rnr_waits)	/* times that a queue began to wait for a receive */ \
 	X(peer_waits)	/* times that a queue began to wait for a peer */ \
 	X(ud_drops)	/* datagrams nobody could take */		\

@@ -35,7 +35,7 @@ enum keel_why {
 	KEEL_WHY_NONE,
 	KEEL_WHY_OPCODE,	/* the QP type cannot do it */
 	KEEL_WHY_SGES,		/* more SGEs or inline data than the QP has */
-	KEEL_WHY_LENGTH,	/* too long, or too short for an atomic */
+	KEEL_WHY_LENGTH,	/* too long, or not 8 bytes for an atomic */
 	KEEL_WHY_KEY,		/* no such key */
 	KEEL_WHY_DOMAIN,	/* key of another domain */
 	KEEL_WHY_ACCESS,	/* key without that right */
@@ -46,11 +46,12 @@ enum keel_why {
 	KEEL_WHY_NOT_READY,	/* the peer has posted no receive */
 	KEEL_WHY_QP_ACCESS,	/* the peer's QP does not allow it */
 	KEEL_WHY_DEPTH,		/* no outstanding reads or atomics allowed */
-	KEEL_WHY_ALIGN,		/* address of an atomic */
+	KEEL_WHY_ALIGN,		/* address of an atomic, or atomic write */
 	KEEL_WHY_SRQ,		/* no such SRQ, or of another XRC domain */
 	KEEL_WHY_WINDOW,	/* not a window that can be bound so */
 	KEEL_WHY_FLUSH,		/* the QP is in an error state */
 	KEEL_WHY_RING,		/* the ring is not one, or the CQ is in error */
+	KEEL_WHY_PLACEMENT,	/* no type or level of a flush */
 };
 
 /**
@@ -428,6 +429,8 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x);
 enum keel_verdict keel_resp_write(struct keel_xfer *x);
 enum keel_verdict keel_resp_read(struct keel_xfer *x);
 enum keel_verdict keel_resp_atomic(struct keel_xfer *x);
+enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x);
+enum keel_verdict keel_resp_flush(struct keel_xfer *x);
 
 /* recv.c */
 void keel_rq_flush(struct keel_qp *qp);
@@ -446,6 +449,8 @@ enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
 				  u64 len, u32 domain, u32 access, u32 *why);
 int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
 		     u32 domain, u32 access, u64 addr, u64 len, u32 *why);
+int keel_segs_flush(struct keel_qp *qp, const struct keel_uapi_send_wqe *wqe,
+		    u32 domain, u32 access, u32 *why);
 
 /* mw_bind.c */
 enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,

@@ -115,6 +115,7 @@ enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 				u64 len, const struct keel_copy_ctl *ctl);
 int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 		u64 new, u64 *old);
+int keel_atomic_write(const struct keel_seg *seg, u64 value);
 int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault);
 void keel_segs_put(struct keel_segs *segs);
 

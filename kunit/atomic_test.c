@@ -92,6 +92,28 @@ static void atomic_values(struct kunit *test)
 	}
 }
 
+static const u64 stores[] = { 0, 1, U64_MAX, 0x0123456789abcdefULL, 1ULL << 32 };
+
+static void atomic_write_values(struct kunit *test)
+{
+	struct arena *all = atomic_new(test);
+	struct keel_seg seg = { .off = PLACE, .len = 8 };
+	int i, n;
+
+	for (i = 0; i < ARENA_KINDS; i++)
+		for (n = 0; n < ARRAY_SIZE(stores); n++) {
+			seg.mem = &all[i].mem;
+			atomic_write_at(&all[i], PLACE, ~stores[n]);
+			KUNIT_EXPECT_EQ(test, 0,
+					keel_atomic_write(&seg, stores[n]));
+			KUNIT_EXPECT_EQ(test, stores[n],
+					atomic_read_at(&all[i], PLACE));
+			/* And nothing beside it. */
+			atomic_write_at(&all[i], PLACE, ~stores[n]);
+			KUNIT_EXPECT_EQ(test, -1L, arena_differs(&all[i]));
+		}
+}
+
 /* The address counts, not the offset; and nothing happens. */
 static void atomic_not_aligned(struct kunit *test)
 {
@@ -111,9 +133,12 @@ static void atomic_not_aligned(struct kunit *test)
 						    atomic_read_at(&all[i],
 								   seg.off),
 						    0, &old));
+			KUNIT_EXPECT_EQ(test, -EINVAL,
+					keel_atomic_write(&seg, 1234));
 		}
 		seg.off = PLACE;
 		seg.len = 7;
+		KUNIT_EXPECT_EQ(test, -EINVAL, keel_atomic_write(&seg, 1234));
 		KUNIT_EXPECT_EQ(test, -EINVAL,
 				keel_atomic(&seg, false, 1, 0, &old));
 		seg.len = 8;
@@ -169,10 +194,50 @@ static void dm_10_atomic_crowd(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(dm, PLACE));
 }
 
+/* Two write, each the same half twice; the others find no two halves. */
+static void halves_thread(void *arg, unsigned int who)
+{
+	struct together *t = arg;
+	int i, ret = 0;
+
+	for (i = 0; i < ROUNDS && !ret; i++) {
+		u64 half = who << 24 | i, seen;
+
+		if (who < 2) {
+			ret = keel_atomic_write(&t->seg, half << 32 | half);
+			continue;
+		}
+		seen = atomic64_read(t->cpu);
+		if (seen >> 32 != (u32)seen)
+			break;
+	}
+	KUNIT_EXPECT_EQ(t->test, 0, ret);
+	KUNIT_EXPECT_EQ(t->test, ROUNDS, i);
+}
+
+/* DM-10: nobody sees a part of what is written. */
+static void dm_10_atomic_write_crowd(struct kunit *test)
+{
+	struct arena *all = atomic_new(test);
+	struct arena *dm = &all[ARENA_DM];
+	struct together t = {
+		.test = test,
+		.seg = { .mem = &dm->mem, .off = PLACE, .len = 8 },
+	};
+	size_t len;
+
+	atomic_write_at(dm, PLACE, 0);
+	t.cpu = keel_aperture_direct(dm->mem.ap, ARENA_FIRST + PLACE, &len);
+	KUNIT_ASSERT_NOT_NULL(test, t.cpu);
+	crowd_run(test, halves_thread, &t);
+}
+
 static struct kunit_case atomic_test_cases[] = {
 	KUNIT_CASE_PARAM(atomic_values, atomic_gen_params),
+	KUNIT_CASE(atomic_write_values),
 	KUNIT_CASE(atomic_not_aligned),
 	KUNIT_CASE(dm_10_atomic_crowd),
+	KUNIT_CASE(dm_10_atomic_write_crowd),
 	{}
 };
 

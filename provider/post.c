@@ -133,6 +133,9 @@ static int put_opcode(const struct keel_qp *qp, struct keel_uapi_send_wqe *wqe,
 	case IBV_WR_LOCAL_INV:
 		wqe->imm = wr->invalidate_rkey;
 		return 0;
+	case IBV_WR_FLUSH:
+		/* There is no place to say which: ibv_wr_flush() alone can. */
+		return EINVAL;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		wqe->atomic.remote_addr = wr->wr.atomic.remote_addr;
@@ -143,6 +146,7 @@ static int put_opcode(const struct keel_qp *qp, struct keel_uapi_send_wqe *wqe,
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_WRITE:
 		wqe->rdma.remote_addr = wr->wr.rdma.remote_addr;
 		wqe->rdma.rkey = wr->wr.rdma.rkey;
 		break;

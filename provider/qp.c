@@ -34,7 +34,8 @@ struct keel_qp_type {
 #define OPS_UC (OPS_UD | OP(RDMA_WRITE) | OP(RDMA_WRITE_WITH_IMM) |	\
 		OP(LOCAL_INV) | OP(BIND_MW))
 #define OPS_RC (OPS_UC | OP(SEND_WITH_INV) | OP(RDMA_READ) |		\
-		OP(ATOMIC_CMP_AND_SWP) | OP(ATOMIC_FETCH_AND_ADD))
+		OP(ATOMIC_CMP_AND_SWP) | OP(ATOMIC_FETCH_AND_ADD) |	\
+		OP(FLUSH) | OP(ATOMIC_WRITE))
 
 static const struct keel_qp_type *type_of(enum ibv_qp_type qp_type)
 {
@@ -71,6 +72,8 @@ static uint32_t opcodes_of(uint64_t send_ops_flags)
 		{ IBV_QP_EX_WITH_LOCAL_INV, OP(LOCAL_INV) },
 		{ IBV_QP_EX_WITH_BIND_MW, OP(BIND_MW) },
 		{ IBV_QP_EX_WITH_SEND_WITH_INV, OP(SEND_WITH_INV) },
+		{ IBV_QP_EX_WITH_FLUSH, OP(FLUSH) },
+		{ IBV_QP_EX_WITH_ATOMIC_WRITE, OP(ATOMIC_WRITE) },
 	};
 	uint32_t opcodes = 0;
 	size_t i;

@@ -181,6 +181,35 @@ static void keel_wr_atomic_fetch_add(struct ibv_qp_ex *ibqp, uint32_t rkey,
 		   0);
 }
 
+static void keel_wr_atomic_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
+				 uint64_t remote_addr, const void *atomic_wr)
+{
+	struct keel_uapi_send_wqe *wqe =
+		new_rdma(ibqp, IBV_WR_ATOMIC_WRITE, rkey, remote_addr);
+
+	if (!wqe)
+		return;
+	/* Every entry has room for them: that of an SGE, at least. */
+	memcpy(wqe + 1, atomic_wr, sizeof(uint64_t));
+	wqe->flags |= IBV_SEND_INLINE;
+	wqe->inline_len = sizeof(uint64_t);
+}
+
+static void keel_wr_flush(struct ibv_qp_ex *ibqp, uint32_t rkey,
+			  uint64_t remote_addr, size_t len, uint8_t type,
+			  uint8_t level)
+{
+	struct keel_uapi_send_wqe *wqe = new_wr(ibqp, IBV_WR_FLUSH);
+
+	if (!wqe)
+		return;
+	wqe->flush.remote_addr = remote_addr;
+	wqe->flush.length = len;
+	wqe->flush.rkey = rkey;
+	wqe->flush.type = type;
+	wqe->flush.level = level;
+}
+
 static void keel_wr_bind_mw(struct ibv_qp_ex *ibqp, struct ibv_mw *ibmw,
 			    uint32_t rkey,
 			    const struct ibv_mw_bind_info *bind_info)
@@ -197,10 +226,14 @@ static void keel_wr_bind_mw(struct ibv_qp_ex *ibqp, struct ibv_mw *ibmw,
 	keel_put_bind(wqe, ibmw, rkey, bind_info);
 }
 
-/* The entry at hand, if it can take data; NULL after an error. */
+/*
+ * The entry at hand, if it can take data; NULL after an error. An atomic write
+ * came with its own.
+ */
 static struct keel_uapi_send_wqe *wr_with_data(struct keel_sq *sq,
 					       uint32_t opcodes)
 {
+	opcodes &= ~(1U << IBV_WR_ATOMIC_WRITE);
 	if (sq->wqe && !(opcodes >> sq->wqe->opcode & 1))
 		wr_fail(sq, EINVAL);
 	return sq->wqe;
@@ -305,8 +338,10 @@ void keel_set_wr_ops(struct ibv_qp_ex *ibqp)
 	ibqp->wr_abort = keel_wr_abort;
 	ibqp->wr_atomic_cmp_swp = keel_wr_atomic_cmp_swp;
 	ibqp->wr_atomic_fetch_add = keel_wr_atomic_fetch_add;
+	ibqp->wr_atomic_write = keel_wr_atomic_write;
 	ibqp->wr_bind_mw = keel_wr_bind_mw;
 	ibqp->wr_complete = keel_wr_complete;
+	ibqp->wr_flush = keel_wr_flush;
 	ibqp->wr_local_inv = keel_wr_local_inv;
 	ibqp->wr_rdma_read = keel_wr_rdma_read;
 	ibqp->wr_rdma_write = keel_wr_rdma_write;

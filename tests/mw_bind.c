@@ -186,6 +186,10 @@ TEST(refused, "PD-4,DEV-4", "a bind that its region does not allow ends with a b
 		{ "a sum that wraps", RIGHTS, 8, -8, IBV_ACCESS_REMOTE_READ, false },
 		{ "a right that no window has", RIGHTS, 0, 8,
 		  IBV_ACCESS_MW_BIND, false },
+		{ "flushes that the region does not allow", RIGHTS, 0, 8,
+		  IBV_ACCESS_FLUSH_GLOBAL, false },
+		{ "flushes that nothing allows", RIGHTS, 0, 8,
+		  IBV_ACCESS_FLUSH_PERSISTENT, false },
 		{ "another domain", RIGHTS, 0, 8, IBV_ACCESS_REMOTE_READ,
 		  true },
 		{}

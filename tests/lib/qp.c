@@ -25,6 +25,22 @@ struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_cq *cq,
 	return MUST(ibv_create_qp(pd, &init));
 }
 
+struct ibv_qp_ex *qp_new_ex(struct ibv_pd *pd, struct ibv_cq *cq,
+			    enum ibv_qp_type type, uint64_t ops)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = type, .pd = pd,
+		.cap = { .max_send_wr = QP_WRS, .max_recv_wr = QP_WRS,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = ops,
+	};
+	struct ibv_qp *qp = MUST(ibv_create_qp_ex(pd->context, &init));
+
+	return MUST(ibv_qp_to_qp_ex(qp));
+}
+
 struct ibv_qp *qp_new_xrc_recv(struct ibv_xrcd *xrcd)
 {
 	struct ibv_qp_init_attr_ex init = {
@@ -143,6 +159,25 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp)
 
 	CHECK_OK(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
 	return attr.qp_state;
+}
+
+void qp_allow(struct ibv_qp *qp, unsigned int access)
+{
+	struct ibv_qp_attr attr = { .qp_access_flags = access };
+
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS));
+}
+
+void wr_begin(struct ibv_qp_ex *qp, uint64_t wr_id)
+{
+	ibv_wr_start(qp);
+	qp->wr_id = wr_id;
+	qp->wr_flags = IBV_SEND_SIGNALED;
+}
+
+void wr_end(struct ibv_qp_ex *qp)
+{
+	CHECK_OK(ibv_wr_complete(qp));
 }
 
 /* Of one thread, until its next. */

@@ -18,6 +18,9 @@ struct ibv_cq *cq_new(struct ibv_context *ctx);
 /* @srq may be NULL. Only RC, UC, UD and XRC_SEND. Nothing is signaled unasked. */
 struct ibv_qp *qp_new(struct ibv_pd *pd, struct ibv_cq *cq,
 		      enum ibv_qp_type type, struct ibv_srq *srq);
+/* For ibv_wr_*(): @ops is enum ibv_qp_create_send_ops_flags. */
+struct ibv_qp_ex *qp_new_ex(struct ibv_pd *pd, struct ibv_cq *cq,
+			    enum ibv_qp_type type, uint64_t ops);
 struct ibv_qp *qp_new_xrc_recv(struct ibv_xrcd *xrcd);
 struct ibv_srq *srq_new(struct ibv_pd *pd);
 
@@ -41,8 +44,15 @@ struct link {
 struct link link_new(struct ibv_pd *a, struct ibv_pd *b, enum ibv_qp_type type);
 void link_free(struct link *l);
 
+/* What an RC, XRC or UC QP allows its peer, from now on. */
+void qp_allow(struct ibv_qp *qp, unsigned int access);
+
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
 #define CHECK_STATE(qp, want)	CHECK_EQ(qp_state(qp), want)
+
+/* Start, signaled, and end a batch of one: ibv_wr_start(), ibv_wr_complete(). */
+void wr_begin(struct ibv_qp_ex *qp, uint64_t wr_id);
+void wr_end(struct ibv_qp_ex *qp);
 
 /* Where a message or an RDMA operation comes from or goes to. */
 struct mem {

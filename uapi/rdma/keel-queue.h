@@ -111,8 +111,11 @@ struct keel_uapi_sge {
  * @imm: immediate data as the program gave it, or the rkey to invalidate
  *	(send with invalidate, local invalidate)
  * @srqn: XRC: number of the peer's SRQ
- * @rdma: RDMA read and write
+ * @rdma: RDMA read and write; atomic write, whose data are 8 bytes
  * @atomic: atomics
+ * @flush: flush, which has no data; @flush.type is enum ibv_placement_type, at
+ *	least one of them, and @flush.level enum ibv_selectivity_level. With
+ *	IBV_FLUSH_MR, address and length do not count.
  * @ud: UD; @ud.ah is what struct keel_uapi_create_ah_resp said
  * @bind: memory windows; @bind.rkey is the window's rkey before and
  *	@bind.new_rkey the one after, they differ in the lower 8 bits at most;
@@ -142,6 +145,14 @@ struct keel_uapi_send_wqe {
 			__u32 rkey;
 			__u32 reserved;
 		} atomic;
+		struct {
+			__aligned_u64 remote_addr;
+			__aligned_u64 length;
+			__u32 rkey;
+			__u8 type;
+			__u8 level;
+			__u16 reserved;
+		} flush;
 		struct {
 			__u32 ah;
 			__u32 qpn;
