@@ -42,6 +42,18 @@ static int keel_post_data(const struct keel_qp *qp,
 	return 0;
 }
 
+/* Where a datagram goes. Other operations have something else there. */
+static void keel_post_ud(const struct keel_qp *qp,
+			 struct keel_uapi_send_wqe *wqe,
+			 const struct ib_send_wr *wr)
+{
+	if (qp->type != IB_QPT_UD && qp->type != IB_QPT_GSI)
+		return;
+	wqe->ud.ah = to_kah(ud_wr(wr)->ah)->obj.id;
+	wqe->ud.qpn = ud_wr(wr)->remote_qpn;
+	wqe->ud.qkey = ud_wr(wr)->remote_qkey;
+}
+
 static int keel_post_op(const struct keel_qp *qp,
 			struct keel_uapi_send_wqe *wqe,
 			const struct ib_send_wr *wr)
@@ -54,6 +66,7 @@ static int keel_post_op(const struct keel_qp *qp,
 	case IB_WR_SEND:
 	case IB_WR_SEND_WITH_IMM:
 		wqe->imm = (__force u32)wr->ex.imm_data;
+		keel_post_ud(qp, wqe, wr);
 		break;
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_WRITE_WITH_IMM:
@@ -78,11 +91,6 @@ static int keel_post_op(const struct keel_qp *qp,
 		break;
 	default:
 		return -EINVAL;
-	}
-	if (qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI) {
-		wqe->ud.ah = to_kah(ud_wr(wr)->ah)->obj.id;
-		wqe->ud.qpn = ud_wr(wr)->remote_qpn;
-		wqe->ud.qkey = ud_wr(wr)->remote_qkey;
 	}
 	return 0;
 }
