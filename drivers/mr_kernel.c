@@ -6,7 +6,7 @@
  */
 #include <linux/slab.h>
 
-#include "keel_mr.h"
+#include "keel_qp.h"
 
 static struct ib_mr *keel_get_dma_mr(struct ib_pd *ibpd, int access)
 {
@@ -75,6 +75,23 @@ static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
 	return mr->mem.first + length <= (u64)mr->listed << PAGE_SHIFT;
 }
 
+/* @old is the region's key until now. */
+static enum keel_why keel_fast_reg_check(const struct keel_mr *mr,
+					 const struct keel_key *old, u32 domain,
+					 u32 rkey, u64 length)
+{
+	/* It may have been deregistered meanwhile. */
+	if (!old || (old->key ^ rkey) >> 8)
+		return KEEL_WHY_KEY;
+	if (old->domain != domain)
+		return KEEL_WHY_DOMAIN;
+	if (old->mem)
+		return KEEL_WHY_WINDOW;
+	if (!keel_mr_listed(mr, length))
+		return KEEL_WHY_RANGE;
+	return KEEL_WHY_NONE;
+}
+
 /**
  * keel_mr_fast_reg() - make the key of a region valid: IB_WR_REG_MR
  * @kdev: the device
@@ -82,6 +99,7 @@ static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
  * @ibmr: the region, after ib_map_mr_sg()
  * @rkey: its key from now on: &ib_reg_wr.key
  * @access: rights of the key
+ * @why: reason of a failure
  *
  * A region that is registered must be invalidated first.
  *
@@ -90,19 +108,21 @@ static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
  * "memory management operation error" is called here.
  */
 enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
-				   struct ib_mr *ibmr, u32 rkey, u32 access)
+				   struct ib_mr *ibmr, u32 rkey, u32 access,
+				   u32 *why)
 {
 	struct keel_mr *mr = to_kmr(ibmr);
 	struct keel_key *key __free(kfree) = kzalloc_obj(*key);
 	struct keel_key *spare __free(kfree) = kzalloc_obj(*spare);
 	const struct keel_key *old;
 
+	*why = KEEL_WHY_WINDOW;
 	if (!key || !spare || !mr->list || mr->keys != &kdev->keys)
 		return IB_WC_MW_BIND_ERR;
 	guard(mutex)(&mr->lock);
 	old = rcu_dereference_protected(mr->key, lockdep_is_held(&mr->lock));
-	if (!old || old->mem || old->domain != domain || (old->key ^ rkey) >> 8 ||
-	    !keel_mr_listed(mr, ibmr->length))
+	*why = keel_fast_reg_check(mr, old, domain, rkey, ibmr->length);
+	if (*why)
 		return IB_WC_MW_BIND_ERR;
 	*key = (struct keel_key){
 		.key = rkey,

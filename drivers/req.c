@@ -239,7 +239,7 @@ static enum keel_verdict keel_req_own(struct keel_xfer *x)
 		x->status = keel_mr_fast_reg(qp->kdev, qp->domain,
 					     (void *)(uintptr_t)wqe->bind.addr,
 					     wqe->bind.new_rkey,
-					     wqe->bind.access);
+					     wqe->bind.access, &x->why);
 		break;
 	}
 	return KEEL_XFER_DONE;

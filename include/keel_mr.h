@@ -121,7 +121,8 @@ struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
 
 /* mr_kernel.c */
 enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
-				   struct ib_mr *ibmr, u32 rkey, u32 access);
+				   struct ib_mr *ibmr, u32 rkey, u32 access,
+				   u32 *why);
 int keel_mr_invalidate(struct keel_mr *mr, u32 rkey);
 
 /* mw.c */

@@ -48,7 +48,7 @@ enum keel_why {
 	KEEL_WHY_DEPTH,		/* no outstanding reads or atomics allowed */
 	KEEL_WHY_ALIGN,		/* address of an atomic, or atomic write */
 	KEEL_WHY_SRQ,		/* no such SRQ, or of another XRC domain */
-	KEEL_WHY_WINDOW,	/* not a window that can be bound so */
+	KEEL_WHY_WINDOW,	/* no window or region that can be bound so, or now */
 	KEEL_WHY_FLUSH,		/* the QP is in an error state */
 	KEEL_WHY_RING,		/* the ring is not one, or the CQ is in error */
 	KEEL_WHY_PLACEMENT,	/* no type or level of a flush */
