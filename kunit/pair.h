@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Two connected QPs of a consumer in the kernel, on the device that keel
+ * brought up when it was loaded.
+ */
+#ifndef KEEL_PAIR_H
+#define KEEL_PAIR_H
+
+#include <kunit/test.h>
+#include <rdma/ib_verbs.h>
+
+#include "keel_qp.h"
+
+#define PAIR_BYTES	(4 * PAGE_SIZE)
+#define PAIR_WRS	16
+#define PAIR_WCS	16
+#define PAIR_INLINE	64
+#define PAIR_QKEY	0x1234
+#define PAIR_RIGHTS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ |	\
+			 IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
+
+/**
+ * struct end - a QP, and what is at that end of the connection
+ * @qp: the QP
+ * @cq: where its work requests complete
+ * @attr: what pair_connect() moves it to RTS with
+ * @state: the state that pair_connect() stops at
+ * @buf: memory, page-aligned
+ * @mark: what the bytes of @buf are counted from
+ * @mr: a region over @buf with all rights
+ * @wc: completions so far
+ * @wcs: how many
+ * @lock: protects @events and @nr_events
+ * @events: events so far
+ * @nr_events: how many
+ */
+struct end {
+	struct ib_qp *qp;
+	struct ib_cq *cq;
+	struct ib_qp_attr attr;
+	enum ib_qp_state state;
+	u8 *buf;
+	u8 mark;
+	struct ib_mr *mr;
+	struct ib_wc wc[PAIR_WCS];
+	int wcs;
+	spinlock_t lock;
+	enum ib_event_type events[4];
+	unsigned int nr_events;
+};
+
+/**
+ * struct pair - two ends
+ * @test: the test
+ * @ibdev: the device
+ * @pd: domain of both
+ * @other_pd: another one
+ * @a: one end; sends
+ * @b: the other; receives
+ * @clerk: an RC QP of its own, which registers regions
+ * @closed: a region over the buffer of @b without any right
+ * @fresh: a region over the buffer of @a that is not registered
+ * @foreign: a region of @other_pd over the buffer of @b, not registered
+ * @ah: address of @b for UD
+ * @foreign_ah: the same, of @other_pd
+ * @before: objects of the device before there was a pair
+ */
+struct pair {
+	struct kunit *test;
+	struct ib_device *ibdev;
+	struct ib_pd *pd, *other_pd;
+	struct end a, b, clerk;
+	struct ib_mr *closed, *fresh, *foreign;
+	struct ib_ah *ah, *foreign_ah;
+	unsigned int before[KEEL_KINDS];
+};
+
+/* For suites: finds the device; test->priv is a struct pair. */
+int pair_suite_init(struct kunit_suite *suite);
+void pair_suite_exit(struct kunit_suite *suite);
+int pair_init(struct kunit *test);
+/* Destroys everything, and the device has as many objects as before. */
+void pair_exit(struct kunit *test);
+
+/* Objects and attributes; nothing is connected or registered yet. */
+void pair_make(struct pair *p, enum ib_qp_type type);
+void pair_connect(struct pair *p);
+
+/* A region over @len bytes of kernel memory that follow each other. */
+struct ib_mr *pair_mr(struct pair *p, struct ib_pd *pd, void *buf, size_t len);
+/* Post IB_WR_REG_MR to @p->clerk. */
+enum ib_wc_status pair_register(struct pair *p, struct ib_mr *mr, u32 key,
+				int access);
+
+/* Poll what there is to poll. */
+void end_collect(struct end *end);
+/* Wait until @end has @n completions, and until nothing moves any more. */
+void pair_settle(struct pair *p, struct end *end, int n);
+enum ib_qp_state end_state(struct pair *p, struct end *end);
+/* Move it there with no other attribute. */
+void end_move(struct pair *p, struct end *end, enum ib_qp_state state);
+
+/* Post one receive of a piece of the end's buffer, by the local DMA lkey. */
+void end_recv(struct pair *p, struct end *end, u64 wr_id, u64 off, u32 len);
+
+/* First of @len bytes at @off that is not as in @of at @from, or -1. */
+long end_differs(const struct end *end, u64 off, const struct end *of,
+		 u64 from, u64 len);
+
+static inline struct ib_sge end_sge(const struct pair *p,
+				    const struct end *end, u64 off, u32 len)
+{
+	return (struct ib_sge){
+		.addr = (uintptr_t)end->buf + off,
+		.length = len,
+		.lkey = p->pd->local_dma_lkey,
+	};
+}
+
+#endif /* KEEL_PAIR_H */
