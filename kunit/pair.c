@@ -135,7 +135,8 @@ static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 	KUNIT_ASSERT_NOT_NULL(p->test, end->buf);
 	for (i = 0; i < PAIR_BYTES; i++)
 		end->buf[i] = mark + i % 251;
-	end->cq = ib_create_cq(p->ibdev, NULL, NULL, NULL, &cq_attr);
+	end->cq = ib_create_cq(p->ibdev, end == &p->a ? p->on_wc : NULL, NULL, p,
+			       &cq_attr);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, end->cq);
 	init = end_init_attr(end, type);
 	end->qp = ib_create_qp(p->pd, &init);
@@ -352,6 +353,7 @@ void pair_exit(struct kunit *test)
 	pair_dereg(p, p->closed);
 	pair_dereg(p, p->fresh);
 	pair_dereg(p, p->foreign);
+	pair_dereg(p, p->extra);
 	pair_destroy_ah(p->ah);
 	pair_destroy_ah(p->foreign_ah);
 	if (!IS_ERR_OR_NULL(p->pd))

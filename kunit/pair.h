@@ -61,8 +61,11 @@ struct end {
  * @closed: a region over the buffer of @b without any right
  * @fresh: a region over the buffer of @a that is not registered
  * @foreign: a region of @other_pd over the buffer of @b, not registered
+ * @extra: a region of the test's own, or NULL
  * @ah: address of @b for UD
  * @foreign_ah: the same, of @other_pd
+ * @on_wc: handler of the CQ of @a, set before pair_make(), or NULL; gets the
+ *	pair as context
  * @before: objects of the device before there was a pair
  */
 struct pair {
@@ -70,8 +73,9 @@ struct pair {
 	struct ib_device *ibdev;
 	struct ib_pd *pd, *other_pd;
 	struct end a, b, clerk;
-	struct ib_mr *closed, *fresh, *foreign;
+	struct ib_mr *closed, *fresh, *foreign, *extra;
 	struct ib_ah *ah, *foreign_ah;
+	ib_comp_handler on_wc;
 	unsigned int before[KEEL_KINDS];
 };
 

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Posting by consumers in the kernel: from where nobody may sleep, from the
+ * handler of a completion, more than there is room for, and what is refused at
+ * once.
+ */
+#include "pair.h"
+
+#define LEN	100
+
+static struct ib_rdma_wr send_wr(u64 wr_id, struct ib_sge *sge)
+{
+	return (struct ib_rdma_wr){
+		.wr.wr_id = wr_id,
+		.wr.opcode = IB_WR_SEND,
+		.wr.send_flags = IB_SEND_SIGNALED,
+		.wr.sg_list = sge,
+		.wr.num_sge = 1,
+	};
+}
+
+static void connected(struct kunit *test)
+{
+	pair_make(test->priv, IB_QPT_RC);
+	pair_connect(test->priv);
+}
+
+static void arrived(struct pair *p, int i, u64 wr_id)
+{
+	KUNIT_EXPECT_EQ(p->test, IB_WC_SUCCESS, p->b.wc[i].status);
+	KUNIT_EXPECT_EQ(p->test, wr_id, p->b.wc[i].wr_id);
+	KUNIT_EXPECT_EQ(p->test, LEN, p->b.wc[i].byte_len);
+}
+
+/* Both sides under a spinlock, with interrupts off; nothing may sleep. */
+static void post_atomic(struct kunit *test)
+{
+	struct ib_recv_wr recv = { .wr_id = 7, .num_sge = 1 };
+	struct pair *p = test->priv;
+	int sent, received, polled;
+	struct ib_sge to, from;
+	struct ib_rdma_wr wr;
+	struct ib_wc wc;
+	spinlock_t lock;
+
+	connected(test);
+	to = end_sge(p, &p->b, 0, LEN);
+	from = end_sge(p, &p->a, 0, LEN);
+	recv.sg_list = &to;
+	wr = send_wr(8, &from);
+	spin_lock_init(&lock);
+	scoped_guard(spinlock_irqsave, &lock) {
+		received = ib_post_recv(p->b.qp, &recv, NULL);
+		sent = ib_post_send(p->a.qp, &wr.wr, NULL);
+		polled = ib_poll_cq(p->clerk.cq, 1, &wc);
+	}
+	KUNIT_EXPECT_EQ(test, 0, received);
+	KUNIT_EXPECT_EQ(test, 0, sent);
+	KUNIT_EXPECT_EQ(test, 0, polled);
+	pair_settle(p, &p->a, 1);
+	KUNIT_EXPECT_EQ(test, 1, p->a.wcs);
+	KUNIT_EXPECT_EQ(test, 8, p->a.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[0].status);
+	KUNIT_EXPECT_EQ(test, 1, p->b.wcs);
+	arrived(p, 0, 7);
+	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, LEN));
+}
+
+#define ROUNDS	10
+
+/* Each completion sends the next message. */
+static void next_send(struct ib_cq *cq, void *context)
+{
+	struct pair *p = context;
+	struct ib_rdma_wr wr;
+	struct ib_sge sge;
+
+	do {
+		end_collect(&p->a);
+	} while (ib_req_notify_cq(cq, IB_CQ_NEXT_COMP |
+				      IB_CQ_REPORT_MISSED_EVENTS) > 0);
+	if (p->a.wcs >= ROUNDS)
+		return;
+	sge = end_sge(p, &p->a, p->a.wcs * LEN, LEN);
+	wr = send_wr(p->a.wcs, &sge);
+	ib_post_send(p->a.qp, &wr.wr, NULL);
+}
+
+static void post_in_handler(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_rdma_wr wr;
+	struct ib_sge sge;
+	int i;
+
+	p->on_wc = next_send;
+	connected(test);
+	for (i = 0; i < ROUNDS; i++)
+		end_recv(p, &p->b, i, i * LEN, LEN);
+	KUNIT_EXPECT_EQ(test, 0, ib_req_notify_cq(p->a.cq, IB_CQ_NEXT_COMP));
+	sge = end_sge(p, &p->a, 0, LEN);
+	wr = send_wr(0, &sge);
+	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
+	pair_settle(p, &p->b, ROUNDS);
+	KUNIT_EXPECT_EQ(test, ROUNDS, p->a.wcs);
+	for (i = 0; i < ROUNDS; i++) {
+		KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[i].status);
+		KUNIT_EXPECT_EQ(test, i, p->a.wc[i].wr_id);
+		arrived(p, i, i);
+	}
+	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, ROUNDS * LEN));
+}
+
+/* A list that does not fit: the caller is told from which one on. */
+static void post_full(struct kunit *test)
+{
+	struct ib_rdma_wr *wrs = kunit_kcalloc(test, PAIR_WRS + 2,
+					       sizeof(*wrs), GFP_KERNEL);
+	const struct ib_send_wr *bad = NULL;
+	struct pair *p = test->priv;
+	struct ib_sge sge;
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, wrs);
+	connected(test);
+	sge = end_sge(p, &p->a, 0, LEN);
+	for (i = 0; i < PAIR_WRS + 2; i++) {
+		wrs[i] = send_wr(i, &sge);
+		if (i)
+			wrs[i - 1].wr.next = &wrs[i].wr;
+	}
+	/* Nobody receives: nothing leaves the queue. */
+	KUNIT_EXPECT_EQ(test, -ENOMEM, ib_post_send(p->a.qp, &wrs[0].wr, &bad));
+	KUNIT_EXPECT_PTR_EQ(test, &wrs[PAIR_WRS].wr, bad);
+	for (i = 0; i < PAIR_WRS; i++)
+		end_recv(p, &p->b, i, 0, LEN);
+	pair_settle(p, &p->a, PAIR_WRS);
+	KUNIT_EXPECT_EQ(test, PAIR_WRS, p->a.wcs);
+	KUNIT_EXPECT_EQ(test, PAIR_WRS, p->b.wcs);
+	for (i = 0; i < PAIR_WRS; i++) {
+		KUNIT_EXPECT_EQ(test, i, p->a.wc[i].wr_id);
+		KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[i].status);
+	}
+	/* And there is room again; the QP is destroyed while they wait. */
+	KUNIT_EXPECT_EQ(test, 0, ib_post_send(p->a.qp, &wrs[PAIR_WRS].wr, &bad));
+}
+
+static void post_recv_full(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_recv_wr one = { .wr_id = 1 }, two = { .next = &one };
+	const struct ib_recv_wr *bad = NULL;
+	int i;
+
+	connected(test);
+	for (i = 0; i < PAIR_WRS - 1; i++)
+		end_recv(p, &p->b, i, 0, LEN);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, ib_post_recv(p->b.qp, &two, &bad));
+	KUNIT_EXPECT_PTR_EQ(test, &one, bad);
+}
+
+/* Work requests that are refused before anybody sees them. */
+static void post_refused(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	const struct ib_recv_wr *bad_recv;
+	const struct ib_send_wr *bad;
+	struct ib_recv_wr recv = {};
+	struct ib_rdma_wr wr;
+	struct ib_sge sge[3];
+	int i;
+
+	pair_make(p, IB_QPT_RC);
+	for (i = 0; i < ARRAY_SIZE(sge); i++)
+		sge[i] = end_sge(p, &p->a, 0, PAIR_INLINE / 2 + 1);
+	wr = send_wr(1, sge);
+	recv.sg_list = sge;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->a.qp, &recv, &bad_recv));
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr.wr, &bad));
+	pair_connect(p);
+	wr.wr.num_sge = 3;
+	recv.num_sge = 3;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr.wr, &bad));
+	KUNIT_EXPECT_PTR_EQ(test, &wr.wr, bad);
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->a.qp, &recv, &bad_recv));
+	KUNIT_EXPECT_PTR_EQ(test, &recv, bad_recv);
+	/* Two bytes more than there is room for. */
+	wr.wr.num_sge = 2;
+	wr.wr.send_flags |= IB_SEND_INLINE;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr.wr, &bad));
+	wr.wr.send_flags = 0;
+	wr.wr.opcode = IB_WR_LSO;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr.wr, &bad));
+	pair_settle(p, &p->a, 0);
+	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
+	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, end_state(p, &p->a));
+}
+
+/* Inline data is taken when it is posted: the memory may change at once. */
+static void post_inline(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_rdma_wr wr;
+	struct ib_sge sge[2];
+	int ret;
+
+	connected(test);
+	sge[0] = end_sge(p, &p->a, 0, 10);
+	sge[1] = end_sge(p, &p->a, 10, PAIR_INLINE - 10);
+	/* Nobody looks at the key. */
+	sge[1].lkey = 0xdead;
+	wr = send_wr(1, sge);
+	wr.wr.num_sge = 2;
+	wr.wr.send_flags |= IB_SEND_INLINE;
+	ret = ib_post_send(p->a.qp, &wr.wr, NULL);
+	memset(p->a.buf, 0, PAIR_INLINE);
+	KUNIT_ASSERT_EQ(test, 0, ret);
+	end_recv(p, &p->b, 1, 0, LEN);
+	pair_settle(p, &p->a, 1);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[0].status);
+	KUNIT_ASSERT_EQ(test, 1, p->b.wcs);
+	KUNIT_EXPECT_EQ(test, PAIR_INLINE, p->b.wc[0].byte_len);
+	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, PAIR_INLINE));
+	KUNIT_EXPECT_EQ(test, -1,
+			end_differs(&p->b, PAIR_INLINE, &p->b, PAIR_INLINE, LEN));
+}
+
+static struct kunit_case kernel_post_cases[] = {
+	KUNIT_CASE(post_atomic),
+	KUNIT_CASE(post_in_handler),
+	KUNIT_CASE(post_full),
+	KUNIT_CASE(post_recv_full),
+	KUNIT_CASE(post_refused),
+	KUNIT_CASE(post_inline),
+	{}
+};
+
+static struct kunit_suite kernel_post_suite = {
+	.name = "keel_kernel_post",
+	.suite_init = pair_suite_init,
+	.suite_exit = pair_suite_exit,
+	.init = pair_init,
+	.exit = pair_exit,
+	.test_cases = kernel_post_cases,
+};
+kunit_test_suite(kernel_post_suite);
