@@ -28,6 +28,7 @@ static const struct {
 	[IB_WR_ATOMIC_FETCH_AND_ADD] = { .a = IB_WC_FETCH_ADD },
 	[IB_WR_SEND_WITH_INV] = { IB_WC_SEND, IB_WC_RECV,
 		IB_WC_WITH_INVALIDATE, true },
+	[IB_WR_ATOMIC_WRITE] = { .a = IB_WC_ATOMIC_WRITE },
 	[IB_WR_LOCAL_INV] = { .a = IB_WC_LOCAL_INV },
 	[IB_WR_REG_MR] = { .a = IB_WC_REG_MR },
 };
@@ -43,12 +44,18 @@ static bool has_memory(enum ib_wr_opcode op)
 	return op != IB_WR_LOCAL_INV && op != IB_WR_REG_MR;
 }
 
+/* Bytes of one where all is well. */
+static u32 shot_len(enum ib_wr_opcode op)
+{
+	return is_atomic(op) || op == IB_WR_ATOMIC_WRITE ? 8 : SHOT_LEN;
+}
+
 /* One where all is well. */
 static void shot_init(struct pair *p, struct shot *s, const struct shot_case *c)
 {
 	u64 remote = (uintptr_t)p->b.buf + SHOT_AT;
 
-	s->sge = end_sge(p, &p->a, 0, is_atomic(c->op) ? 8 : SHOT_LEN);
+	s->sge = end_sge(p, &p->a, 0, shot_len(c->op));
 	s->recv_sge = end_sge(p, &p->b, 0, SHOT_LEN + KEEL_GRH_BYTES);
 	s->recvs = 2;
 	s->wr.wr_id = WR_SHOT;
@@ -139,7 +146,7 @@ static void sender_is(struct pair *p, const struct shot_case *c)
 	bool stops = c->a.state == IB_QPS_ERR || c->a.state == IB_QPS_SQE;
 
 	wc_is(p, &p->a, 0, WR_SHOT, c->a.status, c->a.why, ops[c->op].a,
-	      !fine || !reads ? 0 : is_atomic(c->op) ? 8 : SHOT_LEN);
+	      fine && reads ? shot_len(c->op) : 0);
 	wc_is(p, &p->a, 1, WR_NEXT, stops ? IB_WC_WR_FLUSH_ERR : IB_WC_SUCCESS,
 	      stops ? KEEL_WHY_FLUSH : KEEL_WHY_NONE, IB_WC_SEND, 0);
 	KUNIT_EXPECT_EQ(p->test, 2, p->a.wcs);
@@ -249,8 +256,9 @@ static void data_are(struct pair *p, const struct shot_case *c)
 	untouched(p, &p->a);
 	if (!has_memory(c->op))
 		untouched(p, &p->b);
-	else if (c->op == IB_WR_RDMA_WRITE || c->op == IB_WR_RDMA_WRITE_WITH_IMM)
-		copied_is(p, &p->b, SHOT_AT, &p->a, 0, SHOT_LEN);
+	else if (c->op == IB_WR_RDMA_WRITE || c->op == IB_WR_ATOMIC_WRITE ||
+		 c->op == IB_WR_RDMA_WRITE_WITH_IMM)
+		copied_is(p, &p->b, SHOT_AT, &p->a, 0, shot_len(c->op));
 	else if (!grh)
 		copied_is(p, &p->b, 0, &p->a, 0, SHOT_LEN);
 	else
