@@ -194,50 +194,11 @@ static void dm_10_atomic_crowd(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(dm, PLACE));
 }
 
-/* Two write, each the same half twice; the others find no two halves. */
-static void halves_thread(void *arg, unsigned int who)
-{
-	struct together *t = arg;
-	int i, ret = 0;
-
-	for (i = 0; i < ROUNDS && !ret; i++) {
-		u64 half = who << 24 | i, seen;
-
-		if (who < 2) {
-			ret = keel_atomic_write(&t->seg, half << 32 | half);
-			continue;
-		}
-		seen = atomic64_read(t->cpu);
-		if (seen >> 32 != (u32)seen)
-			break;
-	}
-	KUNIT_EXPECT_EQ(t->test, 0, ret);
-	KUNIT_EXPECT_EQ(t->test, ROUNDS, i);
-}
-
-/* DM-10: nobody sees a part of what is written. */
-static void dm_10_atomic_write_crowd(struct kunit *test)
-{
-	struct arena *all = atomic_new(test);
-	struct arena *dm = &all[ARENA_DM];
-	struct together t = {
-		.test = test,
-		.seg = { .mem = &dm->mem, .off = PLACE, .len = 8 },
-	};
-	size_t len;
-
-	atomic_write_at(dm, PLACE, 0);
-	t.cpu = keel_aperture_direct(dm->mem.ap, ARENA_FIRST + PLACE, &len);
-	KUNIT_ASSERT_NOT_NULL(test, t.cpu);
-	crowd_run(test, halves_thread, &t);
-}
-
 static struct kunit_case atomic_test_cases[] = {
 	KUNIT_CASE_PARAM(atomic_values, atomic_gen_params),
 	KUNIT_CASE(atomic_write_values),
 	KUNIT_CASE(atomic_not_aligned),
 	KUNIT_CASE(dm_10_atomic_crowd),
-	KUNIT_CASE(dm_10_atomic_write_crowd),
 	{}
 };
 
