@@ -93,6 +93,48 @@ TEST(sges, "DM-7", "a region of device memory is sent from, received into, writt
 	link_free(&l);
 }
 
+TEST(windows, "DM-7", "windows of a region at an offset in device memory, at an offset in the region, open their own bytes and no others")
+{
+	struct dev d = dev_new();
+	struct link l = link_new(d.pd, d.pd, IBV_QPT_RC);
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(d.pd, IBV_MW_TYPE_2));
+	struct ibv_mr *mr = MUST(ibv_reg_dm_mr(d.pd, d.dm, PAGE, 2 * PAGE,
+					       RIGHTS | IBV_ACCESS_MW_BIND));
+	struct ibv_send_wr wr = {
+		.wr_id = 1, .opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
+			     .bind_info = { .mr = mr, .addr = PAGE + 256,
+					    .length = 64, .mw_access_flags =
+					    IBV_ACCESS_REMOTE_WRITE |
+					    IBV_ACCESS_REMOTE_READ } },
+	};
+	unsigned char *at = d.map + 2 * PAGE + 256;
+
+	/* Bound by whoever is written to. */
+	post(l.qp[1], &wr);
+	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
+	memset(host, 'w', LEN);
+	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 2, in_host(&d, 0, 56),
+		  PAGE + 264, wr.bind_mw.rkey);
+	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+	CHECK_ALL(d.map, 0, 2 * PAGE + 264);
+	CHECK_ALL(at + 8, 'w', 56);
+	CHECK_ALL(at + 64, 0, PAGE - 320);
+	at[0] = 'r';
+	post_rdma(l.qp[0], IBV_WR_RDMA_READ, 3, in_host(&d, 0, 8), PAGE + 256,
+		  wr.bind_mw.rkey);
+	CHECK_WC(l.cq[0], 3, IBV_WC_SUCCESS);
+	CHECK_ALL(host, 'r', 1);
+	CHECK_ALL(host + 1, 0, 7);
+	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 4, in_host(&d, 0, 8), PAGE + 313,
+		  wr.bind_mw.rkey);
+	CHECK_WC(l.cq[0], 4, IBV_WC_REM_ACCESS_ERR);
+	CHECK_ALL(at + 64, 0, PAGE - 320);
+	CHECK_OK(ibv_dealloc_mw(mw));
+	link_free(&l);
+}
+
 TEST(atomics, "DM-7,DM-10", "atomics change device memory and answer into it, and what leaves the region is refused")
 {
 	static const uint64_t behind[] = { 2 * PAGE, -8ULL, -(uint64_t)PAGE };

@@ -5,6 +5,9 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
 
 #include <infiniband/keeldv.h>
 
@@ -12,7 +15,10 @@
 #include "t.h"
 
 #define PAGE	4096
-#define THREADS	2
+#define THREADS	3
+/* Work requests of one post. */
+#define CHAIN	16
+#define TRAPS	(4 * THREADS)
 
 static char from[PAGE] __attribute__((aligned(PAGE)));
 static char to[PAGE] __attribute__((aligned(PAGE)));
@@ -158,6 +164,46 @@ TEST(single, "PDM-4", "with a thread domain no path that posts or polls takes a 
 	check_paths(make_parent(pd, true), 0);
 }
 
+/*
+ * Memory that the library comes to in the middle of a post or a poll. Who
+ * touches it sleeps: so all the others come by in between, on one processor,
+ * too, unless a lock keeps them out.
+ */
+static char *traps[TRAPS];
+static int n_traps;
+
+static void trapped(int sig, siginfo_t *info, void *context)
+{
+	static const struct timespec nap = { .tv_nsec = 200000 };
+	char *at = info->si_addr;
+	int i;
+
+	for (i = 0; i < TRAPS; i++)
+		if (traps[i] && at >= traps[i] && at < traps[i] + PAGE) {
+			mprotect(traps[i], PAGE, PROT_READ | PROT_WRITE);
+			nanosleep(&nap, NULL);
+			return;
+		}
+	signal(sig, SIG_DFL);
+}
+
+/* So many bytes, and then the trap, which trap_set() sets. */
+static void *trap_new(size_t before)
+{
+	char *p = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int i = __atomic_fetch_add(&n_traps, 1, __ATOMIC_RELAXED);
+
+	CHECK(p != MAP_FAILED && i < TRAPS);
+	traps[i] = p + PAGE;
+	return p + PAGE - before;
+}
+
+static void trap_set(void *after)
+{
+	SYS(mprotect(after, PAGE, PROT_NONE));
+}
+
 /* What the threads of one test share. */
 static struct setup shared;
 static int rounds;
@@ -176,55 +222,100 @@ static bool all_done(void)
 	return __atomic_load_n(&done, __ATOMIC_RELAXED) >= THREADS * rounds;
 }
 
-/* Not more than the CQ has room for. */
+/* Not more than the CQ has room for: the last quarter is for chains. */
 static void flow(void)
 {
-	__atomic_fetch_add(&posted, 1, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&posted, CHAIN, __ATOMIC_RELAXED);
 	while (__atomic_load_n(&posted, __ATOMIC_RELAXED) -
 	       __atomic_load_n(&done, __ATOMIC_RELAXED) > 3 * QP_WRS)
 		sched_yield();
 }
 
+/* All of a chain, however often the queue is full. */
+static void send_chain(struct ibv_send_wr *wr)
+{
+	struct ibv_send_wr *bad;
+	int ret;
+
+	while ((ret = ibv_post_send(shared.qp, wr, &bad))) {
+		CHECK_RET(ret, ENOMEM);
+		wr = bad;
+		sched_yield();
+	}
+}
+
+static void recv_chain(struct ibv_recv_wr *wr)
+{
+	struct ibv_recv_wr *bad;
+	int ret;
+
+	while ((ret = shared.srq ? ibv_post_srq_recv(shared.srq, wr, &bad) :
+				   ibv_post_recv(shared.qp, wr, &bad))) {
+		CHECK_RET(ret, ENOMEM);
+		wr = bad;
+		sched_yield();
+	}
+}
+
 static void *poster(void *arg)
 {
-	struct ibv_send_wr *wr, *bad;
-	int i, ret;
+	struct ibv_sge sge = { (uintptr_t)from, 8, shared.out.lkey };
+	struct ibv_sge *trap = trap_new(0);
+	struct ibv_send_wr wr[CHAIN];
+	int i, j;
 
-	for (i = 0; i < rounds; i++) {
+	*trap = sge;
+
+	for (i = 0; i < rounds; i += CHAIN) {
 		flow();
-		wr = send_wr(IBV_WR_RDMA_WRITE, (intptr_t)arg * rounds + i,
-			     (struct mem){ from, 8, shared.out.lkey });
-		wr->wr.rdma.remote_addr = (uintptr_t)to;
-		wr->wr.rdma.rkey = shared.rkey;
-		while ((ret = ibv_post_send(shared.qp, wr, &bad)) == ENOMEM)
-			sched_yield();
-		CHECK_OK(ret);
+		for (j = 0; j < CHAIN; j++)
+			wr[j] = (struct ibv_send_wr){
+				.wr_id = (intptr_t)arg * rounds + i + j,
+				.next = j + 1 < CHAIN ? &wr[j + 1] : NULL,
+				.opcode = IBV_WR_RDMA_WRITE,
+				.send_flags = IBV_SEND_SIGNALED,
+				.sg_list = &sge, .num_sge = 1,
+				.wr.rdma.remote_addr = (uintptr_t)to,
+				.wr.rdma.rkey = shared.rkey,
+			};
+		wr[CHAIN / 2].sg_list = trap;
+		trap_set(trap);
+		send_chain(wr);
 	}
 	return NULL;
 }
 
 static void *poller(void *arg)
 {
-	struct ibv_wc wc[3];
+	struct ibv_wc *wc = trap_new(sizeof(*wc));
 	int i, n;
 
 	while (!all_done()) {
-		n = ibv_poll_cq(shared.cq, 3, wc);
+		trap_set(wc + 1);
+		n = ibv_poll_cq(shared.cq, CHAIN, wc);
 		CHECK(n >= 0);
 		for (i = 0; i < n; i++) {
 			CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
 			see(wc[i].wr_id);
 		}
+		if (!n)
+			sched_yield();
 	}
 	return NULL;
 }
 
 static void start(void *(*a)(void *arg), void *(*b)(void *arg))
 {
+	const struct sigaction trap = {
+		.sa_sigaction = trapped, .sa_flags = SA_SIGINFO | SA_NODEFER,
+	};
 	pthread_t thread[2 * THREADS];
 	int i;
 
-	rounds = t_rounds(3000);
+	SYS(sigaction(SIGSEGV, &trap, NULL));
+	memset(traps, 0, sizeof(traps));
+	n_traps = 0;
+	rounds = t_rounds(24) * CHAIN;
 	seen = MUST(calloc(THREADS, rounds));
 	for (i = 0; i < THREADS; i++) {
 		CHECK_OK(pthread_create(&thread[2 * i], NULL, a,
@@ -240,7 +331,7 @@ static void start(void *(*a)(void *arg), void *(*b)(void *arg))
 	CHECK_NO_EVENT(shared.cq->context);
 }
 
-TEST_SLOW(crowd, "PDM-4", "without a thread domain two threads that post to one QP and two that poll one CQ lose nothing and see nothing twice", 60)
+TEST_SLOW(crowd, "PDM-4", "without a thread domain three threads that post to one QP and three that poll one CQ lose nothing and see nothing twice", 60)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 
@@ -253,52 +344,66 @@ static void *receiver(void *arg)
 	struct ibv_sge sge = {
 		(uintptr_t)shared.in.addr, 8, shared.in.lkey,
 	};
-	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
-	int i, ret;
+	struct ibv_sge *trap = trap_new(0);
+	struct ibv_recv_wr wr[CHAIN];
+	int i, j;
 
-	for (i = 0; i < rounds; i++) {
+	*trap = sge;
+	for (i = 0; i < rounds; i += CHAIN) {
 		flow();
-		wr.wr_id = (intptr_t)arg * rounds + i;
-		while ((ret = shared.srq ?
-			      ibv_post_srq_recv(shared.srq, &wr, &bad) :
-			      ibv_post_recv(shared.qp, &wr, &bad)) == ENOMEM)
-			sched_yield();
-		CHECK_OK(ret);
+		for (j = 0; j < CHAIN; j++)
+			wr[j] = (struct ibv_recv_wr){
+				.wr_id = (intptr_t)arg * rounds + i + j,
+				.next = j + 1 < CHAIN ? &wr[j + 1] : NULL,
+				.sg_list = &sge, .num_sge = 1,
+			};
+		wr[CHAIN / 2].sg_list = trap;
+		trap_set(trap);
+		recv_chain(wr);
 	}
 	return NULL;
 }
 
-/* Sends as many as are received; each thread has one of its own under way. */
+static void see_received(struct ibv_wc *wc)
+{
+	int i, n;
+
+	trap_set(wc + 1);
+	while ((n = ibv_poll_cq(shared.cq, CHAIN, wc)) > 0)
+		for (i = 0; i < n; i++) {
+			CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc[i].opcode, IBV_WC_RECV);
+			see(wc[i].wr_id);
+		}
+	CHECK_EQ(n, 0);
+}
+
+/* Sends as many as are received; each thread has some of its own under way. */
 static void *sender(void *arg)
 {
-	struct ibv_send_wr *wr, *bad;
-	struct ibv_wc wc;
-	int i, n, ret;
+	struct ibv_sge sge = { (uintptr_t)from, 8, shared.out.lkey };
+	struct ibv_wc *wc = trap_new(sizeof(*wc));
+	struct ibv_send_wr wr[CHAIN];
+	int i, j;
 
-	for (i = 0; i < rounds; i++) {
-		wr = send_wr(IBV_WR_SEND, 0,
-			     (struct mem){ from, 8, shared.out.lkey });
-		wr->send_flags = 0;
-		while ((ret = ibv_post_send(shared.qp, wr, &bad)) == ENOMEM)
-			sched_yield();
-		CHECK_OK(ret);
-		while ((n = ibv_poll_cq(shared.cq, 1, &wc)) > 0) {
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-			CHECK_EQ(wc.opcode, IBV_WC_RECV);
-			see(wc.wr_id);
-		}
-		CHECK_EQ(n, 0);
+	for (i = 0; i < rounds; i += CHAIN) {
+		for (j = 0; j < CHAIN; j++)
+			wr[j] = (struct ibv_send_wr){
+				.next = j + 1 < CHAIN ? &wr[j + 1] : NULL,
+				.opcode = IBV_WR_SEND,
+				.sg_list = &sge, .num_sge = 1,
+			};
+		send_chain(wr);
+		see_received(wc);
 	}
 	while (!all_done()) {
-		n = ibv_poll_cq(shared.cq, 1, &wc);
-		CHECK(n >= 0);
-		if (n)
-			see(wc.wr_id);
+		see_received(wc);
+		sched_yield();
 	}
 	return NULL;
 }
 
-TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain two threads that post receives, to a QP or an SRQ, while two send, lose nothing and see nothing twice", 60)
+TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain three threads that post receives, to a QP or an SRQ, while three send, lose nothing and see nothing twice", 60)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	int i;
