@@ -3,39 +3,19 @@
  * A program that scribbles over the rings that it shares with the kernel: only
  * its own queues suffer, with the event that is theirs.
  */
-#include <rdma/keel-queue.h>
-
 #include "peer.h"
 #include "qp.h"
 #include "raw.h"
+#include "rings.h"
 #include "t.h"
 
 #define PAGE	4096
-#define RINGS	8
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* Where the rings are: the program gives their memory. */
-static struct keel_uapi_ring *rings[RINGS];
-static size_t sizes[RINGS];
-static int n_rings;
-
-static void *ring_alloc(struct ibv_pd *pd, void *context, size_t size,
-			size_t alignment, uint64_t type)
-{
-	CHECK(n_rings < RINGS);
-	sizes[n_rings] = size;
-	return rings[n_rings++] = MUST(aligned_alloc(alignment, size));
-}
-
-static void ring_free(struct ibv_pd *pd, void *context, void *ptr,
-		      uint64_t type)
-{
-	free(ptr);
-}
-
-/* A QP that sends to another, which has an SRQ; in the order of rings[]. */
+/* A QP that sends to another, which has an SRQ or not; in that order. */
 enum { CQ, RCQ, SRQ, SQ, RQ };
+enum { PLAIN_RQ = 5 };
 
 struct victim {
 	struct ibv_context *ctx;
@@ -45,31 +25,15 @@ struct victim {
 	struct mem mem;
 };
 
-static struct ibv_cq *make_cq(struct ibv_pd *parent)
+static struct victim victim_new(bool with_srq)
 {
-	struct ibv_cq_init_attr_ex attr = {
-		.cqe = QP_WRS, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
-		.parent_domain = parent,
-	};
-
-	return ibv_cq_ex_to_cq(MUST(ibv_create_cq_ex(parent->context, &attr)));
-}
-
-static struct victim victim_new(void)
-{
-	struct ibv_parent_domain_init_attr attr = {
-		.alloc = ring_alloc, .free = ring_free,
-		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
-	};
 	struct victim v = { .ctx = dev_open(KEEL0) };
-	struct ibv_pd *pd;
+	struct ibv_pd *pd = rings_pd(v.ctx);
 
-	attr.pd = MUST(ibv_alloc_pd(v.ctx));
-	pd = MUST(ibv_alloc_parent_domain(v.ctx, &attr));
-	n_rings = 0;
-	v.cq = make_cq(pd);
-	v.rcq = make_cq(pd);
-	v.srq = srq_new(pd);
+	v.cq = rings_cq(pd);
+	v.rcq = rings_cq(pd);
+	if (with_srq)
+		v.srq = srq_new(pd);
 	v.a = qp_new(pd, v.cq, IBV_QPT_RC, NULL);
 	v.b = qp_new(pd, v.rcq, IBV_QPT_RC, v.srq);
 	CHECK_EQ(n_rings, 6);
@@ -91,7 +55,7 @@ static int doorbell(struct ibv_context *ctx, uint32_t qpn)
 TEST(doorbell, "DEV-4", "a doorbell is for a QP of one's own: with another's number, or one that is none, it is ENOENT and runs nothing")
 {
 	struct ibv_context *stranger = dev_open(KEEL0);
-	struct victim v = victim_new();
+	struct victim v = victim_new(true);
 	struct keel_uapi_send_wqe *wqe = (void *)(rings[SQ] + 1);
 	uint32_t gone = v.b->qp_num;
 
@@ -125,7 +89,7 @@ TEST(send_queue, "DEV-4", "an index of a send queue that claims what cannot be f
 	int i;
 
 	for (i = 0; i < 4; i++) {
-		v = victim_new();
+		v = victim_new(true);
 		/* The doorbell of a post makes the kernel look. */
 		post_srq_recv(v.srq, 1, v.mem);
 		rings[SQ]->user = lies[i];
@@ -138,6 +102,44 @@ TEST(send_queue, "DEV-4", "an index of a send queue that claims what cannot be f
 	}
 }
 
+TEST(receive_queue, "DEV-4", "a false index of a receive queue, backwards, far ahead or random, fails its QP with a fatal event and its sender's with a remote operation error")
+{
+	uint64_t seed = 99;
+	struct victim v;
+	uint32_t lie;
+	int i;
+
+	for (i = 0; i < 12; i++) {
+		/* What is within the ring is garbage, but no lie. */
+		do
+			lie = i < 4 ? lies[i] : t_random(&seed);
+		while (lie <= QP_WRS);
+		v = victim_new(false);
+		/* Even with an honest receive in there. */
+		if (i >= 8)
+			post_recv(v.b, 1, v.mem);
+		rings[PLAIN_RQ]->user += lie;
+		post_send(v.a, 2, v.mem);
+		CHECK_WC(v.cq, 2, IBV_WC_REM_OP_ERR);
+		CHECK_EVENT(v.ctx, IBV_EVENT_QP_FATAL, v.b);
+		CHECK_STATE(v.a, IBV_QPS_ERR);
+		CHECK_STATE(v.b, IBV_QPS_ERR);
+		CHECK_NO_WC(v.rcq);
+		CHECK_NO_EVENT(v.ctx);
+		CHECK_OK(ibv_close_device(v.ctx));
+	}
+	/* One that was taken is asked for again. */
+	v = victim_new(false);
+	post_recv(v.b, 3, v.mem);
+	post_send(v.a, 4, v.mem);
+	CHECK_WC(v.rcq, 3, IBV_WC_SUCCESS);
+	CHECK_WC(v.cq, 4, IBV_WC_SUCCESS);
+	rings[PLAIN_RQ]->user--;
+	post_send(v.a, 5, v.mem);
+	CHECK_WC(v.cq, 5, IBV_WC_REM_OP_ERR);
+	CHECK_EVENT(v.ctx, IBV_EVENT_QP_FATAL, v.b);
+}
+
 TEST(srq, "DEV-4", "an index of an SRQ that claims what cannot be is an error of the SRQ and of the QP that a message came to")
 {
 	struct ibv_async_event event;
@@ -145,7 +147,7 @@ TEST(srq, "DEV-4", "an index of an SRQ that claims what cannot be is an error of
 	int i, srqs, qps;
 
 	for (i = 0; i < 4; i++) {
-		v = victim_new();
+		v = victim_new(true);
 		rings[SRQ]->user = lies[i];
 		post_send(v.a, 2, v.mem);
 		CHECK_WC(v.cq, 2, IBV_WC_REM_OP_ERR);
@@ -169,7 +171,7 @@ TEST(cq, "DEV-4", "an index of a CQ that claims what cannot be is an error of th
 
 	/* One before the kernel's is an entry that was not taken: no lie. */
 	for (i = 0; i < 3; i++) {
-		v = victim_new();
+		v = victim_new(true);
 		rings[CQ]->user = lies[i];
 		post_srq_recv(v.srq, 1, v.mem);
 		post_send(v.a, 2, v.mem);
@@ -197,9 +199,9 @@ static void vandal(struct peer *parent)
 	size_t k;
 
 	for (i = 0; i < t_rounds(200); i++) {
-		v = victim_new();
+		v = victim_new(true);
 		for (j = 0; j < n_rings; j++)
-			for (k = sizeof(*rings[j]); k + 8 <= sizes[j]; k += 8)
+			for (k = sizeof(*rings[j]); k + 8 <= ring_sizes[j]; k += 8)
 				*(uint64_t *)((char *)rings[j] + k) =
 					t_random(&seed) >> t_random(&seed) % 64;
 		rings[SRQ]->user = i % 3 ? QP_WRS : t_random(&seed);

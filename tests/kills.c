@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Processes killed at random moments while one writes 66 MiB to the other,
+ * over and over.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "big.h"
+#include "peer.h"
+#include "qp.h"
+#include "t.h"
+
+/* Of 66 MiB. */
+#define COPIES		11
+#define ROUNDS		40
+#define RIGHTS		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
+			 IBV_ACCESS_REMOTE_WRITE)
+
+enum { WRITER, TARGET };
+
+static struct board {
+	uint32_t qpn[2], rkey;
+	uint64_t addr;
+	atomic_uint written;	/* whole messages */
+} *board;
+
+static struct big bigs[2];
+
+struct side {
+	struct ibv_context *ctx;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+};
+
+/* Connected at the return, and so is the other. */
+static struct side side_open(int me, struct peer *parent)
+{
+	struct side s = { .ctx = dev_open(KEEL0) };
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(s.ctx));
+
+	s.mr = MUST(me == WRITER ?
+		    ibv_reg_mr(pd, big_map_flat(&bigs[me]), BIG_FLAT, RIGHTS) :
+		    ibv_reg_mr(pd, big_map_long(&bigs[me], COPIES),
+			       BIG_LEN(COPIES), RIGHTS));
+	s.cq = cq_new(s.ctx);
+	s.qp = big_qp(pd, s.cq, IBV_QPT_RC);
+	board->qpn[me] = s.qp->qp_num;
+	if (me == TARGET) {
+		board->rkey = s.mr->rkey;
+		board->addr = (uintptr_t)s.mr->addr;
+	}
+	peer_tell(parent);
+	peer_wait(parent);
+	qp_connect(s.qp, board->qpn[!me]);
+	peer_tell(parent);
+	peer_wait(parent);
+	return s;
+}
+
+static void post_write(struct side *s)
+{
+	big_post(s->qp, IBV_WR_RDMA_WRITE, 0, s->mr->addr, s->mr->lkey, COPIES,
+		 board->addr, board->rkey);
+}
+
+/* Until it is killed, or its peer is: then retries run out. */
+static void writer(struct peer *parent)
+{
+	struct side s = side_open(WRITER, parent);
+	enum ibv_wc_status status;
+
+	for (;;) {
+		post_write(&s);
+		status = wc_get(s.cq).status;
+		if (status != IBV_WC_SUCCESS)
+			break;
+		atomic_fetch_add(&board->written, 1);
+	}
+	CHECK_STR(ibv_wc_status_str(status),
+		  ibv_wc_status_str(IBV_WC_RETRY_EXC_ERR));
+	CHECK_STATE(s.qp, IBV_QPS_ERR);
+	/* What is posted now is flushed. */
+	post_write(&s);
+	CHECK_EQ(wc_get(s.cq).status, IBV_WC_WR_FLUSH_ERR);
+	CHECK_NO_EVENT(s.ctx);
+	big_prove(s.qp, s.cq);
+	peer_tell(parent);
+}
+
+/* Until it is killed, or its peer is: of which it does not hear. */
+static void target(struct peer *parent)
+{
+	struct side s = side_open(TARGET, parent);
+
+	peer_wait(parent);
+	CHECK_STATE(s.qp, IBV_QPS_RTS);
+	CHECK_NO_WC(s.cq);
+	CHECK_NO_EVENT(s.ctx);
+	if (atomic_load(&board->written))
+		CHECK_ALL(bigs[TARGET].flat, 'f', BIG_FLAT);
+	big_prove(s.qp, s.cq);
+	peer_tell(parent);
+}
+
+static void both(struct peer *sides)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		peer_wait(&sides[i]);
+	for (i = 0; i < 2; i++)
+		peer_tell(&sides[i]);
+}
+
+/* One of them is killed at some moment, the other goes on. */
+static void one_round(uint64_t *seed, int victim)
+{
+	struct timespec nap;
+	struct peer sides[2];
+
+	atomic_store(&board->written, 0);
+	memset(bigs[TARGET].flat, 0, BIG_FLAT);
+	peer_start(&sides[WRITER], writer);
+	peer_start(&sides[TARGET], target);
+	both(sides);
+	both(sides);
+	nap = (struct timespec){ .tv_nsec = t_random(seed) % 40000000 };
+	nanosleep(&nap, NULL);
+	peer_kill(&sides[victim], SIGKILL);
+	if (victim == WRITER)
+		peer_tell(&sides[TARGET]);
+	peer_wait(&sides[!victim]);
+	peer_end(&sides[!victim]);
+}
+
+TEST_SLOW(loop, "PD-3,DEV-4", "either side of a loop of 66 MiB writes is killed: a writer's retries run out, a target hears nothing, and a new pair works at once", 200)
+{
+	uint64_t seed = 64;
+	unsigned int whole = 0;
+	int i;
+
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(board != MAP_FAILED);
+	for (i = 0; i < 2; i++)
+		bigs[i] = big_new();
+	memset(bigs[WRITER].flat, 'f', BIG_FLAT);
+	for (i = 0; i < ROUNDS; i++) {
+		one_round(&seed, i % 2);
+		whole += atomic_load(&board->written);
+	}
+	t_note("%d rounds, %u writes went through whole", ROUNDS, whole);
+	CHECK(whole > 0);
+}
