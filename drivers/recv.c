@@ -203,20 +203,28 @@ int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *peer = x->peer;
+	bool imm = flags & (KEEL_CQE_F_IMM | KEEL_CQE_F_INV);
+	/* All of it, so that it is written once and not cleared before. */
 	struct keel_uapi_cqe cqe = {
-		.status = status,
-		.vendor_err = why,
+		.wr_id = 0,
+		.ts = 0,
+		.wall = 0,
 		.byte_len = byte_len,
-		.flags = flags,
+		.imm = imm ? wqe->imm : 0,
+		.qp_num = 0,
+		.src_qp = flags & KEEL_CQE_F_GRH ? x->qp->qpn : 0,
+		.vendor_err = why,
+		.pkey_index = 0,
+		.slid = 0,
+		.status = status,
 		.opcode = wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM ?
 			  IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
+		.flags = flags,
+		.sl = 0,
+		.reserved = { 0, 0, 0 },
 	};
 	int ret;
 
-	if (flags & (KEEL_CQE_F_IMM | KEEL_CQE_F_INV))
-		cqe.imm = wqe->imm;
-	if (flags & KEEL_CQE_F_GRH)
-		cqe.src_qp = x->qp->qpn;
 	keel_count(peer->kdev, rx_msgs, 1);
 	keel_count(peer->kdev, rx_bytes, byte_len);
 	if (status != IB_WC_SUCCESS)

@@ -41,28 +41,47 @@ static const u8 keel_wc_opcodes[] = {
 	[IB_WR_REG_MR]			= IB_WC_REG_MR,
 };
 
+static u8 keel_wc_opcode(u32 opcode)
+{
+	return opcode < ARRAY_SIZE(keel_wc_opcodes) ? keel_wc_opcodes[opcode] :
+						      0;
+}
+
+static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
+			   u32 why, u32 byte_len)
+{
+	const struct keel_uapi_send_wqe *wqe = &qp->sq.wqe;
+	/* As in keel_recv_complete(). */
+	struct keel_uapi_cqe cqe = {
+		.wr_id = wqe->wr_id,
+		.ts = 0,
+		.wall = 0,
+		.byte_len = byte_len,
+		.imm = 0,
+		.qp_num = qp->qpn,
+		.src_qp = 0,
+		.vendor_err = why,
+		.pkey_index = 0,
+		.slid = 0,
+		.status = status,
+		.opcode = keel_wc_opcode(wqe->opcode),
+		.flags = 0,
+		.sl = 0,
+		.reserved = { 0, 0, 0 },
+	};
+
+	if (keel_cq_add(qp->send_cq, &cqe, false))
+		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+}
+
 static void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status,
 			     u32 why, u32 byte_len)
 {
-	const struct keel_uapi_send_wqe *wqe = &qp->sq.wqe;
-	struct keel_uapi_cqe cqe;
-
 	keel_ring_advance(&qp->sq.ring);
 	qp->sq.wait = KEEL_WAIT_NONE;
-	if (status == IB_WC_SUCCESS && !qp->sig_all &&
-	    !(wqe->flags & IB_SEND_SIGNALED))
-		return;
-	cqe = (struct keel_uapi_cqe){
-		.wr_id = wqe->wr_id,
-		.status = status,
-		.vendor_err = why,
-		.qp_num = qp->qpn,
-		.byte_len = byte_len,
-	};
-	if (wqe->opcode < ARRAY_SIZE(keel_wc_opcodes))
-		cqe.opcode = keel_wc_opcodes[wqe->opcode];
-	if (keel_cq_add(qp->send_cq, &cqe, false))
-		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	if (status != IB_WC_SUCCESS || qp->sig_all ||
+	    qp->sq.wqe.flags & IB_SEND_SIGNALED)
+		keel_sq_report(qp, status, why, byte_len);
 }
 
 /*
@@ -169,7 +188,19 @@ static enum keel_step keel_sq_flush_one(struct keel_qp *qp)
 
 static enum keel_step keel_sq_do_one(struct keel_qp *qp)
 {
-	struct keel_xfer x = { .qp = qp, .wqe = &qp->sq.wqe };
+	/* All of it, so that it is written once and not cleared before. */
+	struct keel_xfer x = {
+		.qp = qp,
+		.wqe = &qp->sq.wqe,
+		.peer = NULL,
+		.srq = NULL,
+		.len = 0,
+		.rnr_ns = 0,
+		.domain = 0,
+		.status = IB_WC_SUCCESS,
+		.why = KEEL_WHY_NONE,
+		.byte_len = 0,
+	};
 
 	keel_sq_fetch(&qp->sq);
 	switch (keel_req_run(&x)) {

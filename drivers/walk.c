@@ -26,6 +26,20 @@
 #define KEEL_ODP_BATCH	16
 
 /**
+ * struct keel_pinned - pages of a program that are pinned for a piece
+ * @n: how many
+ * @at: first byte of @page that no piece was made of
+ * @end: end of what may be used of @page
+ * @page: the pages
+ */
+struct keel_pinned {
+	u32 n;
+	size_t at;
+	size_t end;
+	struct page *page[KEEL_ODP_BATCH];
+};
+
+/**
  * struct keel_cursor - where a copy is on one of its sides
  * @seg: current segment
  * @left: how many there are from @seg on
@@ -33,25 +47,19 @@
  * @off: first byte in @seg that no piece was made of
  * @addr: what is left of the current piece
  * @len: bytes of it
- * @pinned: ODP: pages that are pinned
- * @at: ODP: first byte of @page that no piece was made of
- * @end: ODP: end of what may be used of @page
- * @page: ODP: the pages
+ * @pinned: room for what ODP needs; may be NULL where there is none. Kernels
+ *	that clear their stack take longer for it than for a short message.
  */
 struct keel_cursor {
 	const struct keel_seg *seg;
 	u32 left;
-	bool write;
+	u32 write;
 	u64 off;
 	void *addr;
 	size_t len;
-	u32 pinned;
-	size_t at;
-	size_t end;
-	struct page *page[KEEL_ODP_BATCH];
+	struct keel_pinned *pinned;
 };
 
-/* Not all of it: there is no need to clear @page. */
 static void keel_cursor_init(struct keel_cursor *c, const struct keel_seg *seg,
 			     u32 n, u64 off, bool write)
 {
@@ -61,10 +69,17 @@ static void keel_cursor_init(struct keel_cursor *c, const struct keel_seg *seg,
 	c->left = n;
 	c->write = write;
 	c->off = off;
+	c->addr = NULL;
 	c->len = 0;
-	c->pinned = 0;
-	c->at = 0;
-	c->end = 0;
+	c->pinned = NULL;
+}
+
+static void keel_cursor_odp(struct keel_cursor *c, struct keel_pinned *pinned)
+{
+	pinned->n = 0;
+	pinned->at = 0;
+	pinned->end = 0;
+	c->pinned = pinned;
 }
 
 /* To a segment that has bytes left; false if there is none. */
@@ -83,13 +98,15 @@ static bool keel_cursor_dead(struct keel_cursor *c)
 
 static void keel_cursor_unpin(struct keel_cursor *c)
 {
-	if (!c->pinned)
+	struct keel_pinned *p = c->pinned;
+
+	if (!p || !p->n)
 		return;
 	if (c->write)
-		unpin_user_pages_dirty_lock(c->page, c->pinned, true);
+		unpin_user_pages_dirty_lock(p->page, p->n, true);
 	else
-		unpin_user_pages(c->page, c->pinned);
-	c->pinned = 0;
+		unpin_user_pages(p->page, p->n);
+	p->n = 0;
 }
 
 /*
@@ -154,25 +171,26 @@ static void *keel_pages_run(struct page *const *page, size_t in, size_t max,
 
 static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
 {
+	struct keel_pinned *p = c->pinned;
 	size_t in = offset_in_page(addr);
 	long got;
 
-	if (c->at == c->end) {
+	if (p->at == p->end) {
 		keel_cursor_unpin(c);
 		got = keel_odp_pin(c->seg->mem->mm, addr,
 				   min_t(size_t, KEEL_ODP_BATCH,
 					 DIV_ROUND_UP(in + max, PAGE_SIZE)),
-				   c->write ? FOLL_WRITE : 0, c->page);
+				   c->write ? FOLL_WRITE : 0, p->page);
 		if (got < 0)
 			return got;
-		c->pinned = got;
-		c->at = in;
-		c->end = min_t(size_t, in + max, got << PAGE_SHIFT);
+		p->n = got;
+		p->at = in;
+		p->end = min_t(size_t, in + max, got << PAGE_SHIFT);
 	}
-	c->addr = keel_pages_run(&c->page[c->at >> PAGE_SHIFT],
-				 offset_in_page(c->at), c->end - c->at,
+	c->addr = keel_pages_run(&p->page[p->at >> PAGE_SHIFT],
+				 offset_in_page(p->at), p->end - p->at,
 				 &c->len);
-	c->at += c->len;
+	p->at += c->len;
 	return 0;
 }
 
@@ -241,6 +259,54 @@ static enum keel_copy_result keel_copy_step(struct keel_cursor *to,
 	return KEEL_COPY_DONE;
 }
 
+static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
+					   struct keel_cursor *from, u64 len,
+					   const struct keel_copy_ctl *ctl)
+{
+	enum keel_copy_result res = KEEL_COPY_DONE;
+
+	while (len) {
+		size_t n = min_t(u64, len, KEEL_COPY_STEP);
+
+		res = keel_copy_step(to, from, n);
+		keel_cursor_unpin(to);
+		keel_cursor_unpin(from);
+		len -= n;
+		if (res != KEEL_COPY_DONE || !len)
+			break;
+		cond_resched();
+		if (keel_cursor_dead(from))
+			return KEEL_COPY_SRC;
+		if (keel_cursor_dead(to))
+			return KEEL_COPY_DST;
+		if (ctl && ctl->stop(ctl->arg))
+			return KEEL_COPY_STOPPED;
+	}
+	return res;
+}
+
+/* On its own, for the stack that others need not have. */
+static noinline enum keel_copy_result
+keel_copy_odp(struct keel_cursor *to, struct keel_cursor *from, u64 len,
+	      const struct keel_copy_ctl *ctl)
+{
+	struct keel_pinned dst, src;
+
+	keel_cursor_odp(to, &dst);
+	keel_cursor_odp(from, &src);
+	return keel_copy_all(to, from, len, ctl);
+}
+
+static bool keel_segs_odp(const struct keel_segs *segs)
+{
+	u32 i;
+
+	for (i = 0; i < segs->n; i++)
+		if (segs->seg[i].mem->type == KEEL_MEM_ODP)
+			return true;
+	return false;
+}
+
 /**
  * keel_copy() - copy between two lists of segments
  * @dst: where to
@@ -260,40 +326,26 @@ enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 				const struct keel_segs *src, u64 src_off,
 				u64 len, const struct keel_copy_ctl *ctl)
 {
-	enum keel_copy_result res = KEEL_COPY_DONE;
 	struct keel_cursor to, from;
 
 	keel_cursor_init(&to, dst->seg, dst->n, dst_off, true);
 	keel_cursor_init(&from, src->seg, src->n, src_off, false);
-	while (len) {
-		size_t n = min_t(u64, len, KEEL_COPY_STEP);
-
-		res = keel_copy_step(&to, &from, n);
-		keel_cursor_unpin(&to);
-		keel_cursor_unpin(&from);
-		len -= n;
-		if (res != KEEL_COPY_DONE || !len)
-			break;
-		cond_resched();
-		if (keel_cursor_dead(&from))
-			return KEEL_COPY_SRC;
-		if (keel_cursor_dead(&to))
-			return KEEL_COPY_DST;
-		if (ctl && ctl->stop(ctl->arg))
-			return KEEL_COPY_STOPPED;
-	}
-	return res;
+	if (keel_segs_odp(dst) || keel_segs_odp(src))
+		return keel_copy_odp(&to, &from, len, ctl);
+	return keel_copy_all(&to, &from, len, ctl);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_copy);
 
 /* All 8 bytes of @seg as one; on success unpin @c. */
-static int keel_word(struct keel_cursor *c, const struct keel_seg *seg)
+static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
+		     const struct keel_seg *seg)
 {
 	int ret;
 
 	if (seg->len < sizeof(u64))
 		return -EINVAL;
 	keel_cursor_init(c, seg, 1, 0, true);
+	keel_cursor_odp(c, pinned);
 	ret = keel_piece(c, sizeof(u64));
 	if (ret)
 		return ret;
@@ -322,10 +374,11 @@ static int keel_word(struct keel_cursor *c, const struct keel_seg *seg)
 int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 		u64 new, u64 *old)
 {
+	struct keel_pinned pinned;
 	struct keel_cursor c;
 	int ret;
 
-	ret = keel_word(&c, seg);
+	ret = keel_word(&c, &pinned, seg);
 	if (ret)
 		return ret;
 	if (swap)
@@ -350,10 +403,11 @@ EXPORT_SYMBOL_IF_KUNIT(keel_atomic);
  */
 int keel_atomic_write(const struct keel_seg *seg, u64 value)
 {
+	struct keel_pinned pinned;
 	struct keel_cursor c;
 	int ret;
 
-	ret = keel_word(&c, seg);
+	ret = keel_word(&c, &pinned, seg);
 	if (ret)
 		return ret;
 	atomic64_set_release((atomic64_t *)c.addr, value);

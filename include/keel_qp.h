@@ -332,25 +332,25 @@ static inline struct keel_ah *to_kah(struct ib_ah *ib)
  * @qp: who sends; its send queue's lock is held
  * @wqe: what, in &keel_sq.wqe
  * @peer: to whom, with its responder's lock held; NULL where there is nobody
- * @domain: number of the domain that rkeys are checked against
  * @srq: XRC: the SRQ that was named, with a reference; else NULL
+ * @len: bytes of the message
+ * @rnr_ns: how long the peer wants us to wait before we try again
+ * @domain: number of the domain that rkeys are checked against
  * @status: how it ended
  * @why: reason of a failure
- * @len: bytes of the message
  * @byte_len: for the completion
- * @rnr_ns: how long the peer wants us to wait before we try again
  */
 struct keel_xfer {
 	struct keel_qp *qp;
 	const struct keel_uapi_send_wqe *wqe;
 	struct keel_qp *peer;
-	u32 domain;
 	struct keel_srq *srq;
+	u64 len;
+	u64 rnr_ns;
+	u32 domain;
 	enum ib_wc_status status;
 	u32 why;
-	u64 len;
 	u32 byte_len;
-	u64 rnr_ns;
 };
 
 /**
