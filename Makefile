@@ -18,12 +18,34 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench tools soak:
+demo test bench tools soak deb:
 	scripts/$@
+
+# Without packages: make; make provider RDMA_CORE=...; make install. The user
+# library is found by libibverbs wherever it is; what the module brings for
+# modprobe, udev and systemd, by these in /usr and /usr/local.
+prefix ?= /usr/local
+sysconfdir ?= /etc
+
+provider:
+	@test -n "$(RDMA_CORE)" || { \
+		echo 'make provider RDMA_CORE=FOLDER: where is the source of rdma-core?'; \
+		exit 1; }
+	provider/build $(RDMA_CORE) build/provider
+
+install:
+	@DESTDIR="$(DESTDIR)" prefix="$(prefix)" sysconfdir="$(sysconfdir)" \
+		KDIR="$(KDIR)" scripts/install
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" prefix="$(prefix)" scripts/install --uninstall
 
 help:
 	@echo 'make              build keel.ko for the running kernel (or KDIR=...)'
 	@echo 'make clean        remove what that made'
+	@echo 'make deb          build Debian packages, into dist/'
+	@echo 'make provider RDMA_CORE=FOLDER   build the user library'
+	@echo 'make install      install what was built; make uninstall removes it'
 	@echo 'make demo         show keel at work in a throwaway guest'
 	@echo 'make test         run all tests in throwaway guests'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
@@ -32,4 +54,5 @@ help:
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench tools soak help
+.PHONY: all modules clean cache demo test bench tools soak deb \
+	provider install uninstall help
