@@ -212,6 +212,8 @@ static int keel_qp_map_rings(struct keel_qp *qp, struct ib_udata *udata)
 	int ret;
 
 	ret = ib_copy_validate_udata_in(udata, req, rq);
+	if (!ret)
+		ret = ib_respond_empty_udata(udata);
 	if (ret)
 		return ret;
 	ret = keel_qp_map(qp, &qp->sq.ring, keel_qp_sends(qp), &req.sq,
@@ -356,7 +358,10 @@ err_rings:
 static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
+	int ret = ib_no_udata_io(udata);
 
+	if (ret)
+		return ret;
 	/* "rdma resource" may look at it even now. */
 	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);

@@ -163,7 +163,8 @@ int keel_recv_take(struct keel_xfer *x)
 /**
  * keel_recv_segs() - the memory of the receive that was taken
  * @x: the message
- * @len: its bytes: what it does not use of the receive is not looked at
+ * @len: its bytes: what it does not use of the receive's memory is not looked
+ *	at
  * @why: reason of a failure
  *
  * Context: any; the peer's responder lock is held.
@@ -177,6 +178,10 @@ enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why)
 	struct keel_srq *srq = keel_recv_srq(peer);
 	u32 max = srq ? srq->rq.max_sge : peer->rq.max_sge;
 
+	if (recv->reserved) {
+		*why = KEEL_WHY_RESERVED;
+		return IB_WC_LOC_QP_OP_ERR;
+	}
 	if (recv->num_sge > max) {
 		*why = KEEL_WHY_SGES;
 		return IB_WC_LOC_QP_OP_ERR;

@@ -268,6 +268,9 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 
 	if (!keel_req_known(qp, wqe))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
+	/* The kernel's own entries are made of what the consumer left there. */
+	if (qp->user && !keel_wqe_clean(wqe, qp->type))
+		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_RESERVED);
 	if (keel_req_is_own(wqe))
 		return keel_req_own(x);
 	x->status = keel_req_local(x, keel_ring_entry(&sq->ring, sq->ring.index) +

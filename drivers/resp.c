@@ -200,6 +200,8 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
 	u64 len = sq->segs.len;
 	enum keel_copy_result copied;
 	enum keel_verdict verdict;
+	enum ib_wc_status status;
+	u32 why = KEEL_WHY_NONE;
 	int ret;
 
 	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_WRITE, x->wqe->rdma.rkey,
@@ -209,6 +211,11 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
 	if (ret <= 0) {
 		keel_segs_put(&sq->remote);
 		return keel_resp_no_recv(x, ret);
+	}
+	status = imm ? keel_recv_segs(x, 0, &why) : IB_WC_SUCCESS;
+	if (status != IB_WC_SUCCESS) {
+		keel_segs_put(&sq->remote);
+		return keel_resp_bad_recv(x, status, why);
 	}
 	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
 	keel_segs_put(&sq->remote);

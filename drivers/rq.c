@@ -28,6 +28,7 @@ int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
 	num_sge = READ_ONCE(entry->num_sge);
 	recv->wr_id = READ_ONCE(entry->wr_id);
 	recv->num_sge = num_sge;
+	recv->reserved = READ_ONCE(entry->reserved);
 	if (num_sge <= rq->max_sge)
 		memcpy(recv->sge, entry + 1, num_sge * sizeof(recv->sge[0]));
 	keel_ring_advance(&rq->ring);

@@ -52,6 +52,7 @@ enum keel_why {
 	KEEL_WHY_FLUSH,		/* the QP is in an error state */
 	KEEL_WHY_RING,		/* the ring is not one, or the CQ is in error */
 	KEEL_WHY_PLACEMENT,	/* no type or level of a flush */
+	KEEL_WHY_RESERVED,	/* what must be 0 in the work request is not */
 };
 
 /**
@@ -81,11 +82,13 @@ struct keel_cq {
  * struct keel_recv - a receive that was taken from its queue
  * @wr_id: for the completion
  * @num_sge: SGEs, as the program wrote it: not checked
+ * @reserved: likewise
  * @sge: what the program wrote
  */
 struct keel_recv {
 	u64 wr_id;
 	u32 num_sge;
+	u32 reserved;
 	struct keel_uapi_sge sge[KEEL_MAX_SGE];
 };
 
@@ -420,6 +423,9 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 /* sq.c */
 void keel_qp_run(struct keel_qp *qp);
 void keel_sq_init(struct keel_qp *qp);
+
+/* wqe.c */
+bool keel_wqe_clean(const struct keel_uapi_send_wqe *wqe, enum ib_qp_type type);
 
 /* req.c */
 enum keel_verdict keel_req_run(struct keel_xfer *x);

@@ -24,6 +24,11 @@
 #define KEEL_SEND_FLAGS \
 	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
 
+/* Opcodes of messages with immediate data, or with a key to invalidate. */
+#define KEEL_OPS_IMM							\
+	(1U << IBV_WR_SEND_WITH_IMM | 1U << IBV_WR_SEND_WITH_INV |	\
+	 1U << IBV_WR_RDMA_WRITE_WITH_IMM)
+
 /* Opcodes that send bytes of ours, which may be inline; that move any. */
 #define KEEL_OPS_OUT							\
 	(1U << IBV_WR_SEND | 1U << IBV_WR_SEND_WITH_IMM |		\

@@ -153,8 +153,9 @@ static int put_opcode(const struct keel_qp *qp, struct keel_uapi_send_wqe *wqe,
 	default:
 		break;
 	}
-	/* Only some look at it; it is as the program gave it, or an rkey. */
-	wqe->imm = wr->invalidate_rkey;
+	/* As the program gave it, or an rkey. */
+	if (KEEL_OPS_IMM >> wr->opcode & 1)
+		wqe->imm = wr->invalidate_rkey;
 	ret = put_address(qp, wqe, wr);
 	return ret ? ret : put_data(&qp->sq, wqe, wr);
 }
@@ -172,11 +173,12 @@ static int put_send(struct keel_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 
 	wqe = keel_ring_entry(&sq->ring, sq->ring.user);
-	wqe->wr_id = wr->wr_id;
-	wqe->opcode = wr->opcode;
-	wqe->flags = (wr->send_flags & KEEL_SEND_FLAGS) | sq->sig_flags;
-	wqe->num_sge = 0;
-	wqe->inline_len = 0;
+	/* What an opcode has no use for must be 0. */
+	*wqe = (struct keel_uapi_send_wqe){
+		.wr_id = wr->wr_id,
+		.opcode = wr->opcode,
+		.flags = (wr->send_flags & KEEL_SEND_FLAGS) | sq->sig_flags,
+	};
 	ret = put_opcode(qp, wqe, wr);
 	if (ret)
 		return ret;

@@ -123,6 +123,10 @@ struct keel_uapi_sge {
  * @reserved: all of the union
  *
  * Followed by @num_sge of struct keel_uapi_sge, or by @inline_len bytes.
+ *
+ * What the opcode, or the type of the QP, has no use for must be 0, be it in
+ * the union or in front of it; so must flags that are not known. Otherwise the
+ * work request fails with IBV_WC_LOC_QP_OP_ERR.
  */
 struct keel_uapi_send_wqe {
 	__aligned_u64 wr_id;
@@ -186,7 +190,9 @@ enum keel_uapi_bind_flags {
  * @num_sge: SGEs behind this structure
  * @reserved: 0
  *
- * Followed by @num_sge of struct keel_uapi_sge.
+ * Followed by @num_sge of struct keel_uapi_sge. A message that gets one with
+ * something else in @reserved, or with more SGEs than the queue was made for,
+ * completes it with IBV_WC_LOC_QP_OP_ERR.
  */
 struct keel_uapi_recv_wqe {
 	__aligned_u64 wr_id;
