@@ -21,6 +21,9 @@ cache:
 demo test bench tools soak deb:
 	scripts/$@
 
+bar:
+	scripts/bar-test
+
 # Without packages: make; make provider RDMA_CORE=...; make install. The user
 # library is found by libibverbs wherever it is; what the module brings for
 # modprobe, udev and systemd, by these in /usr and /usr/local.
@@ -51,8 +54,9 @@ help:
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
 	@echo 'make soak         everything at once, killed at random, for 10 minutes'
+	@echo 'make bar          device memory behind a PCI BAR, in guests with one'
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench tools soak deb \
+.PHONY: all modules clean cache demo test bench tools soak bar deb \
 	provider install uninstall help

@@ -140,8 +140,9 @@ EXPORT_SYMBOL_IF_KUNIT(keel_aperture_write);
  * @off: the place, below the size
  * @len: gets how many bytes follow each other from there, at least one
  *
- * For those who move many bytes. The address is good for loads, stores and
- * atomics of any kind, and as long as the aperture.
+ * For those who move many bytes, and call keel_aperture_order() before they
+ * read and after they wrote. The address is good for loads and stores, and as
+ * long as the aperture.
  *
  * Context: any.
  * Return: the address, or NULL for an offset outside.

@@ -61,8 +61,6 @@ static void keel_query_queues(struct ib_device_attr *attr)
 	attr->max_qp_rd_atom = KEEL_MAX_RD_ATOM;
 	attr->max_qp_init_rd_atom = KEEL_MAX_RD_ATOM;
 	attr->max_res_rd_atom = KEEL_MAX_RD_ATOM * KEEL_MAX_QP;
-	/* The processor's own atomics, on memory that it shares. */
-	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
 	attr->max_mcast_grp = KEEL_MAX_MCAST_GRP;
 	attr->max_mcast_qp_attach = KEEL_MAX_MCAST_QP;
@@ -115,9 +113,19 @@ static int keel_query_device(struct ib_device *ibdev,
 	attr->max_ah = KEEL_MAX_AH;
 	attr->max_pkeys = KEEL_PKEYS;
 	attr->max_dm_size = kdev->ap->size;
-	/* "rdma link delete" may take any keel device, keel0 too. */
-	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG | IBK_LOCAL_DMA_LKEY |
-				 IBK_ON_DEMAND_PAGING;
+	/*
+	 * The processor's own atomics, on memory that it shares; unless those
+	 * of device memory are another thing.
+	 */
+	attr->atomic_cap = kdev->ap->ops->atomic ? IB_ATOMIC_HCA :
+						   IB_ATOMIC_GLOB;
+	attr->kernel_cap_flags = IBK_LOCAL_DMA_LKEY | IBK_ON_DEMAND_PAGING;
+	/*
+	 * "rdma link delete" may take any keel device, keel0 too. One of a PCI
+	 * function comes and goes with its driver.
+	 */
+	if (!ibdev->dev.parent)
+		attr->kernel_cap_flags |= IBK_ALLOW_USER_UNREG;
 	keel_query_queues(attr);
 	keel_query_odp(attr);
 	return 0;
@@ -234,54 +242,67 @@ static int keel_dev_alloc(struct keel_dev *kdev)
 	return kdev->counters && kdev->wq ? 0 : -ENOMEM;
 }
 
+/* Device memory of the kernel's, for a device that brought none. */
+static struct keel_aperture *keel_dev_memory(void)
+{
+	struct keel_aperture *ap = ERR_PTR(-EINVAL);
+
+	/* The core keeps the length of a buffer in 32 bits. */
+	if (dm_size <= (U32_MAX & PAGE_MASK))
+		ap = keel_aperture_mem_create(PAGE_ALIGN(dm_size));
+	if (IS_ERR(ap))
+		pr_err("keel: no %lu bytes of device memory (parameter dm_size): %ld\n",
+		       dm_size, PTR_ERR(ap));
+	return ap;
+}
+
 /**
  * keel_dev_create() - bring up a device
- * @name: its name, or a pattern such as "keel%d"
- * @netdev: the netdev its port is on
- * @own: the device takes @netdev over when it is registered, and
- *	keel_netdev_destroy()s it when it goes
+ * @spec: what it shall be like
  *
  * Context: may sleep; not under RTNL.
- * Return: 0; ib_core owns the device then. A negative errno, with @netdev
- * still the caller's.
+ * Return: the device, which ib_core owns and may have freed already, but for
+ * the memory of its structure: the caller has a reference on that, which
+ * put_device() drops. Or ERR_PTR(), with what @spec brought still the caller's.
  */
-int keel_dev_create(const char *name, struct net_device *netdev, bool own)
+struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 {
 	struct keel_dev *kdev = ib_alloc_device(keel_dev, ib);
 	int ret;
 
 	if (!kdev)
-		return -ENOMEM;
+		return ERR_PTR(-ENOMEM);
 	keel_dev_set_ops(&kdev->ib);
 	keel_dev_init(kdev);
-	addrconf_addr_eui48((u8 *)&kdev->ib.node_guid, netdev->dev_addr);
+	kdev->ib.dev.parent = spec->parent;
+	addrconf_addr_eui48((u8 *)&kdev->ib.node_guid, spec->netdev->dev_addr);
 
-	/* The core keeps the length of a buffer in 32 bits. */
-	kdev->ap = dm_size > (U32_MAX & PAGE_MASK) ? ERR_PTR(-EINVAL) :
-		   keel_aperture_mem_create(PAGE_ALIGN(dm_size));
+	kdev->ap = spec->ap ? spec->ap : keel_dev_memory();
 	if (IS_ERR(kdev->ap)) {
 		ret = PTR_ERR(kdev->ap);
-		pr_err("keel: no %lu bytes of device memory (parameter dm_size): %d\n",
-		       dm_size, ret);
 		goto err_dev;
 	}
 	ret = keel_dev_alloc(kdev);
 	if (ret)
 		goto err_dev;
-	ret = ib_device_set_netdev(&kdev->ib, netdev, KEEL_PORT);
+	ret = ib_device_set_netdev(&kdev->ib, spec->netdev, KEEL_PORT);
 	if (ret)
 		goto err_dev;
-	if (own)
-		kdev->own_netdev = netdev;
+	if (spec->own_netdev)
+		kdev->own_netdev = spec->netdev;
 	else
 		ib_mark_name_assigned_by_user(&kdev->ib);
-	ret = ib_register_device(&kdev->ib, name, NULL);
+	get_device(&kdev->ib.dev);
+	ret = ib_register_device(&kdev->ib, spec->name, NULL);
 	/* On success the device may be gone already. */
 	if (!ret)
-		return 0;
+		return &kdev->ib;
+	put_device(&kdev->ib.dev);
 	kdev->own_netdev = NULL;
 err_dev:
+	if (spec->ap)
+		kdev->ap = NULL;
 	/* Ends in keel_dev_release(). */
 	ib_dealloc_device(&kdev->ib);
-	return ret;
+	return ERR_PTR(ret);
 }

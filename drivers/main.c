@@ -26,6 +26,7 @@ static DEFINE_MUTEX(keel_newlink_lock);
 /* rdma link add NAME type keel netdev IF */
 static int keel_newlink(const char *name, struct net_device *netdev)
 {
+	struct keel_dev_spec spec = { .name = name, .netdev = netdev };
 	struct ib_device *ibdev;
 
 	/* GIDs and the node GUID are made from a MAC address. */
@@ -37,7 +38,11 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 		ib_device_put(ibdev);
 		return -EEXIST;
 	}
-	return keel_dev_create(name, netdev, false);
+	ibdev = keel_dev_create(&spec);
+	if (IS_ERR(ibdev))
+		return PTR_ERR(ibdev);
+	put_device(&ibdev->dev);
+	return 0;
 }
 
 static struct rdma_link_ops keel_link_ops = {
@@ -89,18 +94,21 @@ static struct notifier_block keel_netdev_nb = {
 
 static int keel_default_create(void)
 {
-	struct net_device *netdev;
-	int ret;
+	struct keel_dev_spec spec = { .name = "keel%d", .own_netdev = true };
+	struct ib_device *ibdev;
 
 	if (!default_device)
 		return 0;
-	netdev = keel_netdev_create();
-	if (IS_ERR(netdev))
-		return PTR_ERR(netdev);
-	ret = keel_dev_create("keel%d", netdev, true);
-	if (ret)
-		keel_netdev_destroy(netdev);
-	return ret;
+	spec.netdev = keel_netdev_create(NULL);
+	if (IS_ERR(spec.netdev))
+		return PTR_ERR(spec.netdev);
+	ibdev = keel_dev_create(&spec);
+	if (IS_ERR(ibdev)) {
+		keel_netdev_destroy(spec.netdev);
+		return PTR_ERR(ibdev);
+	}
+	put_device(&ibdev->dev);
+	return 0;
 }
 
 static int __init keel_init(void)
@@ -116,9 +124,15 @@ static int __init keel_init(void)
 	ret = keel_default_create();
 	if (ret)
 		goto err_notifier;
+	/* After keel0, whose name a function must not get. */
+	ret = keel_pci_init();
+	if (ret)
+		goto err_default;
 	rdma_link_register(&keel_link_ops);
 	return 0;
 
+err_default:
+	ib_unregister_driver(KEEL_RDMA_DRIVER);
 err_notifier:
 	unregister_netdevice_notifier(&keel_netdev_nb);
 err_debugfs:
@@ -130,6 +144,7 @@ static void __exit keel_exit(void)
 {
 	/* No new device, then no device, then nobody who looks at them. */
 	rdma_link_unregister(&keel_link_ops);
+	keel_pci_exit();
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
 	unregister_netdevice_notifier(&keel_netdev_nb);
 	keel_debugfs_exit();

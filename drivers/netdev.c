@@ -57,11 +57,12 @@ static void keel_netdev_setup(struct net_device *netdev)
 
 /**
  * keel_netdev_create() - a netdev "keel%d" in the initial namespace, up
+ * @parent: what it belongs to, or NULL
  *
  * Context: may sleep, takes RTNL.
  * Return: the netdev, the caller's to keel_netdev_destroy(); or ERR_PTR().
  */
-struct net_device *keel_netdev_create(void)
+struct net_device *keel_netdev_create(struct device *parent)
 {
 	struct net_device *netdev;
 	int ret;
@@ -69,6 +70,7 @@ struct net_device *keel_netdev_create(void)
 	netdev = alloc_netdev(0, "keel%d", NET_NAME_ENUM, keel_netdev_setup);
 	if (!netdev)
 		return ERR_PTR(-ENOMEM);
+	SET_NETDEV_DEV(netdev, parent);
 	ret = register_netdev(netdev);
 	if (ret) {
 		free_netdev(netdev);

@@ -44,6 +44,7 @@ struct keel_pinned {
  * @seg: current segment
  * @left: how many there are from @seg on
  * @write: it is the destination
+ * @wrote: device memory that was written, and whose bytes were not ordered yet
  * @off: first byte in @seg that no piece was made of
  * @addr: what is left of the current piece
  * @len: bytes of it
@@ -54,6 +55,7 @@ struct keel_cursor {
 	const struct keel_seg *seg;
 	u32 left;
 	u32 write;
+	struct keel_aperture *wrote;
 	u64 off;
 	void *addr;
 	size_t len;
@@ -68,6 +70,7 @@ static void keel_cursor_init(struct keel_cursor *c, const struct keel_seg *seg,
 	c->seg = seg;
 	c->left = n;
 	c->write = write;
+	c->wrote = NULL;
 	c->off = off;
 	c->addr = NULL;
 	c->len = 0;
@@ -169,6 +172,16 @@ static void *keel_pages_run(struct page *const *page, size_t in, size_t max,
 	return start;
 }
 
+/* What was written is to be seen before the completion is. */
+static void keel_cursor_done(struct keel_cursor *c)
+{
+	keel_cursor_unpin(c);
+	if (c->wrote) {
+		keel_aperture_order(c->wrote);
+		c->wrote = NULL;
+	}
+}
+
 static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
 {
 	struct keel_pinned *p = c->pinned;
@@ -221,6 +234,10 @@ static int keel_piece(struct keel_cursor *c, size_t max)
 		if (WARN_ON_ONCE(!c->addr))
 			return -EFAULT;
 		c->len = min(len, max);
+		if (c->write)
+			c->wrote = mem->ap;
+		else
+			keel_aperture_order(mem->ap);
 		break;
 	case KEEL_MEM_ODP:
 		ret = keel_piece_odp(c, mem->start + pos, max);
@@ -269,8 +286,8 @@ static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
 		size_t n = min_t(u64, len, KEEL_COPY_STEP);
 
 		res = keel_copy_step(to, from, n);
-		keel_cursor_unpin(to);
-		keel_cursor_unpin(from);
+		keel_cursor_done(to);
+		keel_cursor_done(from);
 		len -= n;
 		if (res != KEEL_COPY_DONE || !len)
 			break;
@@ -356,6 +373,25 @@ static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
 	return -EINVAL;
 }
 
+/* @op by the processor, unless that is no way to change device memory. */
+static u64 keel_word_change(const struct keel_seg *seg, u64 *word,
+			    enum keel_atomic_op op, u64 operand, u64 new)
+{
+	const struct keel_mem *mem = seg->mem;
+
+	if (mem->type == KEEL_MEM_DM && mem->ap->ops->atomic)
+		return mem->ap->ops->atomic(mem->ap, word, op, operand, new);
+	switch (op) {
+	case KEEL_ATOMIC_SWAP:
+		return cmpxchg64(word, operand, new);
+	case KEEL_ATOMIC_ADD:
+		return atomic64_fetch_add(operand, (atomic64_t *)word);
+	default:
+		atomic64_set_release((atomic64_t *)word, new);
+		return 0;
+	}
+}
+
 /**
  * keel_atomic() - change 8 bytes in one go
  * @seg: the bytes
@@ -365,7 +401,9 @@ static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
  * @old: gets what they were
  *
  * Atomic against every other atomic operation on them, of other queue pairs
- * and of processors, whoever maps them where. Numbers are in host order.
+ * and of processors, whoever maps them where; but of device
+ * memory whose backend has an atomic() against those of queue pairs only.
+ * Numbers are in host order.
  *
  * Context: may sleep.
  * Return: 0; -EINVAL for bytes that are not aligned, -EFAULT for a program
@@ -381,10 +419,9 @@ int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 	ret = keel_word(&c, &pinned, seg);
 	if (ret)
 		return ret;
-	if (swap)
-		*old = cmpxchg64((u64 *)c.addr, compare_add, new);
-	else
-		*old = atomic64_fetch_add(compare_add, (atomic64_t *)c.addr);
+	*old = keel_word_change(seg, c.addr, swap ? KEEL_ATOMIC_SWAP :
+						    KEEL_ATOMIC_ADD,
+				compare_add, new);
 	keel_cursor_unpin(&c);
 	return 0;
 }
@@ -410,7 +447,7 @@ int keel_atomic_write(const struct keel_seg *seg, u64 value)
 	ret = keel_word(&c, &pinned, seg);
 	if (ret)
 		return ret;
-	atomic64_set_release((atomic64_t *)c.addr, value);
+	keel_word_change(seg, c.addr, KEEL_ATOMIC_STORE, 0, value);
 	keel_cursor_unpin(&c);
 	return 0;
 }

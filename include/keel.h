@@ -280,13 +280,45 @@ static inline struct keel_dm *to_kdm(struct ib_dm *ib)
 	return container_of(ib, struct keel_ib_dm, ib)->dm;
 }
 
+/**
+ * struct keel_dev_spec - a device to be
+ * @name: its name, or a pattern such as "keel%d"
+ * @netdev: the netdev its port is on
+ * @own_netdev: the device takes @netdev over when it is registered, and
+ *	keel_netdev_destroy()s it when it goes; its name is no user's choice
+ * @ap: its memory, likewise taken over; NULL for memory of the kernel
+ * @parent: what it belongs to, or NULL
+ */
+struct keel_dev_spec {
+	const char *name;
+	struct net_device *netdev;
+	bool own_netdev;
+	struct keel_aperture *ap;
+	struct device *parent;
+};
+
 /* device.c */
-int keel_dev_create(const char *name, struct net_device *netdev, bool own);
+struct ib_device *keel_dev_create(const struct keel_dev_spec *spec);
 extern unsigned int keel_dm_access_align;
 
 /* netdev.c */
-struct net_device *keel_netdev_create(void);
+struct net_device *keel_netdev_create(struct device *parent);
 void keel_netdev_destroy(struct net_device *netdev);
+
+/* pci.c */
+#if IS_ENABLED(CONFIG_PCI)
+int keel_pci_init(void);
+void keel_pci_exit(void);
+#else
+static inline int keel_pci_init(void)
+{
+	return 0;
+}
+
+static inline void keel_pci_exit(void)
+{
+}
+#endif
 
 /* domain.c */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel);

@@ -59,8 +59,16 @@ static void arena_pages(struct kunit *test, struct arena *a,
 
 static void arena_dm(struct kunit *test, struct arena *a)
 {
-	struct keel_aperture *ap = keel_aperture_mem_create(ARENA_SIZE);
+	struct keel_aperture *ap;
+	void *buf;
 
+	if (a->kind == ARENA_BAR) {
+		buf = kunit_kmalloc(test, ARENA_SIZE, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, buf);
+		ap = keel_aperture_bar_over(0, buf, ARENA_SIZE);
+	} else {
+		ap = keel_aperture_mem_create(ARENA_SIZE);
+	}
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ap);
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, aperture_done,
 							   ap));
@@ -84,6 +92,7 @@ static void arena_init(struct kunit *test, struct arena *a,
 
 	switch (a->kind) {
 	case ARENA_DM:
+	case ARENA_BAR:
 		arena_dm(test, a);
 		break;
 	case ARENA_KERNEL:
@@ -126,7 +135,7 @@ u8 arena_get(const struct arena *a, u64 at)
 {
 	u8 byte;
 
-	if (a->kind != ARENA_DM)
+	if (a->mem.type != KEEL_MEM_DM)
 		return *arena_byte(a, at);
 	return keel_aperture_read(a->mem.ap, ARENA_FIRST + at, &byte, 1) ?
 	       0 : byte;
@@ -134,7 +143,7 @@ u8 arena_get(const struct arena *a, u64 at)
 
 void arena_set(struct arena *a, u64 at, u8 byte)
 {
-	if (a->kind == ARENA_DM)
+	if (a->mem.type == KEEL_MEM_DM)
 		keel_aperture_write(a->mem.ap, ARENA_FIRST + at, &byte, 1);
 	else
 		*arena_byte(a, at) = byte;

@@ -20,6 +20,7 @@ enum arena_kind {
 	ARENA_SCATTERED,	/* pages that are nowhere near each other */
 	ARENA_TOGETHER,		/* pages that follow each other */
 	ARENA_DM,
+	ARENA_BAR,		/* device memory, too */
 	ARENA_KERNEL,
 	ARENA_KINDS,
 };

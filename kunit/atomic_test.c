@@ -150,7 +150,7 @@ static void atomic_not_aligned(struct kunit *test)
 struct together {
 	struct kunit *test;
 	struct keel_seg seg;
-	atomic64_t *cpu;
+	atomic64_t *cpu;	/* or NULL */
 };
 
 static void together_thread(void *arg, unsigned int who)
@@ -160,11 +160,11 @@ static void together_thread(void *arg, unsigned int who)
 	int i, ret = 0;
 
 	for (i = 0; i < ROUNDS && !ret; i++) {
-		if (who == 0) {
+		if (who == 0 && t->cpu) {
 			atomic64_inc(t->cpu);
 			continue;
 		}
-		if (who == 1) {
+		if (who < 2) {
 			ret = keel_atomic(&t->seg, false, 1, 0, &old);
 			continue;
 		}
@@ -194,11 +194,27 @@ static void dm_10_atomic_crowd(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(dm, PLACE));
 }
 
+/* DM-10: in a BAR, against each other. */
+static void dm_10_atomic_crowd_bar(struct kunit *test)
+{
+	struct arena *all = atomic_new(test);
+	struct arena *bar = &all[ARENA_BAR];
+	struct together t = {
+		.test = test,
+		.seg = { .mem = &bar->mem, .off = PLACE, .len = 8 },
+	};
+
+	atomic_write_at(bar, PLACE, 0);
+	crowd_run(test, together_thread, &t);
+	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(bar, PLACE));
+}
+
 static struct kunit_case atomic_test_cases[] = {
 	KUNIT_CASE_PARAM(atomic_values, atomic_gen_params),
 	KUNIT_CASE(atomic_write_values),
 	KUNIT_CASE(atomic_not_aligned),
 	KUNIT_CASE(dm_10_atomic_crowd),
+	KUNIT_CASE(dm_10_atomic_crowd_bar),
 	{}
 };
 

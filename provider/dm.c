@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <util/udma_barrier.h>
+
 #include "keel.h"
 
 int keel_cmd_query_dm(struct ibv_context *ibctx, uint32_t handle,
@@ -149,6 +151,10 @@ static int find_byte(struct keel_dm *dm, uint64_t offset, size_t length,
 	return 0;
 }
 
+/*
+ * Behind a BAR the mapping is write-combining: what was copied may wait in this
+ * processor, and what is to be copied may have been looked at too early.
+ */
 static int keel_memcpy_to_dm(struct ibv_dm *ibdm, uint64_t offset,
 			     const void *host_addr, size_t length)
 {
@@ -156,8 +162,10 @@ static int keel_memcpy_to_dm(struct ibv_dm *ibdm, uint64_t offset,
 	int ret;
 
 	ret = find_byte(to_kdm(ibdm), offset, length, &byte);
-	if (!ret && length)
+	if (!ret && length) {
 		memcpy(byte, host_addr, length);
+		mmio_flush_writes();
+	}
 	return ret;
 }
 
@@ -168,8 +176,10 @@ static int keel_memcpy_from_dm(void *host_addr, struct ibv_dm *ibdm,
 	int ret;
 
 	ret = find_byte(to_kdm(ibdm), offset, length, &byte);
-	if (!ret && length)
+	if (!ret && length) {
+		udma_from_device_barrier();
 		memcpy(host_addr, byte, length);
+	}
 	return ret;
 }
 

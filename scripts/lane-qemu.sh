@@ -11,6 +11,61 @@ lane_prepare() {
 	find_accelerator
 	# An emulated processor takes its time.
 	boot_time=120
+	local i
+	bar_memory=()
+	for i in "${!bars[@]}"; do
+		add_bar "$i" "${bars[i]}"
+	done
+}
+
+# add_bar NUMBER FILE[:SIZE]: a function whose BAR is that file.
+add_bar() {
+	local file=${2%:*} size=
+	[ "$file" = "$2" ] || size=${2##*:}
+	[ -n "$size" ] || size=$(stat -c %s -- "$file" 2>/dev/null) || size=64M
+	size=$(numfmt --from=iec -- "$size") || usage
+	# QEMU only says that something is wrong, and aborts.
+	if [ "$size" -lt 4096 ] || [ $((size & (size - 1))) -ne 0 ]; then
+		say "--bar $2: a BAR has a power of two of bytes, 4096 at least, not $size"
+		usage
+	fi
+	[ -e "$file" ] || truncate -s "$size" -- "$file" || usage
+	if [ "$(stat -c %s -- "$file")" -ne "$size" ]; then
+		say "--bar $2: the file has another size; remove it, or leave SIZE out"
+		usage
+	fi
+	file=$(realpath -- "$file")
+	bar_memory[$1]="memory-backend-file,share=on,size=$size,mem-path=$file"
+	qemu_words+=(-object "${bar_memory[$1]},id=barmem$1"
+		-device "ivshmem-plain,id=bar$1,memdev=barmem$1")
+}
+
+# Plug and unplug by QEMU's monitor what the guest asks for in ctl/slots.
+add_monitor() {
+	mkfifo "$run/monitor.in" "$run/monitor.out"
+	# Pipes with both ends: opening one end would wait for QEMU.
+	tail -q -c +1 -s 0.03 -f --pid $$ "$ctl/slots" |
+		change_slots 1<>"$run/monitor.in" &
+	KEEL_HELPERS+=($!)
+	setpriv --pdeathsig KILL cat 0<>"$run/monitor.out" >"$run/monitor.log" &
+	KEEL_HELPERS+=($!)
+	qemu_words+=(-chardev "pipe,id=monitor,path=$run/monitor" -mon "chardev=monitor,mode=readline")
+}
+
+# Memory that was a BAR is none a second time: each gets its own, of the same
+# file.
+change_slots() {
+	local verb slot n=0
+	while read -r verb slot; do
+		[ -n "${bar_memory[slot]:-}" ] || continue
+		if [ "$verb" = unplug ]; then
+			echo "device_del bar$slot"
+			continue
+		fi
+		n=$((n + 1))
+		echo "object_add ${bar_memory[slot]},id=barmem$slot.$n"
+		echo "device_add ivshmem-plain,id=bar$slot,memdev=barmem$slot.$n"
+	done
 }
 
 # KVM if it works here. A device node does not say so: on some machines a guest
@@ -50,10 +105,11 @@ lane_boot() {
 	share_9p "$kernel/modules" modules ,readonly=on
 	share_9p "$ctl" ctl
 	[ -z "$share" ] || share_9p "$share" share
+	[ ${#bars[@]} -eq 0 ] || add_monitor
 	contain timeout -s KILL "$limit" qemu-system-x86_64 \
 		-accel "$accel" -cpu max -smp "$cpus" -m "$mem" \
 		-nodefaults -display none -no-reboot -serial "file:$run/console" \
-		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" "${shares[@]}" \
+		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" "${shares[@]}" "${qemu_words[@]}" \
 		-append "console=ttyS0 ignore_loglevel panic=-1 no_timer_check guest_ctl=ctl ${append[*]}" \
 		>"$run/qemu.log" 2>&1 </dev/null
 	[ ! -s "$run/qemu.log" ] || cat "$run/qemu.log" >>"$run/console"

@@ -21,3 +21,8 @@ void dev_add(void)
 		"ip link set " KEEL1_NETDEV " up && "
 		"rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV);
 }
+
+bool dev_bar(void)
+{
+	return !access("/sys/class/infiniband/" KEEL0 "/device", F_OK);
+}

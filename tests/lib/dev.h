@@ -6,11 +6,16 @@
 #ifndef DEV_H
 #define DEV_H
 
+#include <stdbool.h>
+
 /* The device that dev_add() makes, on a dummy netdev. */
 #define KEEL1		"keel1"
 #define KEEL1_NETDEV	"keeltest1"
 
 void dev_add(void);
 void dev_del(void);
+
+/* Is the memory of keel0 a BAR? */
+bool dev_bar(void);
 
 #endif /* DEV_H */

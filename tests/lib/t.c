@@ -107,8 +107,9 @@ void t_check_all(const char *file, int line, const char *what,
 static void run_child(const struct t_case *c)
 {
 	setpgid(0, 0);
-	/* A slow guest is no failure; one that hangs is. */
-	alarm((c->limit ? c->limit : T_LIMIT) * (t_debug_kernel() ? 4 : 1));
+	/* A slow guest, or an emulated one, is no failure; one that hangs is. */
+	alarm((c->limit ? c->limit : T_LIMIT) *
+	      (t_debug_kernel() || !t_uml() ? 4 : 1));
 	c->run();
 	_exit(0);
 }

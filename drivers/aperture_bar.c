@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Aperture backend: a BAR of a PCI function, and which one. Nothing here but
+ * pci.c knows of PCI.
+ *
+ * It is mapped write-combining, by the kernel and by programs. So stores may
+ * wait in one processor where no other sees them, and loads may come early:
+ * keel_bar_order() stands between the bytes and whatever tells of them.
+ *
+ * What is in the BAR are bytes of buffers and nothing else. Whoever reaches
+ * them another way, a peer or a second guest, may change any of them at any
+ * time.
+ */
+#include <linux/err.h>
+#include <linux/io.h>
+#include <linux/ioport.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <kunit/visibility.h>
+
+#include "compat.h"
+#include "keel_aperture.h"
+
+/* What is cleared between two chances to schedule. */
+#define KEEL_BAR_STEP	SZ_64K
+
+/* The core keeps the length of a buffer in 32 bits. */
+#define KEEL_BAR_MAX	(U32_MAX & PAGE_MASK)
+
+/**
+ * struct keel_aperture_bar - an aperture behind a BAR
+ * @ap: the aperture
+ * @addr: where it is for processors
+ * @kva: where the kernel sees it
+ * @lock: makes atomics one step
+ */
+struct keel_aperture_bar {
+	struct keel_aperture ap;
+	u64 addr;
+	void *kva;
+	spinlock_t lock;
+};
+
+static struct keel_aperture_bar *to_bar(struct keel_aperture *ap)
+{
+	return container_of(ap, struct keel_aperture_bar, ap);
+}
+
+static void keel_bar_segment(struct keel_aperture *ap, u64 off,
+			     struct keel_aperture_seg *seg)
+{
+	seg->start = 0;
+	seg->len = ap->size;
+	seg->pfn = to_bar(ap)->addr >> PAGE_SHIFT;
+}
+
+static pgprot_t keel_bar_prot(pgprot_t prot)
+{
+	return pgprot_writecombine(prot);
+}
+
+static void keel_bar_order(struct keel_aperture *ap)
+{
+	/* Pairs with that of whoever learned of the bytes, or told of them. */
+	mb();
+}
+
+static void keel_bar_zero(struct keel_aperture *ap, u64 off, u64 len)
+{
+	void *p = to_bar(ap)->kva + off;
+
+	while (len) {
+		size_t n = min_t(u64, len, KEEL_BAR_STEP);
+
+		memset(p, 0, n);
+		p += n;
+		len -= n;
+		keel_bar_order(ap);
+		cond_resched();
+	}
+}
+
+static void keel_bar_read(struct keel_aperture *ap, u64 off, void *to,
+			  size_t len)
+{
+	keel_bar_order(ap);
+	memcpy(to, to_bar(ap)->kva + off, len);
+}
+
+static void keel_bar_write(struct keel_aperture *ap, u64 off, const void *from,
+			   size_t len)
+{
+	memcpy(to_bar(ap)->kva + off, from, len);
+	keel_bar_order(ap);
+}
+
+static void *keel_bar_direct(struct keel_aperture *ap, u64 off, size_t *len)
+{
+	*len = ap->size - off;
+	return to_bar(ap)->kva + off;
+}
+
+/*
+ * Not the processor's own atomics: on memory that is not cached, one processor
+ * stops the whole machine for them, another faults. A lock of our own does for
+ * all queue pairs; for nobody else, and ibv_query_device() says so.
+ */
+static u64 keel_bar_atomic(struct keel_aperture *ap, u64 *word,
+			   enum keel_atomic_op op, u64 operand, u64 new)
+{
+	u64 old;
+
+	guard(spinlock)(&to_bar(ap)->lock);
+	keel_bar_order(ap);
+	old = READ_ONCE(*word);
+	if (op == KEEL_ATOMIC_ADD)
+		WRITE_ONCE(*word, old + operand);
+	else if (op == KEEL_ATOMIC_STORE || old == operand)
+		WRITE_ONCE(*word, new);
+	/* Before the next one is in. */
+	keel_bar_order(ap);
+	return old;
+}
+
+static void keel_bar_destroy(struct keel_aperture *ap)
+{
+	struct keel_aperture_bar *bar = to_bar(ap);
+
+	memunmap(bar->kva);
+	kfree(bar);
+}
+
+static const struct keel_aperture_ops keel_aperture_bar_ops = {
+	.atomic = keel_bar_atomic,
+	.destroy = keel_bar_destroy,
+	.direct = keel_bar_direct,
+	.order = keel_bar_order,
+	.prot = keel_bar_prot,
+	.read = keel_bar_read,
+	.segment = keel_bar_segment,
+	.write = keel_bar_write,
+	.zero = keel_bar_zero,
+};
+
+/* Over memory that is mapped already; it stays the caller's on failure. */
+VISIBLE_IF_KUNIT struct keel_aperture *keel_aperture_bar_over(u64 addr,
+							      void *kva,
+							      u64 size)
+{
+	struct keel_aperture_bar *bar = kzalloc_obj(*bar);
+
+	if (!bar)
+		return ERR_PTR(-ENOMEM);
+	spin_lock_init(&bar->lock);
+	bar->addr = addr;
+	bar->kva = kva;
+	bar->ap.ops = &keel_aperture_bar_ops;
+	bar->ap.size = size;
+	if (keel_range_init(&bar->ap.range, size, PAGE_SHIFT)) {
+		kfree(bar);
+		return ERR_PTR(-ENOMEM);
+	}
+	return &bar->ap;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_aperture_bar_over);
+
+/**
+ * keel_aperture_bar_create() - an aperture of memory behind a BAR
+ * @addr: where it is for processors; the caller has requested the region
+ * @size: bytes; both are multiples of PAGE_SIZE, and @size is not 0
+ *
+ * Context: may sleep.
+ * Return: the aperture, the caller's to keel_aperture_destroy(); or
+ * ERR_PTR(-ENOMEM).
+ */
+struct keel_aperture *keel_aperture_bar_create(u64 addr, u64 size)
+{
+	void *kva = memremap(addr, size, MEMREMAP_WC);
+	struct keel_aperture *ap;
+
+	if (!kva)
+		return ERR_PTR(-ENOMEM);
+	ap = keel_aperture_bar_over(addr, kva, size);
+	if (IS_ERR(ap))
+		memunmap(kva);
+	return ap;
+}
+
+/* Why this one cannot be device memory, or NULL. */
+static const char *keel_bar_unfit(const struct resource *bar)
+{
+	if (!resource_size(bar) || !bar->flags)
+		return "is not there";
+	if (!(bar->flags & IORESOURCE_MEM))
+		return "is no memory";
+	if (!(bar->flags & IORESOURCE_PREFETCH))
+		return "is not prefetchable: a read may do something there";
+	if (bar->flags & (IORESOURCE_UNSET | IORESOURCE_DISABLED) ||
+	    !bar->start)
+		return "has no address";
+	if (resource_size(bar) < PAGE_SIZE)
+		return "is smaller than a page";
+	/* Its first page would have somebody else's bytes, too. */
+	if (!PAGE_ALIGNED(bar->start))
+		return "does not start with a page";
+	if (bar->end >> PAGE_SHIFT > ULONG_MAX)
+		return "is beyond what this kernel can map";
+	return NULL;
+}
+
+static int keel_bar_largest(const struct resource *bars, int n)
+{
+	int i, best = -1;
+
+	for (i = 0; i < n; i++)
+		if (!keel_bar_unfit(&bars[i]) &&
+		    (best < 0 ||
+		     resource_size(&bars[i]) > resource_size(&bars[best])))
+			best = i;
+	return best;
+}
+
+/**
+ * keel_bar_choose() - which part of which BAR shall be device memory
+ * @bars: the BARs of a function
+ * @n: how many; what has none has no size
+ * @wish: what the administrator said
+ * @window: gets what it shall be
+ * @why: gets the reason of a refusal: what is wrong with BAR &window->bar, or
+ *	with all of them if that is negative
+ *
+ * Return: 0; -ENODEV if there is no such BAR to be had, -EINVAL if the part
+ * cannot be.
+ */
+int keel_bar_choose(const struct resource *bars, int n,
+		    const struct keel_bar_window *wish,
+		    struct keel_bar_window *window, const char **why)
+{
+	u64 len;
+
+	*window = *wish;
+	if (wish->bar < 0) {
+		window->bar = keel_bar_largest(bars, n);
+		*why = "is prefetchable memory of a page or more";
+		if (window->bar < 0)
+			return -ENODEV;
+	}
+	*why = window->bar < n ? keel_bar_unfit(&bars[window->bar]) :
+				 "is not there";
+	if (*why)
+		return -ENODEV;
+	len = resource_size(&bars[window->bar]) & PAGE_MASK;
+	if (!PAGE_ALIGNED(wish->offset | wish->size)) {
+		*why = "can be divided between pages only (bar_offset, bar_size)";
+		return -EINVAL;
+	}
+	if (wish->offset >= len || wish->size > len - wish->offset) {
+		*why = "is smaller than that (bar_offset, bar_size)";
+		return -EINVAL;
+	}
+	if (wish->size > KEEL_BAR_MAX) {
+		*why = "can be used for less than 4 GiB only (bar_size)";
+		return -EINVAL;
+	}
+	if (!wish->size)
+		window->size = min_t(u64, len - wish->offset, KEEL_BAR_MAX);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_bar_choose);

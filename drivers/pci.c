@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Functions whose memory BAR is device memory: a device for each, which comes
+ * and goes with the function.
+ *
+ * QEMU's ivshmem, which is nothing but such a BAR, is bound by itself; any
+ * other function by new_id or driver_override. No register of it is touched.
+ */
+#include <linux/module.h>
+#include <linux/pci.h>
+
+#include "keel.h"
+
+#define KEEL_PCI_IVSHMEM	0x1110
+
+static int bar = -1;
+module_param(bar, int, 0644);
+MODULE_PARM_DESC(bar,
+		 "BAR that is device memory, of PCI functions bound from now on (default -1: the largest prefetchable one)");
+
+static unsigned long bar_offset;
+module_param(bar_offset, ulong, 0644);
+MODULE_PARM_DESC(bar_offset,
+		 "Bytes at the start of the BAR that keel leaves alone (default 0)");
+
+static unsigned long bar_size;
+module_param(bar_size, ulong, 0644);
+MODULE_PARM_DESC(bar_size,
+		 "Bytes of the BAR that are device memory (default 0: all from bar_offset on)");
+
+/**
+ * struct keel_pci - a function that is bound
+ * @ibdev: its device, on whose structure this has a reference; the device may
+ *	be gone before the function is
+ * @window: what its memory is
+ */
+struct keel_pci {
+	struct ib_device *ibdev;
+	struct keel_bar_window window;
+};
+
+static int keel_pci_choose(struct pci_dev *pdev, struct keel_bar_window *window)
+{
+	struct keel_bar_window wish = {
+		.bar = READ_ONCE(bar),
+		.offset = READ_ONCE(bar_offset),
+		.size = READ_ONCE(bar_size),
+	};
+	const char *why;
+	int ret;
+
+	ret = keel_bar_choose(pdev->resource, PCI_STD_NUM_BARS, &wish, window,
+			      &why);
+	if (ret && window->bar < 0)
+		dev_err(&pdev->dev, "no device memory: no BAR %s\n", why);
+	else if (ret)
+		dev_err(&pdev->dev, "no device memory: BAR %d %s\n",
+			window->bar, why);
+	return ret;
+}
+
+/* The device itself, over a BAR that is ours. */
+static struct ib_device *keel_pci_create(struct pci_dev *pdev,
+					 const struct keel_bar_window *window)
+{
+	struct keel_dev_spec spec = {
+		.name = "keel%d", .own_netdev = true, .parent = &pdev->dev,
+	};
+	struct ib_device *ibdev;
+
+	spec.ap = keel_aperture_bar_create(pci_resource_start(pdev, window->bar) +
+					   window->offset, window->size);
+	if (IS_ERR(spec.ap)) {
+		dev_err(&pdev->dev,
+			"no device memory: BAR %d cannot be mapped (%llu bytes)\n",
+			window->bar, window->size);
+		return ERR_CAST(spec.ap);
+	}
+	spec.netdev = keel_netdev_create(&pdev->dev);
+	if (IS_ERR(spec.netdev)) {
+		ibdev = ERR_CAST(spec.netdev);
+		goto err_ap;
+	}
+	ibdev = keel_dev_create(&spec);
+	if (!IS_ERR(ibdev))
+		return ibdev;
+	keel_netdev_destroy(spec.netdev);
+err_ap:
+	keel_aperture_destroy(spec.ap);
+	return ibdev;
+}
+
+static int keel_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct keel_pci *kpci;
+	int ret;
+
+	kpci = devm_kzalloc(&pdev->dev, sizeof(*kpci), GFP_KERNEL);
+	if (!kpci)
+		return -ENOMEM;
+	ret = keel_pci_choose(pdev, &kpci->window);
+	if (ret)
+		return ret;
+	ret = pci_enable_device_mem(pdev);
+	if (ret)
+		return ret;
+	ret = pci_request_region(pdev, kpci->window.bar, "keel");
+	if (ret) {
+		dev_err(&pdev->dev,
+			"no device memory: BAR %d is in use, see /proc/iomem\n",
+			kpci->window.bar);
+		goto err_disable;
+	}
+	kpci->ibdev = keel_pci_create(pdev, &kpci->window);
+	if (IS_ERR(kpci->ibdev)) {
+		ret = PTR_ERR(kpci->ibdev);
+		goto err_region;
+	}
+	pci_set_drvdata(pdev, kpci);
+	ibdev_info(kpci->ibdev,
+		   "device memory is BAR %d, %llu bytes from 0x%llx on\n",
+		   kpci->window.bar, kpci->window.size, kpci->window.offset);
+	return 0;
+
+err_region:
+	pci_release_region(pdev, kpci->window.bar);
+err_disable:
+	pci_disable_device(pdev);
+	return ret;
+}
+
+/*
+ * Nobody reaches the BAR afterwards: unregistration returns, whoever began it,
+ * when mappings have lost their pages, every object is destroyed, and
+ * keel_dev_release() has unmapped the kernel's view.
+ */
+static void keel_pci_remove(struct pci_dev *pdev)
+{
+	struct keel_pci *kpci = pci_get_drvdata(pdev);
+
+	ib_unregister_device(kpci->ibdev);
+	put_device(&kpci->ibdev->dev);
+	pci_release_region(pdev, kpci->window.bar);
+	pci_disable_device(pdev);
+}
+
+static const struct pci_device_id keel_pci_ids[] = {
+	{ PCI_DEVICE(PCI_VENDOR_ID_REDHAT_QUMRANET, KEEL_PCI_IVSHMEM) },
+	{}
+};
+MODULE_DEVICE_TABLE(pci, keel_pci_ids);
+
+static struct pci_driver keel_pci_driver = {
+	.name = "keel",
+	.id_table = keel_pci_ids,
+	.probe = keel_pci_probe,
+	.remove = keel_pci_remove,
+};
+
+/**
+ * keel_pci_init() - bind functions from now on
+ *
+ * A function that cannot be used is the kernel log's, and no failure.
+ *
+ * Return: 0 or a negative errno.
+ */
+int keel_pci_init(void)
+{
+	return pci_register_driver(&keel_pci_driver);
+}
+
+/**
+ * keel_pci_exit() - let go of all functions, whose devices go
+ */
+void keel_pci_exit(void)
+{
+	pci_unregister_driver(&keel_pci_driver);
+}
