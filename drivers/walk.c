@@ -41,6 +41,8 @@ struct keel_pinned {
 
 /**
  * struct keel_cursor - where a copy is on one of its sides
+ * @list: all segments
+ * @n: how many
  * @seg: current segment
  * @left: how many there are from @seg on
  * @write: it is the destination
@@ -52,6 +54,8 @@ struct keel_pinned {
  *	that clear their stack take longer for it than for a short message.
  */
 struct keel_cursor {
+	const struct keel_seg *list;
+	u32 n;
 	const struct keel_seg *seg;
 	u32 left;
 	u32 write;
@@ -65,6 +69,8 @@ struct keel_cursor {
 static void keel_cursor_init(struct keel_cursor *c, const struct keel_seg *seg,
 			     u32 n, u64 off, bool write)
 {
+	c->list = seg;
+	c->n = n;
 	for (; n && off >= seg->len; seg++, n--)
 		off -= seg->len;
 	c->seg = seg;
@@ -93,10 +99,18 @@ static bool keel_cursor_settle(struct keel_cursor *c)
 	return c->left;
 }
 
-static bool keel_cursor_dead(struct keel_cursor *c)
+/*
+ * A key was taken back. Of any segment, be it done with or not needed at all:
+ * whoever took it back waits until the whole list is let go of.
+ */
+static bool keel_cursor_dead(const struct keel_cursor *c)
 {
-	return keel_cursor_settle(c) && c->seg->key &&
-	       READ_ONCE(c->seg->key->dead);
+	u32 i;
+
+	for (i = 0; i < c->n; i++)
+		if (c->list[i].key && READ_ONCE(c->list[i].key->dead))
+			return true;
+	return false;
 }
 
 static void keel_cursor_unpin(struct keel_cursor *c)

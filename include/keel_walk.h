@@ -96,8 +96,8 @@ struct keel_copy_ctl {
 /**
  * enum keel_copy_result - how a copy ended
  * @KEEL_COPY_DONE: all bytes are there
- * @KEEL_COPY_SRC: the source could not be read: its key was taken back, or
- *	its owner unmapped it
+ * @KEEL_COPY_SRC: the source could not be read: the key of one of its segments
+ *	was taken back, or its owner unmapped it
  * @KEEL_COPY_DST: likewise for the destination
  * @KEEL_COPY_STOPPED: &keel_copy_ctl.stop said so
  *

@@ -201,7 +201,16 @@ static bool ender_ask(void *arg)
 	return e->asked == e->stop;
 }
 
-/* 160 KiB from arena 0 to arena 1, in two segments each. */
+/*
+ * The segments of a long copy. After two steps the first one is done with, the
+ * second one in use, the third one to come; the last one is not needed.
+ */
+static const u32 long_segs[] = { 80 * SZ_1K, 56 * SZ_1K, 24 * SZ_1K, 8 * SZ_1K };
+
+#define LONG		(160 * SZ_1K)
+#define LONG_SEGS	ARRAY_SIZE(long_segs)
+
+/* From arena 0 to arena 1. */
 static enum keel_copy_result walk_long(struct walk *w, struct ender *e,
 				       struct keel_key *keys)
 {
@@ -209,23 +218,25 @@ static enum keel_copy_result walk_long(struct walk *w, struct ender *e,
 	int side, i;
 
 	for (side = 0; side < 2; side++) {
-		w->segs[side].n = 2;
-		w->segs[side].len = 160 * SZ_1K;
-		for (i = 0; i < 2; i++)
+		w->segs[side].n = LONG_SEGS;
+		w->segs[side].len = 0;
+		for (i = 0; i < LONG_SEGS; i++) {
 			w->segs[side].seg[i] = (struct keel_seg){
 				.mem = &w->arenas[side].mem,
-				.key = &keys[side * 2 + i],
-				.off = i * 80 * SZ_1K,
-				.len = 80 * SZ_1K,
+				.key = &keys[side * LONG_SEGS + i],
+				.off = w->segs[side].len,
+				.len = long_segs[i],
 			};
+			w->segs[side].len += long_segs[i];
+		}
 	}
-	return keel_copy(&w->segs[1], 0, &w->segs[0], 0, 160 * SZ_1K, &ctl);
+	return keel_copy(&w->segs[1], 0, &w->segs[0], 0, LONG, &ctl);
 }
 
 struct end_case {
 	const char *desc;
 	unsigned int stop, kill;
-	/* 0, 1: source; 2, 3: destination */
+	/* 0 to 3: source; 4 to 7: destination */
 	int key;
 	enum keel_copy_result want;
 	/* Steps that were copied, and how often the walker asked */
@@ -237,11 +248,16 @@ static const struct end_case end_cases[] = {
 	{ "stopped after the first step", 1, 0, 0, KEEL_COPY_STOPPED, 1, 1 },
 	{ "stopped after the second step", 2, 0, 0, KEEL_COPY_STOPPED, 2, 2 },
 	{ "SPD-7: source taken back", 0, 1, 1, KEEL_COPY_SRC, 2, 1 },
-	{ "SPD-7: destination taken back", 0, 1, 3, KEEL_COPY_DST, 2, 1 },
-	{ "source that is done with taken back", 0, 1, 0, KEEL_COPY_DONE, 3,
-	  2 },
-	{ "destination that is done with taken back", 0, 1, 2, KEEL_COPY_DONE,
-	  3, 2 },
+	{ "SPD-7: destination taken back", 0, 1, 5, KEEL_COPY_DST, 2, 1 },
+	{ "source that is done with taken back", 0, 1, 0, KEEL_COPY_SRC, 2, 1 },
+	{ "destination that is done with taken back", 0, 1, 4, KEEL_COPY_DST,
+	  2, 1 },
+	{ "source to come taken back", 0, 1, 2, KEEL_COPY_SRC, 2, 1 },
+	{ "destination to come taken back", 0, 1, 6, KEEL_COPY_DST, 2, 1 },
+	{ "source that is not needed taken back", 0, 1, 3, KEEL_COPY_SRC, 2,
+	  1 },
+	{ "destination that is not needed taken back", 0, 1, 7, KEEL_COPY_DST,
+	  2, 1 },
 	{ "taken back when the last step is on its way", 0, 2, 1,
 	  KEEL_COPY_DONE, 3, 2 },
 };
@@ -251,10 +267,10 @@ static void walk_ends(struct kunit *test)
 {
 	const struct end_case *c = test->param_value;
 	struct walk *w = walk_new(test);
-	struct keel_key *keys = kunit_kcalloc(test, 4, sizeof(*keys),
-					      GFP_KERNEL);
+	struct keel_key *keys = kunit_kcalloc(test, 2 * LONG_SEGS,
+					      sizeof(*keys), GFP_KERNEL);
 	struct ender e = { .stop = c->stop, .kill = c->kill };
-	u64 len = min(c->steps * STEP, 160 * SZ_1K);
+	u64 len = min(c->steps * STEP, LONG);
 
 	KUNIT_ASSERT_NOT_NULL(test, keys);
 	e.key = &keys[c->key];
