@@ -167,9 +167,9 @@ static int keel_cq_check(const struct ib_cq *ibcq,
 
 static int keel_create_cq(struct ib_cq *ibcq,
 			  const struct ib_cq_init_attr *attr,
-			  struct uverbs_attr_bundle *attrs)
+			  KEEL_CREATE_CQ_CALL *call)
 {
-	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
+	struct ib_udata *udata = KEEL_CREATE_CQ_UDATA(call);
 	struct keel_cq *cq;
 	int ret;
 

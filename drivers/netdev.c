@@ -51,7 +51,7 @@ static void keel_netdev_setup(struct net_device *netdev)
 	netdev->flags |= IFF_NOARP;
 	netdev->priv_flags |= IFF_NO_QUEUE | IFF_LIVE_ADDR_CHANGE;
 	/* It goes with its device, not with a namespace it was moved to. */
-	netdev->netns_immutable = true;
+	keel_netdev_pin(netdev);
 	eth_hw_addr_random(netdev);
 }
 

@@ -58,7 +58,8 @@ static int keel_post_op(const struct keel_qp *qp,
 			struct keel_uapi_send_wqe *wqe,
 			const struct ib_send_wr *wr)
 {
-	switch (wr->opcode) {
+	/* As a number: not all are in the enumeration of every kernel. */
+	switch ((u32)wr->opcode) {
 	case IB_WR_SEND_WITH_INV:
 	case IB_WR_LOCAL_INV:
 		wqe->imm = wr->ex.invalidate_rkey;

@@ -425,7 +425,8 @@ static int keel_put_srq(struct sk_buff *msg, struct keel_srq *srq)
 }
 
 /* Older cores call here until after the destroy, with only @ibsrq kept. */
-static int keel_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
+static int __maybe_unused keel_fill_res_srq(struct sk_buff *msg,
+					    struct ib_srq *ibsrq)
 {
 	struct keel_ib_srq *kibsrq =
 		container_of(ibsrq, struct keel_ib_srq, ib);
@@ -453,7 +454,7 @@ static int keel_fill_res_srq(struct sk_buff *msg, struct ib_srq *ibsrq)
 const struct ib_device_ops keel_srq_ops = {
 	.create_srq = keel_create_srq,
 	.destroy_srq = keel_destroy_srq,
-	.fill_res_srq_entry = keel_fill_res_srq,
+	KEEL_FILL_RES_SRQ(keel_fill_res_srq)
 	.modify_srq = keel_modify_srq,
 	.post_srq_recv = keel_post_srq_recv,
 	.query_srq = keel_query_srq,

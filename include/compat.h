@@ -9,8 +9,13 @@
 #ifndef KEEL_COMPAT_H
 #define KEEL_COMPAT_H
 
+#include <linux/bits.h>
 #include <linux/hrtimer.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/netdevice.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
@@ -21,6 +26,49 @@
 #define kzalloc_obj(_obj, ...)		\
 	kzalloc(sizeof(_obj), keel_gfp(0, ##__VA_ARGS__, GFP_KERNEL))
 #endif
+
+/* Free at the end of the scope. */
+#ifndef KEEL_HAVE_FREE_KVFREE
+DEFINE_FREE(kvfree, void *, if (!IS_ERR_OR_NULL(_T)) kvfree(_T))
+#endif
+
+/* Strings: the size of an array need not be said any more. */
+#ifndef strscpy
+#define keel_strscpy(_fn, _dst, _src, _size, ...)	_fn(_dst, _src, _size)
+#define strscpy(_dst, _src, ...)	\
+	keel_strscpy(strscpy, _dst, _src, ##__VA_ARGS__, sizeof(_dst))
+#define strscpy_pad(_dst, _src, ...)	\
+	keel_strscpy(strscpy_pad, _dst, _src, ##__VA_ARGS__, sizeof(_dst))
+#endif
+
+/* A trace event need not say a second time where a string comes from. */
+#ifdef KEEL_HAVE_ASSIGN_STR_ONE
+#define keel_assign_str(_dst, _src)	\
+	do { __assign_str(_dst); (void)(_src); } while (0)
+#else
+#define keel_assign_str(_dst, _src)	__assign_str(_dst, _src)
+#endif
+
+/* MAX_ORDER has been the largest order and the first that is too large. */
+#ifndef MAX_PAGE_ORDER
+#define MAX_PAGE_ORDER	ilog2(MAX_ORDER_NR_PAGES)
+#endif
+
+/* Pinning could also say which mappings the pages are of. */
+#ifdef KEEL_HAVE_PIN_VMAS
+#define pin_user_pages_remote(_mm, _start, _n, _flags, _pages, _locked)	\
+	pin_user_pages_remote(_mm, _start, _n, _flags, _pages, NULL, _locked)
+#endif
+
+/* A netdev that cannot be moved to another namespace: a feature once. */
+static inline void keel_netdev_pin(struct net_device *netdev)
+{
+#ifdef KEEL_HAVE_NETNS_IMMUTABLE
+	netdev->netns_immutable = true;
+#else
+	netdev->features |= NETIF_F_NETNS_LOCAL;
+#endif
+}
 
 /* The namespace of a symbol: a name first, a string later. */
 #ifdef KEEL_HAVE_STRING_NS
@@ -49,6 +97,25 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 }
 #endif
 
+/*
+ * Flush and atomic write, as newer kernels number them. Atomic writes are
+ * between a program and keel. To flush takes a region with the right to it,
+ * and a core that does not know the right gives none: not a thing to offer.
+ */
+#ifndef KEEL_HAVE_A19
+#define IB_WR_FLUSH			14
+#define IB_WR_ATOMIC_WRITE		15
+#define IB_WC_FLUSH			8
+#define IB_WC_ATOMIC_WRITE		9
+#define IB_FLUSH_GLOBAL			BIT(0)
+#define IB_FLUSH_PERSISTENT		BIT(1)
+#define IB_FLUSH_MR			1
+#define IB_ACCESS_FLUSH_GLOBAL		BIT(8)
+#define IB_ACCESS_FLUSH_PERSISTENT	BIT(9)
+#define IB_DEVICE_FLUSH_GLOBAL		0
+#define IB_DEVICE_ATOMIC_WRITE		BIT_ULL(40)
+#endif
+
 /* On-demand memory for flush and atomic write: bits that came after both. */
 #ifdef KEEL_HAVE_ODP_A19
 #define KEEL_ODP_SUPPORT_A19	(IB_ODP_SUPPORT_FLUSH |		\
@@ -69,6 +136,58 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #else
 #define KEEL_RESIZE_CQE		int
 #define KEEL_RESIZE_CQ(_fn)	.resize_cq = _fn,
+#endif
+
+/* create_cq() got the whole call, which has the driver's part of it. */
+#ifdef KEEL_HAVE_CREATE_CQ_ATTRS
+#define KEEL_CREATE_CQ_CALL	struct uverbs_attr_bundle
+#define KEEL_CREATE_CQ_UDATA(_call)	((_call) ? &(_call)->driver_udata : NULL)
+#else
+#define KEEL_CREATE_CQ_CALL	struct ib_udata
+#define KEEL_CREATE_CQ_UDATA(_call)	(_call)
+#endif
+
+/* "rdma resource show srq" did not always ask the driver. */
+#ifdef KEEL_HAVE_FILL_RES_SRQ
+#define KEEL_FILL_RES_SRQ(_fn)	.fill_res_srq_entry = _fn,
+#else
+#define KEEL_FILL_RES_SRQ(_fn)
+#endif
+
+/* sysfs did not always say who chose the name of a device. */
+#ifndef KEEL_HAVE_NAME_ASSIGN
+static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
+{
+}
+#endif
+
+/* A device that does not do DMA: its DMA addresses are the kernel's own. */
+#ifndef KEEL_HAVE_VIRT_DMA_TO_PAGE
+static inline struct page *ib_virt_dma_to_page(u64 addr)
+{
+	return virt_to_page((void *)(uintptr_t)addr);
+}
+#endif
+
+/* The core kept this to itself, with a netdev that is going for NULL, too. */
+#ifndef KEEL_HAVE_GET_NETDEV
+static inline struct net_device *ib_device_get_netdev(struct ib_device *ibdev,
+						      u32 port)
+{
+	struct ib_port_data *data = &ibdev->port_data[port];
+	struct net_device *netdev;
+
+	spin_lock(&data->netdev_lock);
+	netdev = rcu_dereference_protected(data->netdev,
+					   lockdep_is_held(&data->netdev_lock));
+	dev_hold(netdev);
+	spin_unlock(&data->netdev_lock);
+	if (netdev && netdev->reg_state != NETREG_REGISTERED) {
+		dev_put(netdev);
+		netdev = NULL;
+	}
+	return netdev;
+}
 #endif
 
 /*

@@ -13,6 +13,7 @@
 #include <linux/mm_types.h>
 #include <linux/types.h>
 
+#include "compat.h"
 #include "keel_range.h"
 
 struct keel_aperture;

@@ -27,6 +27,8 @@
 #include <linux/xarray.h>
 #include <rdma/keel-abi.h>
 
+#include "compat.h"
+
 /*
  * Kinds of objects. The numbers are those of user space, see
  * enum keel_uapi_kind.

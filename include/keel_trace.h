@@ -24,9 +24,9 @@ DECLARE_EVENT_CLASS(keel_obj_class,
 		__field(pid_t, pid)
 	),
 	TP_fast_assign(
-		__assign_str(dev);
-		__assign_str(kind);
-		__assign_str(comm);
+		keel_assign_str(dev, obj->reg->name);
+		keel_assign_str(kind, keel_kind_name(obj->kind));
+		keel_assign_str(comm, obj->comm);
 		__entry->id = obj->id;
 		__entry->pid = pid_nr(obj->pid);
 	),
@@ -59,10 +59,11 @@ TRACE_EVENT(keel_destroy_refused,
 		__field(u32, holder_pid)
 	),
 	TP_fast_assign(
-		__assign_str(dev);
-		__assign_str(kind);
-		__assign_str(holder);
-		__assign_str(comm);
+		keel_assign_str(dev, obj->reg->name);
+		keel_assign_str(kind, keel_kind_name(obj->kind));
+		keel_assign_str(holder, holders ? keel_kind_name(first->kind)
+					: "-");
+		keel_assign_str(comm, first->comm);
 		__entry->id = obj->id;
 		__entry->holders = holders;
 		__entry->holder_id = first->id;
