@@ -18,7 +18,7 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench tools soak deb:
+demo test bench tools soak matrix deb:
 	scripts/$@
 
 bar:
@@ -53,10 +53,11 @@ help:
 	@echo 'make test         run all tests in throwaway guests'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
+	@echo 'make matrix       build for every kernel, boot each, print a table'
 	@echo 'make soak         everything at once, killed at random, for 10 minutes'
 	@echo 'make bar          device memory behind a PCI BAR, in guests with one'
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench tools soak bar deb \
+.PHONY: all modules clean cache demo test bench tools soak bar matrix deb \
 	provider install uninstall help

@@ -29,6 +29,7 @@ mirror() {
 	return 1
 }
 
+# APT_ARCHITECTURES names others than amd64 where packages of them are asked for.
 keel_apt() {
 	local tool=$1
 	shift
@@ -41,6 +42,7 @@ keel_apt() {
 		-o Dir::State::status="$APT_DIR/state/status" \
 		-o Dir::Cache="$APT_DIR/cache" \
 		-o APT::Architecture=amd64 \
+		-o APT::Architectures="${APT_ARCHITECTURES:-amd64}" \
 		-o APT::Sandbox::User=root \
 		-o Acquire::Languages=none \
 		-o Acquire::Retries=3 "$@"
@@ -82,7 +84,7 @@ apt_newest() {
 	done < <(keel_apt apt-cache madison "$1" |
 		awk -F ' *[|] *' -v p="$1" '
 			{ gsub(/ /, "", $1) }
-			$1 == p && $3 ~ /Packages$/ { print $2 }' | sort -urV)
+			($1 == p || $1 ":amd64" == p) && $3 ~ /Packages$/ { print $2 }' | sort -urV)
 	say "no suite has a $1 that downloads"
 	return 1
 }

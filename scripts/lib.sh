@@ -160,6 +160,48 @@ in_root() {
 	contain bash "$KEEL_SCRIPTS/enter-root" "$@"
 }
 
+# build_root LANE: the cache entry of the root that has this kernel's compiler.
+build_root() {
+	case $1 in
+	qemu-6.1 | arm64-*) echo compilers ;;
+	*) echo rootfs ;;
+	esac
+}
+
+# module_sources DIR: put a copy of what the module is made of there, without
+# anything that a build left.
+module_sources() {
+	rm -rf "$1"
+	mkdir -p "$1"
+	rsync -a "$KEEL_TOP"/{Kbuild,VERSION,drivers,include,uapi,kunit} \
+		--exclude='*.o' --exclude='.*.cmd' --exclude='*.ko' \
+		--exclude='*.mod*' "$1/"
+}
+
+# kernel_make LANE KERNEL ROOT SOURCE ARGUMENT...: make modules of SOURCE for a
+# kernel of Debian's. KERNEL and ROOT are paths of cache entries.
+kernel_make() {
+	local lane=$1 kernel=$2 root=$3 source=$4 cross=()
+	shift 4
+	case $lane in
+	arm64-*) cross=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-) ;;
+	esac
+	in_root "$root/root" --ro "$kernel/headers:/mnt/kernel" \
+		--bind "$source:/mnt/src" -- \
+		make -C "/mnt/kernel/usr/src/$(cat "$kernel/headers-name")" \
+		M=/mnt/src -j "$KEEL_JOBS" "${cross[@]}" "$@" modules
+}
+
+# Remarks of the kernel's makefiles that are about no source: another compiler
+# than the kernel was built with, and an image that header packages lack.
+KEEL_MAKE_REMARKS='^warning: the compiler differs|^  The kernel was built by|'
+KEEL_MAKE_REMARKS+='^  You are using|BTF generation|'
+KEEL_MAKE_REMARKS+='^make(\[[0-9]+\])?: (Entering|Leaving)'
+
+# Programs of tests/ that are quick under emulation, for scripts/smoke-run.
+# shellcheck disable=SC2034  # test and matrix read it
+KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp)
+
 # --- cache -----------------------------------------------------------------
 
 # hash_of FILE-OR-STRING...: one key for all of them.
