@@ -252,7 +252,8 @@ static void init_doorbell(struct keel_doorbell *doorbell, uint32_t qpn)
 	doorbell->qp.attr_id = KEEL_ATTR_QP_DOORBELL_QPN;
 	doorbell->qp.len = sizeof(qpn);
 	doorbell->qp.flags = UVERBS_ATTR_F_MANDATORY;
-	doorbell->qp.data = qpn;
+	/* The kernel takes the first bytes, whatever the byte order. */
+	memcpy(&doorbell->qp.data, &qpn, sizeof(qpn));
 }
 
 static void finish_qp(struct keel_qp *qp, const struct keel_qp_type *type,
