@@ -312,6 +312,11 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 	return 0;
 }
 
+static struct ib_ucontext *keel_udata_context(struct ib_udata *udata)
+{
+	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
+}
+
 static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 			  struct ib_udata *udata)
 {
@@ -329,7 +334,9 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	keel_qp_init(qp, ibqp, init);
 	if (udata) {
 		qp->user = true;
-		qp->context = rdma_udata_to_uverbs_attr_bundle(udata)->context;
+		/* An XRC_RECV QP may outlive it, and has no doorbell. */
+		if (keel_qp_sends(qp))
+			qp->context = keel_udata_context(udata);
 	}
 	ret = udata ? keel_qp_map_rings(qp, udata) : keel_qp_alloc_rings(qp);
 	if (ret)
@@ -448,12 +455,10 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	if (!qp)
 		return -ENOENT;
 	/* A number says nothing about who may use it: its owner does. */
-	if (qp->context != context)
-		ret = -ENOENT;
-	else if (!keel_qp_sends(qp))
-		ret = -EINVAL;
-	else
+	if (qp->context == context)
 		keel_qp_run(qp);
+	else
+		ret = -ENOENT;
 	keel_obj_put(&qp->obj);
 	return ret;
 }

@@ -239,7 +239,8 @@ struct keel_resp {
  * @qpn: its number
  * @type: its type
  * @user: its queues are a program's
- * @context: that program's, to be compared only; the QP goes before it does
+ * @context: that program's, to be compared only: who may ring the doorbell. The
+ *	QP goes before it does. NULL: nobody may (XRC_RECV, the kernel's own)
  * @sig_all: every send completes
  * @domain: number of its domain; XRC_RECV has none
  * @xrcd: XRC_RECV: its XRC domain

@@ -293,7 +293,8 @@ enum keel_attrs_dm_map {
  * KEEL_METHOD_QP_DOORBELL: look at the send queue, and in the error state at
  *	the receive queue. Transfers run before it returns, unless another
  *	thread is at it already, or the peer is not ready. What goes wrong with
- *	a work request says its completion.
+ *	a work request says its completion. Errors: ENOENT for a number that is
+ *	no QP of this context, or one that has no send queue (XRC_RECV).
  */
 enum keel_methods_qp {
 	KEEL_METHOD_QP_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
