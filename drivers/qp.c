@@ -380,15 +380,16 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	mutex_lock(&qp->sq.lock);
 	mutex_unlock(&qp->sq.lock);
-	hrtimer_cancel(&qp->sq.timer);
-	if (cancel_work_sync(&qp->work))
-		keel_obj_put(&qp->obj);
 	mutex_lock(&qp->resp.lock);
 	qp->resp.have = false;
 	if (qp->resp.srq)
 		keel_obj_put(&qp->resp.srq->obj);
 	qp->resp.srq = NULL;
 	mutex_unlock(&qp->resp.lock);
+	/* Who is inside may start the timer, and kick: now nobody is. */
+	hrtimer_cancel(&qp->sq.timer);
+	if (cancel_work_sync(&qp->work))
+		keel_obj_put(&qp->obj);
 	keel_obj_close(&qp->obj);
 	return 0;
 }
