@@ -3,6 +3,7 @@
  * Queue pairs: ibv_create_qp() and its end, the doorbell, and what others do
  * to a QP: find it, kick it, fail it. States are in qp_modify.c.
  */
+#include <kunit/visibility.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
@@ -66,6 +67,22 @@ struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn)
 
 	guard(rcu)();
 	qp = xa_load(&kdev->qps, qpn);
+	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
+}
+
+/**
+ * keel_qp_hold() - the QP of a struct ib_qp, for "rdma resource"
+ * @ibqp: the core's part; older cores list it until after the destroy
+ *
+ * Context: any.
+ * Return: as keel_qp_get(); NULL for one that is destroyed.
+ */
+struct keel_qp *keel_qp_hold(struct ib_qp *ibqp)
+{
+	struct keel_qp *qp;
+
+	guard(rcu)();
+	qp = READ_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp);
 	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
 }
 
@@ -154,6 +171,7 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 	keel_qp_kick(qp);
 	return true;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_fail);
 
 static int keel_qp_check_init(const struct ib_qp_init_attr *init)
 {
@@ -410,19 +428,12 @@ static int keel_put_qp(struct sk_buff *msg, const struct keel_qp *qp)
 	return 0;
 }
 
-/* Older cores call here until after the destroy, with only @ibqp kept. */
 static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
-	struct keel_ib_qp *kibqp = container_of(ibqp, struct keel_ib_qp, ib);
-	struct keel_qp *qp;
+	struct keel_qp *qp = keel_qp_hold(ibqp);
 	struct nlattr *nest;
 	int ret;
 
-	rcu_read_lock();
-	qp = READ_ONCE(kibqp->qp);
-	if (qp && !keel_obj_tryget(&qp->obj))
-		qp = NULL;
-	rcu_read_unlock();
 	if (!qp)
 		return 0;
 	nest = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);

@@ -249,7 +249,11 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return 0;
 	}
 	ret = keel_qp_change(qp, cur, next, attr, mask);
-	if (!ret && (next != cur || next == IB_QPS_SQD))
+	/*
+	 * Whoever found the send queue's lock taken has left a note and gone,
+	 * be it the flush after the very error that made this fail.
+	 */
+	if (ret || next != cur || next == IB_QPS_SQD)
 		keel_qp_run(qp);
 	return ret;
 }
@@ -262,14 +266,17 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
  * @init: what it was made with
  *
  * Context: may sleep.
- * Return: 0.
+ * Return: 0; -EAGAIN, by which "rdma resource" leaves a QP out, when older cores
+ * call here after the destroy.
  */
 int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init)
 {
-	struct keel_qp *qp = to_kqp(ibqp);
+	struct keel_qp *qp = keel_qp_hold(ibqp);
 
-	guard(mutex)(&qp->modify_lock);
+	if (!qp)
+		return -EAGAIN;
+	mutex_lock(&qp->modify_lock);
 	*attr = qp->attr;
 	attr->qp_state = READ_ONCE(qp->state);
 	attr->cur_qp_state = attr->qp_state;
@@ -284,5 +291,7 @@ int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
 	init->srq = ibqp->srq;
+	mutex_unlock(&qp->modify_lock);
+	keel_obj_put(&qp->obj);
 	return 0;
 }

@@ -403,6 +403,7 @@ void keel_mcast_leave(struct keel_qp *qp);
 
 /* qp.c */
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
+struct keel_qp *keel_qp_hold(struct ib_qp *ibqp);
 void keel_qp_kick(struct keel_qp *qp);
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
 bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
