@@ -11,6 +11,7 @@ static_assert(sizeof(struct keel_uapi_context_resp) == 8);
 
 static void keel_context_fill(struct keel_uapi_context_resp *resp)
 {
+	resp->comp_mask = KEEL_CONTEXT_STATE;
 	resp->dm_access_align = READ_ONCE(keel_dm_access_align);
 }
 
@@ -46,8 +47,9 @@ static void keel_disassociate_ucontext(struct ib_ucontext *context)
 {
 	struct address_space *mapping = READ_ONCE(to_kctx(context)->mapping);
 
+	/* What comes first is the page that tells of it, and that stays. */
 	if (mapping)
-		unmap_mapping_range(mapping, 0, 0, 1);
+		unmap_mapping_range(mapping, KEEL_STATE_OFFSET + PAGE_SIZE, 0, 1);
 }
 
 static int keel_query_ucontext(struct ib_ucontext *context,

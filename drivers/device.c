@@ -156,6 +156,7 @@ static void keel_dev_release(struct ib_device *ibdev)
 	keel_keys_fini(&kdev->keys);
 	keel_aperture_destroy(kdev->ap);
 	free_percpu(kdev->counters);
+	keel_state_free(kdev);
 	keel_netdev_destroy(kdev->own_netdev);
 }
 
@@ -190,6 +191,7 @@ static void keel_dev_set_ops(struct ib_device *ibdev)
 	ib_set_device_ops(ibdev, &keel_cq_ops);
 	ib_set_device_ops(ibdev, &keel_dm_map_ops);
 	ib_set_device_ops(ibdev, &keel_dm_ops);
+	ib_set_device_ops(ibdev, &keel_gone_ops);
 	ib_set_device_ops(ibdev, &keel_mcast_ops);
 	ib_set_device_ops(ibdev, &keel_mr_kernel_ops);
 	ib_set_device_ops(ibdev, &keel_mr_odp_ops);

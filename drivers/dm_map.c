@@ -14,6 +14,8 @@
 
 #include "keel.h"
 
+#define KEEL_STATE_PGOFF	(KEEL_STATE_OFFSET >> PAGE_SHIFT)
+
 /**
  * struct keel_dm_map - one stretch of a buffer that has an mmap offset
  * @entry: the core's part
@@ -55,7 +57,10 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 		return ERR_PTR(-ENOMEM);
 	map->dm = dm;
 	keel_aperture_segment(dm->ap, dm->start, dm->length, off, &map->seg);
-	ret = rdma_user_mmap_entry_insert(context, &map->entry, map->seg.len);
+	/* What comes first is the page of gone.c. */
+	ret = rdma_user_mmap_entry_insert_range(context, &map->entry,
+						map->seg.len,
+						KEEL_STATE_PGOFF + 1, U32_MAX);
 	if (ret) {
 		kfree(map);
 		return ERR_PTR(ret);
@@ -92,6 +97,8 @@ static int keel_mmap(struct ib_ucontext *context, struct vm_area_struct *vma)
 	struct keel_dm_map *map;
 	int ret;
 
+	if (vma->vm_pgoff == KEEL_STATE_PGOFF)
+		return keel_state_mmap(to_kdev(context->device), vma);
 	/* Refuses private mappings, unknown offsets and any other length. */
 	entry = rdma_user_mmap_entry_get(context, vma);
 	if (!entry)

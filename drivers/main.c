@@ -118,9 +118,12 @@ static int __init keel_init(void)
 	ret = keel_debugfs_init();
 	if (ret)
 		return ret;
-	ret = register_netdevice_notifier(&keel_netdev_nb);
+	ret = keel_gone_init();
 	if (ret)
 		goto err_debugfs;
+	ret = register_netdevice_notifier(&keel_netdev_nb);
+	if (ret)
+		goto err_gone;
 	ret = keel_default_create();
 	if (ret)
 		goto err_notifier;
@@ -135,6 +138,8 @@ err_default:
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
 err_notifier:
 	unregister_netdevice_notifier(&keel_netdev_nb);
+err_gone:
+	keel_gone_exit();
 err_debugfs:
 	keel_debugfs_exit();
 	return ret;
@@ -147,6 +152,7 @@ static void __exit keel_exit(void)
 	keel_pci_exit();
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
 	unregister_netdevice_notifier(&keel_netdev_nb);
+	keel_gone_exit();
 	keel_debugfs_exit();
 	/* The objects' kfree_rcu() needs no code of this module. */
 }

@@ -124,6 +124,11 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #define KEEL_ODP_SUPPORT_A19	0
 #endif
 
+/* Flags of a vma used to be written to. */
+#ifndef KEEL_HAVE_VM_FLAGS_CLEAR
+#define vm_flags_clear(_vma, _flags)	((_vma)->vm_flags &= ~(_flags))
+#endif
+
 /* Pinning by address got a name of its own when other sources came. */
 #ifndef KEEL_HAVE_UMEM_GET_VA
 #define ib_umem_get_va	ib_umem_get

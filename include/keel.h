@@ -128,6 +128,8 @@ struct keel_counters {
  * @mcasts: multicast groups
  * @counters: per CPU
  * @own_netdev: a netdev that came with the device and goes with it, or NULL
+ * @state: the page that says whether it has gone, &struct keel_uapi_state;
+ *	contexts need it, and none is there while it changes
  * @debugfs: its directory
  */
 struct keel_dev {
@@ -144,6 +146,7 @@ struct keel_dev {
 	struct keel_mcasts mcasts;
 	struct keel_counters __percpu *counters;
 	struct net_device *own_netdev;
+	struct page *state;
 	struct dentry *debugfs;
 };
 
@@ -337,6 +340,12 @@ bool keel_shpd_key_equal(u64 a, u64 b);
 /* dm_map.c */
 void keel_dm_unmap(struct keel_dm *dm);
 
+/* gone.c */
+int keel_gone_init(void);
+void keel_gone_exit(void);
+void keel_state_free(struct keel_dev *kdev);
+int keel_state_mmap(struct keel_dev *kdev, struct vm_area_struct *vma);
+
 /* holders.c */
 int keel_holders_respond(struct uverbs_attr_bundle *attrs,
 			 struct keel_obj *obj, bool core);
@@ -368,6 +377,7 @@ extern const struct ib_device_ops keel_counters_ops;
 extern const struct ib_device_ops keel_cq_ops;
 extern const struct ib_device_ops keel_dm_map_ops;
 extern const struct ib_device_ops keel_dm_ops;
+extern const struct ib_device_ops keel_gone_ops;
 extern const struct ib_device_ops keel_mcast_ops;
 extern const struct ib_device_ops keel_mr_kernel_ops;
 extern const struct ib_device_ops keel_mr_odp_ops;

@@ -133,6 +133,15 @@ static int check_access(struct keel_dm *dm, uint64_t offset, size_t length)
 	return 0;
 }
 
+/*
+ * When the device goes, the mapping gets another page in place of each: copies
+ * succeed, and mean nothing. So we look before and after.
+ */
+static int check_gone(const struct keel_dm *dm)
+{
+	return keel_is_gone(dm->vdm.dm.context) ? EIO : 0;
+}
+
 /* Where in the program's memory is @offset of the buffer? */
 static int find_byte(struct keel_dm *dm, uint64_t offset, size_t length,
 		     void **byte)
@@ -141,6 +150,8 @@ static int find_byte(struct keel_dm *dm, uint64_t offset, size_t length,
 	int ret;
 
 	ret = check_access(dm, offset, length);
+	if (!ret)
+		ret = check_gone(dm);
 	if (ret)
 		return ret;
 	ret = keel_dm_map(dm, &map);
@@ -162,11 +173,11 @@ static int keel_memcpy_to_dm(struct ibv_dm *ibdm, uint64_t offset,
 	int ret;
 
 	ret = find_byte(to_kdm(ibdm), offset, length, &byte);
-	if (!ret && length) {
-		memcpy(byte, host_addr, length);
-		mmio_flush_writes();
-	}
-	return ret;
+	if (ret || !length)
+		return ret;
+	memcpy(byte, host_addr, length);
+	mmio_flush_writes();
+	return check_gone(to_kdm(ibdm));
 }
 
 static int keel_memcpy_from_dm(void *host_addr, struct ibv_dm *ibdm,
@@ -176,11 +187,11 @@ static int keel_memcpy_from_dm(void *host_addr, struct ibv_dm *ibdm,
 	int ret;
 
 	ret = find_byte(to_kdm(ibdm), offset, length, &byte);
-	if (!ret && length) {
-		udma_from_device_barrier();
-		memcpy(host_addr, byte, length);
-	}
-	return ret;
+	if (ret || !length)
+		return ret;
+	udma_from_device_barrier();
+	memcpy(host_addr, byte, length);
+	return check_gone(to_kdm(ibdm));
 }
 
 static struct keel_dm *new_dm(void)

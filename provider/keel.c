@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "keel.h"
 
@@ -55,10 +57,37 @@ static int keel_query_port(struct ibv_context *ibctx, uint8_t port,
 	return ibv_cmd_query_port(ibctx, port, attr, &cmd, sizeof(cmd));
 }
 
+/* For modules that do not say: EIO comes with the next system call, then. */
+static const struct keel_uapi_state never_gone;
+
+static int map_state(struct keel_context *ctx,
+		     const struct keel_uapi_context_resp *resp)
+{
+	void *map;
+
+	ctx->state = &never_gone;
+	if (!(resp->comp_mask & KEEL_CONTEXT_STATE))
+		return 0;
+	map = mmap(NULL, sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED,
+		   ctx->ibvctx.context.cmd_fd, KEEL_STATE_OFFSET);
+	if (map == MAP_FAILED)
+		return errno;
+	ctx->state = map;
+	return 0;
+}
+
+/* A mapping keeps the file open, and with it everything in it. */
+static void unmap_state(struct keel_context *ctx)
+{
+	if (ctx->state && ctx->state != &never_gone)
+		munmap((void *)ctx->state, sysconf(_SC_PAGESIZE));
+}
+
 static void keel_free_context(struct ibv_context *ibctx)
 {
 	struct keel_context *ctx = to_kctx(ibctx);
 
+	unmap_state(ctx);
 	verbs_uninit_context(&ctx->ibvctx);
 	free(ctx);
 }
@@ -142,11 +171,12 @@ static const struct verbs_context_ops keel_ctx_ops = {
 	.unimport_pd = keel_unimport_pd,
 };
 
-static void keel_setup_context(struct keel_context *ctx,
-			       const struct keel_uapi_context_resp *resp)
+static int keel_setup_context(struct keel_context *ctx,
+			      const struct keel_uapi_context_resp *resp)
 {
 	ctx->dm_access_align = resp->dm_access_align;
 	verbs_set_ops(&ctx->ibvctx, &keel_ctx_ops);
+	return map_state(ctx, resp);
 }
 
 /* cmd_fd is ours from here on: closed with the context, or on failure. */
@@ -165,13 +195,13 @@ static struct verbs_context *keel_alloc_context(struct ibv_device *ibdev,
 
 	ret = ibv_cmd_get_context(&ctx->ibvctx, &cmd.ibv_cmd, sizeof(cmd),
 				  &resp.ibv_resp, sizeof(resp));
+	if (!ret)
+		ret = keel_setup_context(ctx, &resp.drv_payload);
 	if (ret) {
 		keel_free_context(&ctx->ibvctx.context);
 		errno = ret;
 		return NULL;
 	}
-
-	keel_setup_context(ctx, &resp.drv_payload);
 	return &ctx->ibvctx;
 }
 
@@ -199,13 +229,13 @@ static struct verbs_context *keel_import_context(struct ibv_device *ibdev,
 		return NULL;
 
 	ret = keel_cmd_query_context(&ctx->ibvctx.context, &resp);
+	if (!ret)
+		ret = keel_setup_context(ctx, &resp);
 	if (ret) {
 		keel_free_context(&ctx->ibvctx.context);
 		errno = ret;
 		return NULL;
 	}
-
-	keel_setup_context(ctx, &resp);
 	return &ctx->ibvctx;
 }
 

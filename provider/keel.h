@@ -43,6 +43,8 @@ struct keel_context {
 	struct verbs_context ibvctx;
 	/* Power of two that offsets and lengths of DM copies must divide by. */
 	uint32_t dm_access_align;
+	/* One page of the device, or of nobody with a module that has none. */
+	const struct keel_uapi_state *state;
 };
 
 /*
@@ -174,6 +176,16 @@ struct keel_holders_of {
 static inline struct keel_context *to_kctx(struct ibv_context *ibctx)
 {
 	return container_of(ibctx, struct keel_context, ibvctx.context);
+}
+
+/*
+ * Has the device gone? Said before anything of it is taken away, so that what
+ * was done before the question was done to a device that was there.
+ */
+static inline bool keel_is_gone(struct ibv_context *ibctx)
+{
+	__atomic_thread_fence(__ATOMIC_ACQ_REL);
+	return __atomic_load_n(&to_kctx(ibctx)->state->gone, __ATOMIC_ACQUIRE);
 }
 
 static inline struct keel_td *to_ktd(struct ibv_td *ibtd)

@@ -10,11 +10,14 @@
 
 /*
  * How many entries there are. More than the ring has is nonsense that somebody
- * wrote into it, and the kernel has raised IBV_EVENT_CQ_ERR, or will.
+ * wrote into it, and the kernel has raised IBV_EVENT_CQ_ERR, or will. What a
+ * device left is there to take; who waits for more than that waits for ever.
  */
 static int entries_ready(const struct keel_cq *cq, uint32_t *ready)
 {
 	*ready = keel_ring_kernel(&cq->ring) - cq->ring.user;
+	if (!*ready && keel_is_gone(cq->vcq.cq.context))
+		return EIO;
 	return *ready > cq->ring.mask + 1 ? EIO : 0;
 }
 
@@ -91,7 +94,7 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 		__atomic_store_n(arm, KEEL_ARM_NEXT, __ATOMIC_SEQ_CST);
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	keel_unlock(&cq->lock);
-	return 0;
+	return keel_is_gone(ibcq->context) ? EIO : 0;
 }
 
 /*

@@ -209,6 +209,9 @@ int keel_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	}
 	keel_ring_publish(&qp->sq.ring);
 	keel_unlock(&qp->sq.lock);
+	/* A queue that nobody empties any more. */
+	if (ret == ENOMEM && keel_is_gone(ibqp->context))
+		ret = EIO;
 	if (ret)
 		*bad_wr = wr;
 	if (wr == first)
@@ -239,10 +242,15 @@ static int put_recv(struct keel_rq *rq, const struct ibv_recv_wr *wr)
 }
 
 /* How many there were before a bad one does not matter to the caller. */
-static int put_recvs(struct keel_rq *rq, struct ibv_recv_wr *wr,
-		     struct ibv_recv_wr **bad_wr)
+static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
+		     struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
 {
 	int ret = 0;
+
+	if (keel_is_gone(ibctx)) {
+		*bad_wr = wr;
+		return EIO;
+	}
 
 	keel_lock(&rq->lock);
 	for (; wr; wr = wr->next) {
@@ -282,7 +290,7 @@ int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		return EINVAL;
 	}
 
-	ret = put_recvs(&qp->rq, wr, bad_wr);
+	ret = put_recvs(ibqp->context, &qp->rq, wr, bad_wr);
 	if (!wants_kick(&qp->rq.ring))
 		return ret;
 
@@ -295,7 +303,7 @@ int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 int keel_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr)
 {
-	return put_recvs(&to_ksrq(ibsrq)->rq, wr, bad_wr);
+	return put_recvs(ibsrq->context, &to_ksrq(ibsrq)->rq, wr, bad_wr);
 }
 
 /* The window's key changes with each bind; the program learns it from mw. */
@@ -315,7 +323,7 @@ int keel_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *ibmw,
 
 	keel_lock(&sq->lock);
 	if (keel_ring_is_full(&sq->ring)) {
-		ret = ENOMEM;
+		ret = keel_is_gone(ibqp->context) ? EIO : ENOMEM;
 	} else {
 		rkey = ibv_inc_rkey(ibmw->rkey);
 		wqe = keel_ring_entry(&sq->ring, sq->ring.user++);

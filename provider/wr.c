@@ -45,6 +45,8 @@ static int keel_wr_complete(struct ibv_qp_ex *ibqp)
 	else if (posted)
 		keel_ring_publish(&sq->ring);
 	keel_unlock(&sq->lock);
+	if (ret == ENOMEM && keel_is_gone(ibqp->qp_base.context))
+		return EIO;
 	if (ret || !posted)
 		return ret;
 	return keel_ring_doorbell(qp);

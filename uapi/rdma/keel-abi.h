@@ -69,9 +69,32 @@ enum keel_uapi_kind {
 	KEEL_UAPI_KIND_QP	= 14,
 };
 
+/* Where mmap() on the uverbs file finds &struct keel_uapi_state. */
+#define KEEL_STATE_OFFSET	0
+
+/**
+ * struct keel_uapi_state - what a program can see of its device at any time
+ * @gone: not 0 when the device has gone: its mappings are about to lose their
+ *	memory, or have lost it, and every call fails with EIO
+ *
+ * One page, shared, to be read only. A program that copied out of or into
+ * device memory looks here afterwards.
+ */
+struct keel_uapi_state {
+	__u32 gone;
+};
+
+/**
+ * enum keel_uapi_context_mask - what a module can do besides
+ * @KEEL_CONTEXT_STATE: there is a &struct keel_uapi_state
+ */
+enum keel_uapi_context_mask {
+	KEEL_CONTEXT_STATE	= 1U << 0,
+};
+
 /**
  * struct keel_uapi_context_resp - what a program learns when it opens keel
- * @comp_mask: which later members are valid; 0 today
+ * @comp_mask: enum keel_uapi_context_mask
  * @dm_access_align: ibv_memcpy_to_dm() and ibv_memcpy_from_dm() refuse an
  *	offset or a length that is not a multiple of this, a power of two;
  *	1 means that any will do. Module parameter of the same name.
