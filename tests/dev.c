@@ -14,26 +14,8 @@
 #include "tree.h"
 
 #define PAGE	4096
-#define MODULE	"/lib/modules/keel/keel.ko"
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
-
-/* There while the module may not be as "insmod" leaves it. */
-#define RELOAD	"/tmp/keel-reload"
-
-static bool loaded(void)
-{
-	return !access("/sys/module/keel", F_OK);
-}
-
-/*
- * What this guest has the module loaded with: without a device of its own, if
- * keel0 shall be that of a PCI function.
- */
-static const char *usual(void)
-{
-	return getenv("KEEL_PARAMS") ?: "";
-}
 
 /* Whether functions are bound that are there when the module is loaded. */
 #define AUTOPROBE	"/sys/bus/pci/drivers_autoprobe"
@@ -48,23 +30,7 @@ void t_after(void)
 {
 	dev_del();
 	autoprobe("1");
-	if (!access(RELOAD, F_OK))
-		t_shell_status("rmmod keel 2>&1; insmod " MODULE " %s && rm "
-			       RELOAD, usual());
-}
-
-static void unload(void)
-{
-	free(t_shell("touch " RELOAD " && rmmod keel"));
-	CHECK(!loaded());
-}
-
-static void load(const char *params)
-{
-	free(t_shell("insmod " MODULE " %s", params));
-	CHECK(loaded());
-	if (params == usual())
-		unlink(RELOAD);
+	module_restore();
 }
 
 static struct ibv_port_attr query_port(const char *name)
@@ -75,18 +41,6 @@ static struct ibv_port_attr query_port(const char *name)
 	CHECK_OK(ibv_query_port(ctx, 1, &attr));
 	CHECK_OK(ibv_close_device(ctx));
 	return attr;
-}
-
-static bool exists(const char *name)
-{
-	struct ibv_device **list = MUST(ibv_get_device_list(NULL));
-	bool found = false;
-	int i;
-
-	for (i = 0; list[i]; i++)
-		found |= !strcmp(ibv_get_device_name(list[i]), name);
-	ibv_free_device_list(list);
-	return found;
 }
 
 static int gid_count(const char *name)
@@ -114,10 +68,10 @@ TEST(insmod, "DEV-1", "insmod keel.ko alone gives keel0: one ACTIVE Ethernet por
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
 
-	unload();
-	CHECK(!exists(KEEL0));
-	load(usual());
-	CHECK(exists(KEEL0));
+	module_unload();
+	CHECK(!dev_exists(KEEL0));
+	module_load(module_usual());
+	CHECK(dev_exists(KEEL0));
 	wait_for_state(KEEL0, IBV_PORT_ACTIVE);
 	port = query_port(KEEL0);
 	CHECK_EQ(port.link_layer, IBV_LINK_LAYER_ETHERNET);
@@ -139,14 +93,14 @@ TEST(again, "DEV-1", "rmmod takes every device away, and the module can be loade
 
 	for (i = 0; i < 2; i++) {
 		dev_add();
-		CHECK(exists(KEEL0) && exists(KEEL1));
-		unload();
-		CHECK(!exists(KEEL0) && !exists(KEEL1));
+		CHECK(dev_exists(KEEL0) && dev_exists(KEEL1));
+		module_unload();
+		CHECK(!dev_exists(KEEL0) && !dev_exists(KEEL1));
 		CHECK(access("/sys/kernel/debug/keel", F_OK));
 		CHECK(access("/sys/class/net/" KEEL0, F_OK));
 		/* The netdev is the user's, and stays. */
 		CHECK(!access("/sys/class/net/" KEEL1_NETDEV, F_OK));
-		load(usual());
+		module_load(module_usual());
 	}
 }
 
@@ -155,27 +109,27 @@ TEST(parameters, "DEV-1,DM-3", "dm_size and default_device do as they say; a siz
 	struct ibv_device_attr_ex attr;
 	struct ibv_context *ctx;
 
-	unload();
+	module_unload();
 	autoprobe("0");
-	load("dm_size=1048577");
+	module_load("dm_size=1048577");
 	ctx = dev_open(KEEL0);
 	CHECK_OK(ibv_query_device_ex(ctx, NULL, &attr));
 	CHECK_EQ(attr.max_dm_size, 1048576 + PAGE);
 	CHECK_OK(ibv_close_device(ctx));
-	unload();
-	load("default_device=0");
-	CHECK(!exists(KEEL0));
+	module_unload();
+	module_load("default_device=0");
+	CHECK(!dev_exists(KEEL0));
 	dev_add();
-	CHECK(exists(KEEL1));
+	CHECK(dev_exists(KEEL1));
 	dev_del();
-	unload();
-	CHECK(t_shell_status("insmod " MODULE " dm_size=0 2>&1"));
-	CHECK(!loaded());
-	CHECK(t_shell_status("insmod " MODULE " dm_size=18446744073709551615 2>&1"));
-	CHECK(t_shell_status("insmod " MODULE " dm_size=1099511627776 2>&1"));
-	CHECK(!loaded());
+	module_unload();
+	CHECK(t_shell_status("insmod " MODULE_FILE " dm_size=0 2>&1"));
+	CHECK(!module_loaded());
+	CHECK(t_shell_status("insmod " MODULE_FILE " dm_size=18446744073709551615 2>&1"));
+	CHECK(t_shell_status("insmod " MODULE_FILE " dm_size=1099511627776 2>&1"));
+	CHECK(!module_loaded());
 	autoprobe("1");
-	load(usual());
+	module_load(module_usual());
 }
 
 TEST(link, "DEV-1", "rdma link add makes a device of that name on that netdev, rdma link delete takes it away")
@@ -192,9 +146,9 @@ TEST(link, "DEV-1", "rdma link add makes a device of that name on that netdev, r
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 	CHECK_OK(ibv_close_device(ctx));
 	free(t_shell("rdma link delete " KEEL1));
-	CHECK(!exists(KEEL1));
+	CHECK(!dev_exists(KEEL1));
 	CHECK(access("/sys/kernel/debug/keel/" KEEL1, F_OK));
-	CHECK(exists(KEEL0));
+	CHECK(dev_exists(KEEL0));
 }
 
 TEST(link_refused, "DEV-1", "a netdev that has a device, or is not there, and a name that is taken, are refused")
@@ -206,7 +160,7 @@ TEST(link_refused, "DEV-1", "a netdev that has a device, or is not there, and a 
 	free(t_shell("ip link add keeltest2 type dummy"));
 	CHECK(t_shell_status("rdma link add " KEEL1 " type keel netdev "
 			     "keeltest2 2>&1"));
-	CHECK(!exists("keel2"));
+	CHECK(!dev_exists("keel2"));
 	/* What was refused is not half there. */
 	free(t_shell("rdma link add keel2 type keel netdev keeltest2 && "
 		     "rdma link delete keel2 && ip link delete keeltest2"));
@@ -218,9 +172,9 @@ TEST(netdev_gone, "DEV-1", "a device goes with its netdev")
 
 	dev_add();
 	free(t_shell("ip link delete " KEEL1_NETDEV));
-	for (i = 0; i < 200 && exists(KEEL1); i++)
+	for (i = 0; i < 200 && dev_exists(KEEL1); i++)
 		usleep(10000);
-	CHECK(!exists(KEEL1));
+	CHECK(!dev_exists(KEEL1));
 }
 
 TEST(port_state, "DEV-2", "the port is ACTIVE while its netdev is up, and DOWN while it is not; events tell of both")
@@ -378,7 +332,7 @@ static void check_gone_in_use(const char *remove)
 	peer_wait(&p);
 	peer_wait(&killed);
 	free(t_shell("%s", remove));
-	CHECK(!exists(KEEL1));
+	CHECK(!dev_exists(KEEL1));
 	peer_tell(&p);
 	peer_end(&p);
 	peer_kill(&killed, SIGKILL);
@@ -391,6 +345,7 @@ TEST(deleted_in_use, "DEV-3,DEV-1", "rdma link delete under a program: it gets D
 
 TEST(unloaded_in_use, "DEV-3,DEV-1", "rmmod under a program: it gets DEVICE_FATAL, then EIO, and ends cleanly, as does one that is killed")
 {
-	check_gone_in_use("touch " RELOAD " && rmmod keel");
-	CHECK(!loaded());
+	module_will_go();
+	check_gone_in_use("rmmod keel");
+	CHECK(!module_loaded());
 }

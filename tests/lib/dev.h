@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A second device, on a netdev of its own. Whatever a failed test left of
- * them is removed first.
+ * Devices that come and go: a second one, on a netdev of its own, and keel0,
+ * which comes and goes with the module. Whatever a failed test left of the
+ * second is removed first.
  */
 #ifndef DEV_H
 #define DEV_H
@@ -17,5 +18,23 @@ void dev_del(void);
 
 /* Is the memory of keel0 a BAR? */
 bool dev_bar(void);
+
+/* Is there such a device? */
+bool dev_exists(const char *name);
+
+/*
+ * The module, and with it keel0. module_restore(), for t_after(), loads it
+ * again as it was first, if the last test left it otherwise. module_usual() is
+ * what this guest has it loaded with.
+ */
+#define MODULE_FILE	"/lib/modules/keel/keel.ko"
+
+bool module_loaded(void);
+void module_unload(void);
+void module_load(const char *params);
+const char *module_usual(void);
+void module_restore(void);
+/* Say that the module will be unloaded by other means. */
+void module_will_go(void);
 
 #endif /* DEV_H */

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * One object of every kind in one context, and every call there is on them
+ * when their device has gone.
+ */
+#ifndef HOLD_H
+#define HOLD_H
+
+#include <infiniband/verbs.h>
+
+#include "pair.h"
+
+#define HOLD_BYTES	16384
+
+struct hold {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_pd *joined;		/* instance of the domain of @pd */
+	struct ibv_td *td;
+	struct ibv_pd *parent;
+	struct ibv_xrcd *xrcd;
+	struct ibv_dm *dm;
+	volatile unsigned char *map;	/* of @dm */
+	struct ibv_mr *dm_mr;
+	struct ibv_mr *mr;
+	struct ibv_mr *odp;
+	struct ibv_mr *all;		/* the whole address space, on demand */
+	struct ibv_mw *mw[2];		/* of both types */
+	struct ibv_ah *ah;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;		/* armed, with @channel */
+	struct ibv_cq_ex *cq_ex;
+	struct ibv_srq *srq;
+	struct ibv_srq *xrc_srq;
+	struct ibv_qp *wait[2];		/* a send that nobody receives */
+	struct ibv_qp *uc, *ud, *on_srq, *xrc_send, *xrc_recv;
+	struct pair rc;			/* connected; has sent a message */
+	union ibv_gid group;		/* @ud is a member */
+};
+
+/* Of a device by its name, on its first GID. */
+void hold_all(struct hold *h, const char *dev);
+/* The device has gone: what can be called fails with EIO. */
+void hold_check_gone(struct hold *h);
+/* Destroy everything that is left of them. */
+void hold_free(struct hold *h);
+
+#endif /* HOLD_H */

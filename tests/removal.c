@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A device is taken away under everything that can be going on: processes that
+ * hold one of everything, wait for events of every sort, send, and copy.
+ * scripts/removal runs it more often than "make test" does.
+ *
+ * REMOVAL_ROUNDS says how often. Another way for a device to come and go can be
+ * given by three variables: REMOVAL_DEV is its name, and the shell commands
+ * REMOVAL_MAKE and REMOVAL_REMOVE make it and take it away.
+ */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <rdma/rdma_cma.h>
+
+#include "dev.h"
+#include "hold.h"
+#include "peer.h"
+#include "qp.h"
+#include "t.h"
+#include "tree.h"
+
+#define ROUNDS		3
+#define ADDRESS		"192.0.2.77"
+#define MIB		(1024UL * 1024)
+
+/* One write of the sender; a list of them takes a while. */
+#define CHUNK		(4 * MIB)
+#define CHUNKS		8
+
+/**
+ * struct way - how a device comes and goes
+ * @name: for remarks
+ * @dev: the name of the device
+ * @netdev: where an address is for rdma_cm, or NULL
+ * @make: a shell command
+ * @remove: likewise
+ */
+struct way {
+	const char *name;
+	const char *dev;
+	const char *netdev;
+	const char *make;
+	const char *remove;
+};
+
+/* Of the round: set before its processes start. */
+static const struct way *way;
+
+void t_after(void)
+{
+	dev_del();
+	module_restore();
+}
+
+static int rounds(void)
+{
+	const char *text = getenv("REMOVAL_ROUNDS");
+
+	return text ? atoi(text) : ROUNDS;
+}
+
+/* An address becomes a GID a little later. */
+static void cm_listen(struct rdma_cm_id *id)
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET };
+	int i;
+
+	inet_pton(AF_INET, ADDRESS, &addr.sin_addr);
+	for (i = 0; i < 500; i++) {
+		if (!rdma_bind_addr(id, (struct sockaddr *)&addr))
+			break;
+		CHECK_EQ(errno, ENODEV);
+		usleep(10000);
+	}
+	CHECK(i < 500);
+	CHECK(id->verbs);
+	SYS(rdma_listen(id, 1));
+}
+
+/* Everything that one process holds, and who waits for what. */
+struct holder {
+	struct hold h;
+	struct rdma_event_channel *cm;
+	struct rdma_cm_id *id;
+	pthread_t waits_for_cq, waits_for_cm;
+};
+
+/* Nothing completes there. */
+static void *wait_for_cq(void *arg)
+{
+	struct holder *h = arg;
+	struct ibv_cq *cq;
+	void *context;
+
+	CHECK_EQ(ibv_get_cq_event(h->h.channel, &cq, &context), -1);
+	CHECK_EQ(errno, EIO);
+	return NULL;
+}
+
+static void *wait_for_cm(void *arg)
+{
+	struct holder *h = arg;
+	struct rdma_cm_event *event;
+
+	SYS(rdma_get_cm_event(h->cm, &event));
+	CHECK_EQ(event->event, RDMA_CM_EVENT_DEVICE_REMOVAL);
+	CHECK(event->id == h->id);
+	SYS(rdma_ack_cm_event(event));
+	return NULL;
+}
+
+static void wait_for_fatal(struct ibv_context *ctx)
+{
+	struct ibv_async_event event;
+
+	do {
+		CHECK_OK(ibv_get_async_event(ctx, &event));
+		ibv_ack_async_event(&event);
+		/* Its port may go before it does. */
+	} while (event.event_type != IBV_EVENT_DEVICE_FATAL &&
+		 (event.event_type == IBV_EVENT_PORT_ERR ||
+		  event.event_type == IBV_EVENT_PORT_ACTIVE ||
+		  event.event_type == IBV_EVENT_GID_CHANGE));
+	CHECK_EQ(event.event_type, IBV_EVENT_DEVICE_FATAL);
+	/* It is the last one: ib_uverbs lets who asks for more wait. */
+}
+
+static void holder_start(struct holder *h)
+{
+	hold_all(&h->h, way->dev);
+	if (way->netdev) {
+		h->cm = MUST(rdma_create_event_channel());
+		SYS(rdma_create_id(h->cm, &h->id, NULL, RDMA_PS_TCP));
+		cm_listen(h->id);
+	}
+}
+
+static void holder_wait(struct holder *h)
+{
+	CHECK_OK(pthread_create(&h->waits_for_cq, NULL, wait_for_cq, h));
+	if (h->cm)
+		CHECK_OK(pthread_create(&h->waits_for_cm, NULL, wait_for_cm, h));
+}
+
+static void holder_join(struct holder *h)
+{
+	CHECK_OK(pthread_join(h->waits_for_cq, NULL));
+	if (!h->cm)
+		return;
+	CHECK_OK(pthread_join(h->waits_for_cm, NULL));
+	SYS(rdma_destroy_id(h->id));
+	rdma_destroy_event_channel(h->cm);
+}
+
+/* Sees the device go, tries everything, and puts everything away. */
+static void tidy(struct peer *parent)
+{
+	struct holder h = {};
+
+	holder_start(&h);
+	holder_wait(&h);
+	peer_tell(parent);
+	wait_for_fatal(h.h.ctx);
+	holder_join(&h);
+	hold_check_gone(&h.h);
+	peer_tell(parent);
+	peer_wait(parent);
+	hold_check_gone(&h.h);
+	hold_free(&h.h);
+}
+
+/* Just ends, with everything. */
+static void untidy(struct peer *parent)
+{
+	struct holder h = {};
+
+	holder_start(&h);
+	holder_wait(&h);
+	peer_tell(parent);
+	wait_for_fatal(h.h.ctx);
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+/* Waits for nothing, and is killed. */
+static void deaf(struct peer *parent)
+{
+	struct holder h = {};
+
+	holder_start(&h);
+	peer_tell(parent);
+	peer_tell(parent);
+	pause();
+}
+
+struct stream {
+	struct link l;
+	struct ibv_sge sge;
+	struct ibv_send_wr wr[CHUNKS];
+};
+
+/* Writes into memory and into device memory, by turns. */
+static void stream_init(struct stream *s)
+{
+	struct ibv_alloc_dm_attr attr = { .length = CHUNK };
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(way->dev)));
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, i;
+	char *from = MUST(malloc(CHUNK)), *to = MUST(malloc(CHUNK));
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, from, CHUNK, access));
+	struct ibv_mr *target[2];
+
+	memset(from, 's', CHUNK);
+	target[0] = MUST(ibv_reg_mr(pd, to, CHUNK, access));
+	target[1] = MUST(ibv_reg_dm_mr(pd, MUST(ibv_alloc_dm(pd->context, &attr)),
+				       0, CHUNK,
+				       access | IBV_ACCESS_ZERO_BASED));
+	s->l = link_new(pd, pd, IBV_QPT_RC);
+	s->sge = (struct ibv_sge){ (uintptr_t)from, CHUNK, mr->lkey };
+	for (i = 0; i < CHUNKS; i++)
+		s->wr[i] = (struct ibv_send_wr){
+			.opcode = IBV_WR_RDMA_WRITE, .sg_list = &s->sge,
+			.num_sge = 1, .send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma.remote_addr = i % 2 ? 0 : (uintptr_t)to,
+			.wr.rdma.rkey = target[i % 2]->rkey,
+			.next = i < CHUNKS - 1 ? &s->wr[i + 1] : NULL,
+		};
+}
+
+/* The status of what was under way is no matter; that there was something is. */
+static void sender(struct peer *parent)
+{
+	struct ibv_send_wr *bad;
+	struct stream s;
+	struct ibv_wc wc;
+	int ret, n = 0;
+
+	stream_init(&s);
+	for (;;) {
+		ret = ibv_post_send(s.l.qp[0], s.wr, &bad);
+		if (ret == EIO)
+			break;
+		if (ret != ENOMEM)
+			CHECK_OK(ret);
+		do
+			ret = ibv_poll_cq(s.l.cq[0], 1, &wc);
+		while (ret > 0 && ++n);
+		if (n >= 2 * CHUNKS) {
+			peer_tell(parent);
+			n = -1000000000;
+		}
+	}
+	do
+		ret = ibv_poll_cq(s.l.cq[0], 1, &wc);
+	while (ret > 0);
+	CHECK_EQ(ret, -EIO);
+	wait_for_fatal(s.l.ctx);
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+/*
+ * A copy that succeeds is whole. Not in UML, where a touch of the mapping just
+ * after the device went makes the kernel complain: see dm_map.c.
+ */
+static void copier(struct peer *parent)
+{
+	static unsigned char to[4 * MIB], from[4 * MIB];
+	struct ibv_alloc_dm_attr attr = { .length = sizeof(to) };
+	struct ibv_context *ctx = dev_open(way->dev);
+	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &attr));
+	int ret, i;
+
+	for (i = 0; ; i++) {
+		memset(to, i | 1, sizeof(to));
+		ret = ibv_memcpy_to_dm(dm, 0, to, sizeof(to));
+		if (!ret)
+			ret = ibv_memcpy_from_dm(from, dm, 0, sizeof(from));
+		if (ret)
+			break;
+		CHECK_ALL(from, i | 1, sizeof(from));
+		if (!i)
+			peer_tell(parent);
+	}
+	CHECK_EQ(ret, EIO);
+	CHECK(i > 0);
+	wait_for_fatal(ctx);
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+static void made(void)
+{
+	int i;
+
+	free(t_shell("%s", way->make));
+	if (way->netdev)
+		free(t_shell("ip address add " ADDRESS "/24 dev %s",
+			     way->netdev));
+	/* It comes up as its netdev does. */
+	for (i = 0; i < 500 && !dev_exists(way->dev); i++)
+		usleep(10000);
+	CHECK(dev_exists(way->dev));
+}
+
+static void removed(void)
+{
+	char debugfs[128];
+	int i;
+
+	free(t_shell("%s", way->remove));
+	/* That of a netdev is followed by that of its device. */
+	snprintf(debugfs, sizeof(debugfs), "/sys/kernel/debug/keel/%s",
+		 way->dev);
+	for (i = 0; i < 3000 && (dev_exists(way->dev) ||
+				 !access(debugfs, F_OK)); i++)
+		usleep(10000);
+	CHECK(!dev_exists(way->dev));
+	CHECK(access(debugfs, F_OK));
+}
+
+/* The device works: a message, and nothing is left of it. */
+static void check_works(void)
+{
+	struct ibv_context *ctx = dev_open(way->dev);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	static char from[4096], to[4096];
+	struct ibv_mr *a = MUST(ibv_reg_mr(pd, from, sizeof(from), 0));
+	struct ibv_mr *b = MUST(ibv_reg_mr(pd, to, sizeof(to),
+					   IBV_ACCESS_LOCAL_WRITE));
+	struct link l = link_new(pd, pd, IBV_QPT_RC);
+
+	memset(from, 'm', sizeof(from));
+	memset(to, 0, sizeof(to));
+	post_recv(l.qp[1], 1, MEM(b));
+	post_send(l.qp[0], 2, MEM(a));
+	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+	CHECK_ALL(to, 'm', sizeof(to));
+	link_free(&l);
+	CHECK_OK(ibv_dereg_mr(a));
+	CHECK_OK(ibv_dereg_mr(b));
+	CHECK_OK(ibv_dealloc_pd(pd));
+	CHECK_OK(ibv_close_device(ctx));
+	CHECK_EQ(tree_count(way->dev, NULL), 0);
+}
+
+#define PROCESSES	6
+#define DEAF		2
+
+static void (* const process[PROCESSES])(struct peer *) = {
+	tidy, untidy, [DEAF] = deaf, sender, sender, copier,
+};
+
+/* With the device there; another one of the same name is, at the end. */
+static void round_of(int n_processes)
+{
+	struct peer p[PROCESSES];
+	int i;
+
+	for (i = 0; i < n_processes; i++)
+		peer_start(&p[i], process[i]);
+	for (i = 0; i < n_processes; i++)
+		peer_wait(&p[i]);
+	CHECK(tree_count(way->dev, NULL) > 30);
+	removed();
+	for (i = 0; i < n_processes; i++)
+		peer_wait(&p[i]);
+	/* What is left of the old one is in nobody's way. */
+	made();
+	check_works();
+	for (i = 0; i < n_processes; i++) {
+		if (i == DEAF) {
+			peer_kill(&p[i], SIGKILL);
+		} else {
+			peer_tell(&p[i]);
+			peer_end(&p[i]);
+		}
+	}
+	CHECK_EQ(tree_count(way->dev, NULL), 0);
+}
+
+static void check_way(const struct way *w)
+{
+	int n = rounds(), i;
+
+	way = w;
+	made();
+	for (i = 1; i <= n; i++) {
+		/* A quiet hour is more than enough, and a dead one is seen. */
+		alarm(300);
+		round_of(t_uml() ? PROCESSES - 1 : PROCESSES);
+		if (i % 10 == 0)
+			t_note("%s: round %d of %d", w->name, i, n);
+	}
+	removed();
+	t_note("%s: %d rounds", w->name, n);
+}
+
+#define PROVES	" under all that can go on: DEVICE_FATAL, EIO, every process ends, the device comes back"
+
+#define ADD_LINK	" && ip link set " KEEL1_NETDEV " up && rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV
+
+TEST(link_deleted, "DEV-3", "rdma link delete" PROVES)
+{
+	static const struct way w = {
+		.name = "link", .dev = KEEL1, .netdev = KEEL1_NETDEV,
+		.make = "ip link add " KEEL1_NETDEV " type dummy" ADD_LINK,
+		.remove = "rdma link delete " KEEL1
+			  " && ip link delete " KEEL1_NETDEV,
+	};
+
+	check_way(&w);
+}
+
+TEST(netdev_deleted, "DEV-3", "ip link delete of its netdev" PROVES)
+{
+	static const struct way w = {
+		.name = "netdev", .dev = KEEL1, .netdev = KEEL1_NETDEV,
+		.make = "ip link add " KEEL1_NETDEV " type veth peer name "
+			KEEL1_NETDEV "p && ip link set " KEEL1_NETDEV "p up && "
+			"echo 0 >/proc/sys/net/ipv6/conf/" KEEL1_NETDEV
+			"/accept_dad"
+			ADD_LINK,
+		.remove = "ip link delete " KEEL1_NETDEV,
+	};
+
+	check_way(&w);
+}
+
+TEST(unloaded, "DEV-3", "rmmod" PROVES)
+{
+	static const struct way w = {
+		.name = "module", .dev = KEEL0, .netdev = KEEL0,
+		.make = "insmod " MODULE_FILE, .remove = "rmmod keel",
+	};
+
+	module_unload();
+	check_way(&w);
+}
+
+static void test_given(void)
+{
+	const struct way w = {
+		.name = "given", .dev = getenv("REMOVAL_DEV"),
+		.make = getenv("REMOVAL_MAKE"),
+		.remove = getenv("REMOVAL_REMOVE"),
+	};
+
+	check_way(&w);
+}
+
+/* There only if it is asked for. */
+__attribute__((constructor)) static void add_given(void)
+{
+	static struct t_case given = {
+		.ids = "DEV-3", .title = "a way that was given" PROVES,
+		.run = test_given,
+	};
+
+	if (getenv("REMOVAL_DEV") && getenv("REMOVAL_MAKE") &&
+	    getenv("REMOVAL_REMOVE"))
+		t_add(&given);
+}
