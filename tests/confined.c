@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Limits and privileges: what the rdma cgroup counts, what RLIMIT_MEMLOCK
+ * bounds, and what nobody can do from inside a container.
+ */
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <infiniband/keeldv.h>
+#include <infiniband/shpd.h>
+
+#include "hold.h"
+#include "peer.h"
+#include "qp.h"
+#include "raw.h"
+#include "t.h"
+#include "tree.h"
+
+#define GROUP	"/sys/fs/cgroup/keeltest"
+#define NOBODY	65534
+#define MIB	(1024UL * 1024)
+
+static char memory[16 * MIB] __attribute__((aligned(4096)));
+
+void t_after(void)
+{
+	t_shell_status("rmdir " GROUP " 2>&1");
+}
+
+static void limit(int handles, int objects)
+{
+	char text[100];
+
+	snprintf(text, sizeof(text), KEEL0 " hca_handle=%d hca_object=%d",
+		 handles, objects);
+	CHECK_OK(t_write_file(GROUP "/rdma.max", text));
+}
+
+/* How many "hca_handle" or "hca_object" the group has now. */
+static int used(const char *what)
+{
+	char *text = t_read_file(GROUP "/rdma.current"), *at;
+	int n = 0;
+
+	at = strstr(text, KEEL0);
+	at = at ? strstr(at, what) : NULL;
+	if (at)
+		n = atoi(at + strlen(what) + 1);
+	free(text);
+	return n;
+}
+
+static struct ibv_context *try_open(void)
+{
+	struct ibv_device **list = MUST(ibv_get_device_list(NULL));
+	struct ibv_context *ctx = NULL;
+	int i, err;
+
+	for (i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), KEEL0)) {
+			errno = 0;
+			ctx = ibv_open_device(list[i]);
+			break;
+		}
+	CHECK(list[i]);
+	err = errno;
+	ibv_free_device_list(list);
+	errno = err;
+	return ctx;
+}
+
+static void join_group(void)
+{
+	char pid[20];
+
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	CHECK_OK(t_write_file(GROUP "/cgroup.procs", pid));
+}
+
+static void handles(struct peer *parent)
+{
+	struct ibv_context *a, *b;
+
+	join_group();
+	a = MUST(try_open());
+	b = MUST(try_open());
+	CHECK_EQ(used("hca_handle"), 2);
+	CHECK_NULL(try_open(), EAGAIN);
+	CHECK_EQ(used("hca_handle"), 2);
+	CHECK_OK(ibv_close_device(b));
+	CHECK_EQ(used("hca_handle"), 1);
+	b = MUST(try_open());
+	CHECK_OK(ibv_close_device(a));
+	CHECK_OK(ibv_close_device(b));
+}
+
+static void in_group(void (*run)(struct peer *), int handles, int objects)
+{
+	struct peer p;
+
+	SYS(mkdir(GROUP, 0755));
+	limit(handles, objects);
+	peer_start(&p, run);
+	peer_end(&p);
+	CHECK_EQ(used("hca_handle"), 0);
+	CHECK_EQ(used("hca_object"), 0);
+}
+
+TEST(hca_handle, "DEV-4", "the rdma cgroup's hca_handle bounds contexts: the next one is EAGAIN, and right after one was closed")
+{
+	in_group(handles, 2, 100);
+}
+
+/*
+ * What is in struct hold and has a handle, in the order of hold_all(): 3 PDs,
+ * TD, XRC domain, DM, 4 MRs, 2 windows, AH, 3 CQs, 2 SRQs, 9 QPs.
+ */
+#define OBJECTS	27
+
+static void objects(struct peer *parent)
+{
+	struct ibv_td_init_attr td = {};
+	struct hold h;
+
+	join_group();
+	hold_all(&h, KEEL0);
+	CHECK_EQ(used("hca_handle"), 1);
+	CHECK_EQ(used("hca_object"), OBJECTS);
+	limit(2, OBJECTS);
+	CHECK_NULL(ibv_alloc_pd(h.ctx), EAGAIN);
+	CHECK_NULL(ibv_alloc_td(h.ctx, &td), EAGAIN);
+	CHECK_EQ(used("hca_object"), OBJECTS);
+	hold_free(&h);
+	CHECK_EQ(used("hca_object"), 0);
+}
+
+TEST(hca_object, "DEV-4", "the rdma cgroup counts every object once, keel's own kinds too, and bounds them")
+{
+	in_group(objects, 2, 1000);
+}
+
+static void each(struct peer *parent)
+{
+	struct ibv_parent_domain_init_attr attr = {};
+	struct ibv_td_init_attr td_attr = {};
+	struct ibv_context *ctx;
+	struct ibv_shpd shpd;
+	struct ibv_pd *pd;
+	struct ibv_td *td;
+
+	join_group();
+	ctx = MUST(try_open());
+	attr.pd = pd = MUST(ibv_alloc_pd(ctx));
+	CHECK_EQ(used("hca_object"), 1);
+	attr.td = td = MUST(ibv_alloc_td(ctx, &td_attr));
+	CHECK_EQ(used("hca_object"), 2);
+	MUST(ibv_alloc_parent_domain(ctx, &attr));
+	CHECK_EQ(used("hca_object"), 3);
+	/* A number, not an object: it goes with its domain. */
+	MUST(ibv_alloc_shpd(pd, 5, &shpd));
+	CHECK_EQ(used("hca_object"), 3);
+	MUST(ibv_share_pd(ctx, &shpd, 5));
+	CHECK_EQ(used("hca_object"), 4);
+	CHECK_NULL(ibv_alloc_td(ctx, &td_attr), EAGAIN);
+	CHECK_NULL(ibv_alloc_parent_domain(ctx, &attr), EAGAIN);
+	CHECK_NULL(ibv_share_pd(ctx, &shpd, 5), EAGAIN);
+	CHECK_NULL(ibv_reg_mr(pd, memory, 1, 0), EAGAIN);
+	CHECK_EQ(used("hca_object"), 4);
+	CHECK_EQ(tree_count(KEEL0, "pd"), 2);
+	CHECK_EQ(tree_count(KEEL0, "td"), 1);
+	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
+}
+
+TEST(each_kind, "DEV-4", "thread domains, parent domains and instances of a shared PD are charged to the rdma cgroup like any object; what it refuses leaves nothing")
+{
+	in_group(each, 1, 4);
+}
+
+static void memlock(struct peer *parent)
+{
+	struct rlimit lim = { MIB, MIB };
+	struct ibv_context *ctx;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+	struct ibv_pd *pd;
+
+	SYS(setrlimit(RLIMIT_MEMLOCK, &lim));
+	SYS(setgroups(0, NULL));
+	SYS(setresgid(NOBODY, NOBODY, NOBODY));
+	SYS(setresuid(NOBODY, NOBODY, NOBODY));
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	CHECK_NULL(ibv_reg_mr(pd, memory, 2 * MIB, 0), ENOMEM);
+	/* What was refused has not been counted. */
+	mr = MUST(ibv_reg_mr(pd, memory, MIB / 2, 0));
+	CHECK_NULL(ibv_reg_mr(pd, memory, MIB / 2 + 4096, 0), ENOMEM);
+	/* The rings of queues are pinned, too. */
+	CHECK_NULL(ibv_create_cq(ctx, 65536, NULL, NULL, 0), ENOMEM);
+	cq = MUST(ibv_create_cq(ctx, 1000, NULL, NULL, 0));
+	CHECK_OK(ibv_destroy_cq(cq));
+	CHECK_OK(ibv_dereg_mr(mr));
+	CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr(pd, memory, MIB * 9 / 10, 0))));
+	/* On demand nothing is pinned. */
+	CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr(pd, memory, sizeof(memory),
+					      IBV_ACCESS_ON_DEMAND))));
+}
+
+TEST(rlimit, "DEV-4", "RLIMIT_MEMLOCK bounds what an unprivileged program pins: regions and the rings of queues (ENOMEM), and it all comes back")
+{
+	struct peer p;
+
+	peer_start(&p, memlock);
+	peer_end(&p);
+}
+
+/*
+ * As in a container: nobody outside, root inside, with namespaces of its own.
+ * The process that goes on is its first.
+ */
+static void contain(void)
+{
+	int status;
+	pid_t pid;
+
+	SYS(setgroups(0, NULL));
+	SYS(setresgid(NOBODY, NOBODY, NOBODY));
+	SYS(setresuid(NOBODY, NOBODY, NOBODY));
+	SYS(prctl(PR_SET_DUMPABLE, 1));
+	SYS(unshare(CLONE_NEWUSER | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWNS |
+		    CLONE_NEWIPC));
+	CHECK_OK(t_write_file("/proc/self/setgroups", "deny"));
+	CHECK_OK(t_write_file("/proc/self/uid_map", "0 65534 1"));
+	CHECK_OK(t_write_file("/proc/self/gid_map", "0 65534 1"));
+	pid = SYS(fork());
+	if (!pid)
+		return;
+	SYS(waitpid(pid, &status, 0));
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+}
+
+static void check_no_raw(struct ibv_context *ctx, struct ibv_pd *pd)
+{
+	struct ibv_cq *cq = cq_new(ctx);
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RAW_PACKET,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x80010000,
+	};
+	struct ibv_qp *ud = qp_new(pd, cq, IBV_QPT_UD, NULL);
+
+	/* There are none, for nobody. */
+	CHECK_NULL(ibv_create_qp(pd, &init), EOPNOTSUPP);
+	/* Controlled Q_Keys are the administrator's. */
+	CHECK_RET(ibv_modify_qp(ud, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
+				IBV_QP_PORT | IBV_QP_QKEY), EPERM);
+}
+
+/* What another program has, and tells. */
+struct others {
+	uint64_t addr;
+	uint32_t rkey;
+	uint32_t shpd;
+};
+
+static void contained(struct peer *parent)
+{
+	struct others theirs;
+	struct ibv_context *ctx;
+	struct ibv_shpd shpd;
+	struct link l;
+	struct ibv_mr *mr;
+	struct ibv_pd *pd;
+
+	peer_get_var(parent, theirs);
+	contain();
+	CHECK_EQ(getuid(), 0);
+	CHECK_EQ(getpid(), 1);
+	/* The administrator's files stay the administrator's. */
+	CHECK_SYS(open("/sys/kernel/debug/keel/keel0/objects", O_RDONLY),
+		  EACCES);
+	CHECK_SYS(open("/sys/module/keel/parameters/dm_access_align", O_WRONLY),
+		  EACCES);
+	CHECK_SYS(mount("debugfs", "/sys/kernel/debug", "debugfs", 0, NULL),
+		  EPERM);
+	CHECK(t_shell_status("rdma link add mine type keel netdev lo 2>&1"));
+	CHECK(t_shell_status("rdma link delete " KEEL0 " 2>&1"));
+	CHECK(t_shell_status("rdma system set netns exclusive 2>&1"));
+
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	check_no_raw(ctx, pd);
+	shpd = (struct ibv_shpd){ .context = ctx, .handle = theirs.shpd };
+	CHECK_NULL(ibv_share_pd(ctx, &shpd, 0), EACCES);
+	mr = MUST(ibv_reg_mr(pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE));
+	/* A key of another program is none, and what it is for stays whole. */
+	l = link_new(pd, pd, IBV_QPT_RC);
+	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 7, MEM(mr), theirs.addr,
+		  theirs.rkey);
+	CHECK_WC(l.cq[0], 7, IBV_WC_REM_ACCESS_ERR);
+	CHECK_OK(ibv_dereg_mr(mr));
+}
+
+TEST(container, "DEV-4,PD-4", "nobody in a container (user, net, pid and mount namespaces) uses the device, and reaches neither debugfs nor others' objects nor controlled traffic")
+{
+	struct others mine = {};
+	struct ibv_shpd shpd;
+	struct ibv_context *ctx;
+	struct ibv_mr *mr;
+	struct ibv_pd *pd;
+	struct peer p;
+
+	peer_start(&p, contained);
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	memset(memory, 'o', 4096);
+	mr = MUST(ibv_reg_mr(pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE |
+			     IBV_ACCESS_REMOTE_WRITE));
+	MUST(ibv_alloc_shpd(pd, 0x1234567890abcdefULL, &shpd));
+	mine.rkey = mr->rkey;
+	mine.shpd = shpd.handle;
+	mine.addr = (uintptr_t)memory;
+	peer_put_var(&p, mine);
+	peer_end(&p);
+	CHECK_ALL(memory, 'o', 4096);
+	CHECK_EQ(tree_count(KEEL0, "pd"), 1);
+	CHECK_EQ(tree_count(KEEL0, "mr"), 1);
+}

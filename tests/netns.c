@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Network namespaces: the two modes of the RDMA core, and a device that is
+ * moved from one namespace to another.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "dev.h"
+#include "hold.h"
+#include "peer.h"
+#include "qp.h"
+#include "t.h"
+#include "tree.h"
+
+#define SPACE	"keeltest"
+/* A name for the first one. */
+#define HOME	"keelhome"
+
+static char from[4096], to[4096];
+
+static bool set_mode(const char *mode)
+{
+	/* A namespace that was deleted goes a little later. */
+	return !t_shell_status("for i in $(seq 300); do "
+			       "rdma system set netns %s 2>&1 && exit; "
+			       "sleep 0.1; done; exit 1", mode);
+}
+
+void t_after(void)
+{
+	t_shell_status("rdma link delete " KEEL1 " 2>&1; "
+		       "ip netns exec " SPACE " rdma link delete " KEEL1 " 2>&1; "
+		       "ip netns delete " SPACE " 2>&1; "
+		       "ip netns delete " HOME " 2>&1");
+	dev_del();
+	set_mode("shared");
+}
+
+/* The rest of this process lives there, with a /sys that shows what is there. */
+static void enter(void)
+{
+	int fd = SYS(open("/run/netns/" SPACE, O_RDONLY | O_CLOEXEC));
+
+	SYS(setns(fd, CLONE_NEWNET));
+	SYS(unshare(CLONE_NEWNS));
+	SYS(mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	SYS(umount2("/sys", MNT_DETACH));
+	SYS(mount("sysfs", "/sys", "sysfs", 0, NULL));
+}
+
+/* A message from one QP to another. */
+static void check_works(const char *name)
+{
+	struct ibv_context *ctx = dev_open(name);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_mr *a = MUST(ibv_reg_mr(pd, from, sizeof(from), 0));
+	struct ibv_mr *b = MUST(ibv_reg_mr(pd, to, sizeof(to),
+					   IBV_ACCESS_LOCAL_WRITE));
+	struct link l = link_new(pd, pd, IBV_QPT_RC);
+
+	memset(from, 'n', sizeof(from));
+	memset(to, 0, sizeof(to));
+	post_recv(l.qp[1], 1, MEM(b));
+	post_send(l.qp[0], 2, MEM(a));
+	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+	CHECK_ALL(to, 'n', sizeof(to));
+	link_free(&l);
+	CHECK_OK(ibv_dereg_mr(a));
+	CHECK_OK(ibv_dereg_mr(b));
+	CHECK_OK(ibv_dealloc_pd(pd));
+	CHECK_OK(ibv_close_device(ctx));
+}
+
+static bool is_listed(const char *name)
+{
+	return !t_shell_status("rdma dev show %s 2>&1", name);
+}
+
+static void shared_guest(struct peer *parent)
+{
+	enter();
+	CHECK(is_listed(KEEL0) && dev_exists(KEEL0));
+	check_works(KEEL0);
+}
+
+TEST(shared, "DEV-1", "netns mode shared: a process of any network namespace sees the device and sends messages")
+{
+	struct peer p;
+
+	CHECK(set_mode("shared"));
+	free(t_shell("ip netns add " SPACE));
+	peer_start(&p, shared_guest);
+	peer_end(&p);
+	check_works(KEEL0);
+}
+
+static void excluded_guest(struct peer *parent)
+{
+	int fd;
+
+	/* What was open before stays open, as any file does. */
+	fd = SYS(open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
+	close(fd);
+	enter();
+	CHECK(!is_listed(KEEL0) && !dev_exists(KEEL0));
+	CHECK_SYS(open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC), EPERM);
+}
+
+TEST(exclusive, "DEV-1", "netns mode exclusive: a process of another network namespace neither sees the device nor opens it (EPERM)")
+{
+	struct peer p;
+
+	CHECK(set_mode("exclusive"));
+	free(t_shell("ip netns add " SPACE));
+	peer_start(&p, excluded_guest);
+	peer_end(&p);
+	check_works(KEEL0);
+	/* Not while there is a namespace, says the core. */
+	CHECK(t_shell_status("rdma system set netns shared 2>&1"));
+	check_works(KEEL0);
+}
+
+static void left_behind(struct peer *parent)
+{
+	struct ibv_async_event event;
+	struct hold h;
+
+	hold_all(&h, KEEL1);
+	peer_tell(parent);
+	do {
+		CHECK_OK(ibv_get_async_event(h.ctx, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type != IBV_EVENT_DEVICE_FATAL);
+	hold_check_gone(&h);
+	peer_tell(parent);
+	/* The device is there again, but not for this context. */
+	peer_wait(parent);
+	hold_check_gone(&h);
+	hold_free(&h);
+}
+
+static void moved_guest(struct peer *parent)
+{
+	enter();
+	CHECK(is_listed(KEEL1) && dev_exists(KEEL1));
+	CHECK(!is_listed(KEEL0) && !dev_exists(KEEL0));
+	check_works(KEEL1);
+}
+
+static void move(const char *command)
+{
+	struct peer old;
+
+	peer_start(&old, left_behind);
+	peer_wait(&old);
+	CHECK(tree_count(KEEL1, NULL) > 20);
+	free(t_shell("%s", command));
+	peer_wait(&old);
+	CHECK_EQ(tree_count(KEEL1, NULL), 0);
+	peer_tell(&old);
+	peer_end(&old);
+	CHECK_EQ(tree_count(KEEL1, NULL), 0);
+}
+
+TEST(moved, "DEV-3", "rdma dev set netns: who had the device open has lost it (DEVICE_FATAL, EIO), who is there can use it, and it can come back")
+{
+	struct peer p;
+	int i;
+
+	CHECK(set_mode("exclusive"));
+	free(t_shell("ip netns add " SPACE " && ip netns attach " HOME " $$"));
+	dev_add();
+	for (i = 0; i < 3; i++) {
+		move("rdma dev set " KEEL1 " netns " SPACE);
+		CHECK(!is_listed(KEEL1) && !dev_exists(KEEL1));
+		peer_start(&p, moved_guest);
+		peer_end(&p);
+		free(t_shell("ip netns exec " SPACE " rdma dev set " KEEL1
+			     " netns " HOME));
+		CHECK(is_listed(KEEL1) && dev_exists(KEEL1));
+		check_works(KEEL1);
+	}
+}
+
+TEST(orphaned, "DEV-3", "when the network namespace ends in which a device is, the device comes back to the first one, and works")
+{
+	int i;
+
+	CHECK(set_mode("exclusive"));
+	free(t_shell("ip netns add " SPACE));
+	dev_add();
+	free(t_shell("rdma dev set " KEEL1 " netns " SPACE));
+	CHECK(!is_listed(KEEL1));
+	free(t_shell("ip netns delete " SPACE));
+	for (i = 0; i < 1000 && !dev_exists(KEEL1); i++)
+		usleep(10000);
+	CHECK(is_listed(KEEL1) && dev_exists(KEEL1));
+	check_works(KEEL1);
+}
+
+TEST(not_in_shared, "DEV-1", "in netns mode shared a device is in every namespace, and cannot be moved")
+{
+	CHECK(set_mode("shared"));
+	free(t_shell("ip netns add " SPACE));
+	CHECK(t_shell_status("rdma dev set " KEEL0 " netns " SPACE " 2>&1"));
+	check_works(KEEL0);
+}
+
+TEST(netdev_moved, "DEV-3", "a netdev that is moved to another namespace leaves its device without one: the device goes, and can be made anew there")
+{
+	int i;
+
+	CHECK(set_mode("shared"));
+	free(t_shell("ip netns add " SPACE));
+	dev_add();
+	check_works(KEEL1);
+	free(t_shell("ip link set " KEEL1_NETDEV " netns " SPACE));
+	for (i = 0; i < 1000 && dev_exists(KEEL1); i++)
+		usleep(10000);
+	CHECK(!dev_exists(KEEL1));
+	free(t_shell("ip -n " SPACE " link set " KEEL1_NETDEV " up"));
+	free(t_shell("ip netns exec " SPACE " rdma link add " KEEL1
+		     " type keel netdev " KEEL1_NETDEV));
+	check_works(KEEL1);
+	/* keel0's own stays where it is. */
+	CHECK(t_shell_status("ip link set " KEEL0 " netns " SPACE " 2>&1"));
+	check_works(KEEL0);
+}
