@@ -447,7 +447,7 @@ TEST(unloaded, "DEV-3", "rmmod" PROVES)
 {
 	static const struct way w = {
 		.name = "module", .dev = KEEL0, .netdev = KEEL0,
-		.make = "insmod " MODULE_FILE, .remove = "rmmod keel",
+		.make = "insmod " MODULE_FILE " $KEEL_PARAMS", .remove = "rmmod keel",
 	};
 
 	module_unload();
