@@ -167,6 +167,17 @@ static bool run_case(const struct t_case *c, char *why, size_t size)
 	return tree_is_empty(KEEL0, why, size);
 }
 
+/*
+ * x86 wrote down what every mapping of device pages is cached as, and looked
+ * it up in the page table when the mapping went; with a warning if there was
+ * nothing. pfnmap_track() has it where it is found without.
+ */
+static bool warns_of_lost_pages(void)
+{
+	return !t_uml() && !t_shell_status("grep -qw get_pat_info "
+					   "/proc/kallsyms");
+}
+
 int main(int argc, char **argv)
 {
 	int n = 0, failed = 0, left_out = 0;
@@ -184,7 +195,9 @@ int main(int argc, char **argv)
 		    !strstr(c->ids, argv[1]))
 			continue;
 		why_not = c->not_uml && t_uml() ? c->not_uml :
-			  c->not_debug && t_debug_kernel() ? c->not_debug : NULL;
+			  c->not_debug && t_debug_kernel() ? c->not_debug :
+			  c->not_pat && warns_of_lost_pages() ? c->not_pat :
+			  NULL;
 		if (why_not) {
 			t_note("not in this guest, %s: %s: %s", why_not, c->ids,
 			       c->title);

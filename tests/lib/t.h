@@ -34,6 +34,7 @@ struct t_case {
 	unsigned int limit;	/* seconds; 0: the default */
 	const char *not_uml;	/* why it is not run there, or NULL */
 	const char *not_debug;	/* likewise, where the kernel checks everything */
+	const char *not_pat;	/* likewise, on x86 before pfnmap_track() */
 	struct t_case *next;
 };
 
