@@ -139,9 +139,12 @@ static struct keel_qp *keel_req_peer(struct keel_qp *qp)
 	peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
 	if (!peer)
 		return NULL;
-	/* A stranger's lock is not waited for. */
-	if (keel_req_connected(qp, peer)) {
-		mutex_lock(&peer->resp.lock);
+	/*
+	 * A stranger's lock is not waited for. A program that is killed waits
+	 * for none: it sees no peer, and the workqueue looks again.
+	 */
+	if (keel_req_connected(qp, peer) &&
+	    !mutex_lock_killable(&peer->resp.lock)) {
 		if (keel_req_connected(qp, peer))
 			return peer;
 		mutex_unlock(&peer->resp.lock);

@@ -137,9 +137,12 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 	bool taken = false;
 
 	x->peer = peer;
-	/* The lock of one who takes nothing is not waited for. */
-	if (keel_ud_takes(peer, qkey)) {
-		mutex_lock(&peer->resp.lock);
+	/*
+	 * The lock of one who takes nothing is not waited for; and what a
+	 * program that is killed was sending can be lost as any datagram.
+	 */
+	if (keel_ud_takes(peer, qkey) &&
+	    !mutex_lock_killable(&peer->resp.lock)) {
 		if (keel_ud_takes(peer, qkey))
 			taken = keel_ud_receive(x, av);
 		mutex_unlock(&peer->resp.lock);
