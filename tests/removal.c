@@ -414,7 +414,10 @@ static void check_way(const struct way *w)
 #define PROVES	" under all that can go on: DEVICE_FATAL, EIO, every process ends, the device comes back"
 
 /* A netdev's end is followed by its device's: the name is free a little later. */
-#define ADD_LINK	" && ip link set " KEEL1_NETDEV " up && for i in $(seq 300); do rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV " 2>&1 && exit; sleep 0.1; done; exit 1"
+#define ADD_LINK							\
+	" && ip link set " KEEL1_NETDEV " up && for i in $(seq 300); do "	\
+	"rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV		\
+	" 2>&1 && exit; sleep 0.1; done; exit 1"
 
 TEST(link_deleted, "DEV-3", "rdma link delete" PROVES)
 {
