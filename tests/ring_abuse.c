@@ -94,8 +94,8 @@ TEST(send_queue, "DEV-4", "an index of a send queue that claims what cannot be f
 		post_srq_recv(v.srq, 1, v.mem);
 		rings[SQ]->user = lies[i];
 		qp_to(v.a, IBV_QPS_SQD);
-		CHECK_EVENT(v.ctx, IBV_EVENT_QP_FATAL, v.a);
 		CHECK_STATE(v.a, IBV_QPS_ERR);
+		CHECK_EVENT(v.ctx, IBV_EVENT_QP_FATAL, v.a);
 		CHECK_STATE(v.b, IBV_QPS_RTS);
 		CHECK_NO_WC(v.rcq);
 		CHECK_NO_EVENT(v.ctx);

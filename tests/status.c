@@ -412,6 +412,7 @@ TEST(bind, "DEV-4", "a bind that fails is a bind error that fails its QP, and wh
 	struct ibv_mw *mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_2));
 	struct ibv_send_wr wr = {
 		.wr_id = 1, .opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
 		.bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey),
 			     .bind_info = { .mr = dst, .length = 8,
 					    .addr = (uintptr_t)to } },

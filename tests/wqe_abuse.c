@@ -289,8 +289,7 @@ static void stale_one(enum use use, bool again)
 	struct mem mem = part(mr, 8);
 	uint32_t rkey = mr->rkey;
 
-	if (use == POSTED_RECV)
-		post_recv(s.qp[1], 1, mem);
+	post_recv(s.qp[1], 1, use == POSTED_RECV ? mem : part(s.dst, PAGE));
 	if (use == POSTED_SEND)
 		hold(&s, send_wr(SEND, 2, mem));
 	CHECK_OK(ibv_dereg_mr(mr));
@@ -308,8 +307,11 @@ static void stale_one(enum use use, bool again)
 		CHECK_WC(s.cq[1], 1, IBV_WC_LOC_PROT_ERR);
 	CHECK_WC(s.cq[0], 2, use == RKEY ? IBV_WC_REM_ACCESS_ERR :
 		 use == POSTED_RECV ? IBV_WC_REM_OP_ERR : IBV_WC_LOC_PROT_ERR);
-	if (use == RKEY)
+	if (use == RKEY) {
 		CHECK_EVENT(s.ctx, IBV_EVENT_QP_ACCESS_ERR, s.qp[1]);
+		CHECK_WC(s.cq[1], 1, IBV_WC_WR_FLUSH_ERR);
+	}
+	CHECK_NO_WC(s.cq[1]);
 	CHECK_NO_EVENT(s.ctx);
 	CHECK_STATE(s.qp[0], IBV_QPS_ERR);
 	CHECK_STATE(s.qp[1], use == RKEY || use == POSTED_RECV ? IBV_QPS_ERR :
