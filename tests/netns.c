@@ -222,8 +222,10 @@ TEST(netdev_moved, "DEV-3", "a netdev that is moved to another namespace leaves 
 		usleep(10000);
 	CHECK(!dev_exists(KEEL1));
 	free(t_shell("ip -n " SPACE " link set " KEEL1_NETDEV " up"));
-	free(t_shell("ip netns exec " SPACE " rdma link add " KEEL1
-		     " type keel netdev " KEEL1_NETDEV));
+	/* The name is free a little later than the device is out of sight. */
+	free(t_shell("for i in $(seq 300); do ip netns exec " SPACE
+		     " rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV
+		     " 2>&1 && exit; sleep 0.1; done; exit 1"));
 	check_works(KEEL1);
 	/* keel0's own stays where it is. */
 	CHECK(t_shell_status("ip link set " KEEL0 " netns " SPACE " 2>&1"));
