@@ -194,6 +194,7 @@ static void keel_dev_set_ops(struct ib_device *ibdev)
 	ib_set_device_ops(ibdev, &keel_gone_ops);
 	ib_set_device_ops(ibdev, &keel_mcast_ops);
 	ib_set_device_ops(ibdev, &keel_mr_kernel_ops);
+	ib_set_device_ops(ibdev, &keel_mr_dmabuf_ops);
 	ib_set_device_ops(ibdev, &keel_mr_odp_ops);
 	ib_set_device_ops(ibdev, &keel_mr_ops);
 	ib_set_device_ops(ibdev, &keel_mw_ops);

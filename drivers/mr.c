@@ -3,7 +3,8 @@
  * Memory regions: ibv_reg_mr(), ibv_rereg_mr() and ibv_reg_dm_mr(). What a
  * region opens is pinned as long as its key is valid or in use: the pages of
  * the program, or the buffer of device memory. On-demand regions pin nothing;
- * those are made in mr_odp.c, and the kernel's own in mr_kernel.c.
+ * those are made in mr_odp.c, those of dma-bufs in mr_dmabuf.c, and the
+ * kernel's own in mr_kernel.c.
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -36,6 +37,8 @@ static void keel_mr_drop_mem(struct keel_mr *mr)
 	keel_pages_put(mr->pages);
 	if (mr->mem.type == KEEL_MEM_ODP)
 		mmdrop(mr->mem.mm);
+	if (mr->mem.type == KEEL_MEM_DMABUF)
+		keel_dmabuf_unmap(&mr->mem, mr->start);
 	if (mr->list)
 		kvfree(mr->mem.pages);
 	kfree(mr->spare);
@@ -417,6 +420,8 @@ static const char *keel_mr_memory(const struct keel_mr *mr)
 		return "dm";
 	case KEEL_MEM_ODP:
 		return "odp";
+	case KEEL_MEM_DMABUF:
+		return "dmabuf";
 	case KEEL_MEM_PAGES:
 		return mr->pages ? "user" : "kernel";
 	default:

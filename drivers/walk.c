@@ -7,6 +7,7 @@
  * (INFINIBAND_VIRT_DMA) needs a kernel without high memory.
  */
 #include <linux/atomic.h>
+#include <linux/bits.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
@@ -257,6 +258,7 @@ static int keel_piece(struct keel_cursor *c, size_t max)
 		ret = keel_piece_odp(c, mem->start + pos, max);
 		break;
 	case KEEL_MEM_KERNEL:
+	case KEEL_MEM_DMABUF:
 		c->addr = (void *)(uintptr_t)(mem->start + pos);
 		c->len = max;
 		break;
@@ -328,14 +330,14 @@ keel_copy_odp(struct keel_cursor *to, struct keel_cursor *from, u64 len,
 	return keel_copy_all(to, from, len, ctl);
 }
 
-static bool keel_segs_odp(const struct keel_segs *segs)
+/* BIT() of enum keel_mem_type. */
+static u32 keel_segs_types(const struct keel_segs *segs)
 {
-	u32 i;
+	u32 i, types = 0;
 
 	for (i = 0; i < segs->n; i++)
-		if (segs->seg[i].mem->type == KEEL_MEM_ODP)
-			return true;
-	return false;
+		types |= BIT(segs->seg[i].mem->type);
+	return types;
 }
 
 /**
@@ -351,23 +353,41 @@ static bool keel_segs_odp(const struct keel_segs *segs)
  *
  * Context: may sleep, and gives way to others now and then.
  * Return: how it ended. A fatal signal counts as &keel_copy_ctl.stop where
- * the pages of a program have to be waited for.
+ * the pages of a program, or other users of a dma-buf, have to be waited for.
  */
 enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 				const struct keel_segs *src, u64 src_off,
 				u64 len, const struct keel_copy_ctl *ctl)
 {
+	u32 types = keel_segs_types(dst) | keel_segs_types(src);
+	enum keel_copy_result res;
 	struct keel_cursor to, from;
 
+	if (types & BIT(KEEL_MEM_DMABUF)) {
+		res = keel_dmabuf_enter(dst, src, ctl);
+		if (res != KEEL_COPY_DONE)
+			return res;
+	}
 	keel_cursor_init(&to, dst->seg, dst->n, dst_off, true);
 	keel_cursor_init(&from, src->seg, src->n, src_off, false);
-	if (keel_segs_odp(dst) || keel_segs_odp(src))
-		return keel_copy_odp(&to, &from, len, ctl);
-	return keel_copy_all(&to, &from, len, ctl);
+	if (types & BIT(KEEL_MEM_ODP))
+		res = keel_copy_odp(&to, &from, len, ctl);
+	else
+		res = keel_copy_all(&to, &from, len, ctl);
+	if (types & BIT(KEEL_MEM_DMABUF))
+		res = keel_dmabuf_leave(dst, src, res);
+	return res;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_copy);
 
-/* All 8 bytes of @seg as one; on success unpin @c. */
+/* After the change of @seg. */
+static int keel_word_done(struct keel_cursor *c, const struct keel_seg *seg)
+{
+	keel_cursor_unpin(c);
+	return keel_dmabuf_end(seg, 1, true);
+}
+
+/* All 8 bytes of @seg as one; on success keel_word_done() is to follow. */
 static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
 		     const struct keel_seg *seg)
 {
@@ -375,16 +395,18 @@ static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
 
 	if (seg->len < sizeof(u64))
 		return -EINVAL;
+	ret = keel_dmabuf_begin(seg, 1, true);
+	if (ret)
+		return ret;
 	keel_cursor_init(c, seg, 1, 0, true);
 	keel_cursor_odp(c, pinned);
 	ret = keel_piece(c, sizeof(u64));
-	if (ret)
-		return ret;
 	/* Aligned, they are in one page, and all of them in one piece. */
-	if (IS_ALIGNED((uintptr_t)c->addr, sizeof(u64)))
-		return 0;
-	keel_cursor_unpin(c);
-	return -EINVAL;
+	if (!ret && !IS_ALIGNED((uintptr_t)c->addr, sizeof(u64)))
+		ret = -EINVAL;
+	if (ret)
+		keel_word_done(c, seg);
+	return ret;
 }
 
 /* @op by the processor, unless that is no way to change device memory. */
@@ -421,7 +443,8 @@ static u64 keel_word_change(const struct keel_seg *seg, u64 *word,
  *
  * Context: may sleep.
  * Return: 0; -EINVAL for bytes that are not aligned, -EFAULT for a program
- * that unmapped them, -EINTR for a fatal signal. On failure nothing changes.
+ * that unmapped them, -EINTR for a fatal signal. On failure nothing changes,
+ * but where the exporter of a dma-buf fails afterwards: -EFAULT.
  */
 int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 		u64 new, u64 *old)
@@ -436,8 +459,7 @@ int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 	*old = keel_word_change(seg, c.addr, swap ? KEEL_ATOMIC_SWAP :
 						    KEEL_ATOMIC_ADD,
 				compare_add, new);
-	keel_cursor_unpin(&c);
-	return 0;
+	return keel_word_done(&c, seg);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic);
 
@@ -462,8 +484,7 @@ int keel_atomic_write(const struct keel_seg *seg, u64 value)
 	if (ret)
 		return ret;
 	keel_word_change(seg, c.addr, KEEL_ATOMIC_STORE, 0, value);
-	keel_cursor_unpin(&c);
-	return 0;
+	return keel_word_done(&c, seg);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic_write);
 

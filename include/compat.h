@@ -86,6 +86,19 @@ static inline void keel_netdev_pin(struct net_device *netdev)
 #define KEEL_DMAH_SET	false
 #endif
 
+/* What a verb that takes a dma-buf is told of the request. */
+#ifdef KEEL_HAVE_DMABUF_ATTRS
+#define KEEL_DMABUF_ATTRS	struct uverbs_attr_bundle *
+#else
+#define KEEL_DMABUF_ATTRS	struct ib_udata *
+#endif
+
+/* These took the lock themselves before their callers could. */
+#ifndef KEEL_HAVE_DMABUF_VMAP_UNLOCKED
+#define dma_buf_vmap_unlocked	dma_buf_vmap
+#define dma_buf_vunmap_unlocked	dma_buf_vunmap
+#endif
+
 /* A timer and its function used to be set one after the other. */
 #ifndef KEEL_HAVE_HRTIMER_SETUP
 static inline void hrtimer_setup(struct hrtimer *timer,

@@ -380,6 +380,7 @@ extern const struct ib_device_ops keel_dm_ops;
 extern const struct ib_device_ops keel_gone_ops;
 extern const struct ib_device_ops keel_mcast_ops;
 extern const struct ib_device_ops keel_mr_kernel_ops;
+extern const struct ib_device_ops keel_mr_dmabuf_ops;
 extern const struct ib_device_ops keel_mr_odp_ops;
 extern const struct ib_device_ops keel_mr_ops;
 extern const struct ib_device_ops keel_mw_ops;

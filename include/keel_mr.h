@@ -37,7 +37,7 @@ struct keel_pages {
  * @mem: its memory
  * @pages: PAGES of a program, or NULL
  * @dm: DM: the buffer, or NULL
- * @start: address in the program, for ibv_rereg_mr()
+ * @start: address in the program, for ibv_rereg_mr(); offset in the dma-buf
  * @ctx: whose it is; only to be compared. NULL: the kernel's
  * @lock: protects @windows, @going and fast registration
  * @windows: windows that are bound to it; each has a reference on @obj

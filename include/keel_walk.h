@@ -13,6 +13,7 @@
 
 #include "keel_keys.h"
 
+struct dma_buf;
 struct keel_aperture;
 
 /**
@@ -21,12 +22,14 @@ struct keel_aperture;
  * @KEEL_MEM_DM: a stretch of the aperture
  * @KEEL_MEM_ODP: addresses of a program, looked up when they are used
  * @KEEL_MEM_KERNEL: kernel addresses (inline data, kernel consumers)
+ * @KEEL_MEM_DMABUF: a dma-buf, where its exporter mapped it for the kernel
  */
 enum keel_mem_type {
 	KEEL_MEM_PAGES,
 	KEEL_MEM_DM,
 	KEEL_MEM_ODP,
 	KEEL_MEM_KERNEL,
+	KEEL_MEM_DMABUF,
 };
 
 /**
@@ -35,9 +38,10 @@ enum keel_mem_type {
  * @pages: PAGES: one after the other
  * @first: PAGES: offset of the first byte in @pages[0]
  * @ap: DM: the aperture
- * @start: DM: offset of the first byte in @ap; ODP, KERNEL: its address
+ * @start: DM: offset of the first byte in @ap; ODP, KERNEL, DMABUF: its address
  * @mm: ODP: whose address that is; the owner of the memory has a reference on
  *	the structure (mmgrab()), not on what is mapped
+ * @dmabuf: DMABUF: the buffer, on which the owner has a reference
  */
 struct keel_mem {
 	enum keel_mem_type type;
@@ -50,6 +54,7 @@ struct keel_mem {
 			union {
 				struct keel_aperture *ap;
 				struct mm_struct *mm;
+				struct dma_buf *dmabuf;
 			};
 			u64 start;
 		};
@@ -118,6 +123,19 @@ int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 int keel_atomic_write(const struct keel_seg *seg, u64 value);
 int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault);
 void keel_segs_put(struct keel_segs *segs);
+
+/* dmabuf.c */
+int keel_dmabuf_map(struct keel_mem *mem, int fd, u64 offset, u64 length,
+		    bool write);
+void keel_dmabuf_unmap(const struct keel_mem *mem, u64 offset);
+int keel_dmabuf_begin(const struct keel_seg *seg, u32 n, bool write);
+int keel_dmabuf_end(const struct keel_seg *seg, u32 n, bool write);
+enum keel_copy_result keel_dmabuf_enter(const struct keel_segs *dst,
+					const struct keel_segs *src,
+					const struct keel_copy_ctl *ctl);
+enum keel_copy_result keel_dmabuf_leave(const struct keel_segs *dst,
+					const struct keel_segs *src,
+					enum keel_copy_result res);
 
 /**
  * keel_segs_one() - a list of one stretch

@@ -178,6 +178,19 @@ static bool warns_of_lost_pages(void)
 					   "/proc/kallsyms");
 }
 
+static const char *left_out_why(const struct t_case *c)
+{
+	if (c->not_uml && t_uml())
+		return c->not_uml;
+	if (c->not_debug && t_debug_kernel())
+		return c->not_debug;
+	if (c->not_pat && warns_of_lost_pages())
+		return c->not_pat;
+	if (c->not_kernel && t_kernel(c->not_kernel))
+		return c->not_kernel_why;
+	return NULL;
+}
+
 int main(int argc, char **argv)
 {
 	int n = 0, failed = 0, left_out = 0;
@@ -194,10 +207,7 @@ int main(int argc, char **argv)
 		if (argc > 1 && !strstr(c->title, argv[1]) &&
 		    !strstr(c->ids, argv[1]))
 			continue;
-		why_not = c->not_uml && t_uml() ? c->not_uml :
-			  c->not_debug && t_debug_kernel() ? c->not_debug :
-			  c->not_pat && warns_of_lost_pages() ? c->not_pat :
-			  NULL;
+		why_not = left_out_why(c);
 		if (why_not) {
 			t_note("not in this guest, %s: %s: %s", why_not, c->ids,
 			       c->title);

@@ -33,6 +33,8 @@ struct t_case {
 	void (*run)(void);
 	unsigned int limit;	/* seconds; 0: the default */
 	const char *not_uml;	/* why it is not run there, or NULL */
+	const char *not_kernel;	/* likewise, on such a release, e.g. "6.1." */
+	const char *not_kernel_why;
 	const char *not_debug;	/* likewise, where the kernel checks everything */
 	const char *not_pat;	/* likewise, on x86 before pfnmap_track() */
 	struct t_case *next;
@@ -166,6 +168,8 @@ void t_check_all(const char *file, int line, const char *what,
 bool t_debug_kernel(void);
 /* Is it User Mode Linux? */
 bool t_uml(void);
+/* Does the kernel's release begin so? */
+bool t_kernel(const char *release);
 
 /* So many rounds of something, or fewer where each takes longer. */
 int t_rounds(int n);

@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <stdarg.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 
 #include "t.h"
@@ -20,6 +21,14 @@ bool t_uml(void)
 	const char *lane = getenv("KEEL_LANE");
 
 	return lane && !strcmp(lane, "uml");
+}
+
+bool t_kernel(const char *release)
+{
+	struct utsname name;
+
+	SYS(uname(&name));
+	return !strncmp(name.release, release, strlen(release));
 }
 
 int t_rounds(int n)

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Copies and atomics on dma-bufs, with an exporter that counts who accesses
+ * them how, and that refuses when it is told to.
+ */
+#include <kunit/test.h>
+#include <linux/dma-buf.h>
+#include <linux/dma-fence.h>
+#include <linux/dma-resv.h>
+#include <linux/err.h>
+
+#include "compat.h"
+#include "keel_walk.h"
+
+KEEL_IMPORT_NS(DMA_BUF);
+
+#define BYTES	PAGE_SIZE
+
+enum { READING, WRITING, WAYS };
+
+/**
+ * struct shared - a dma-buf and what was done to it
+ * @dmabuf: the dma-buf
+ * @buf: its bytes
+ * @began: accesses that began
+ * @open: those that did not end yet
+ * @refuse: they cannot begin
+ * @lose: they cannot end
+ * @mem: it, for the walker
+ * @plain: kernel memory, likewise
+ * @segs: all of @mem
+ * @other: all of @plain
+ */
+struct shared {
+	struct dma_buf *dmabuf;
+	u8 buf[BYTES];
+	int began[WAYS];
+	int open[WAYS];
+	bool refuse[WAYS];
+	bool lose[WAYS];
+	struct keel_mem mem;
+	struct keel_mem plain;
+	struct keel_segs segs;
+	struct keel_segs other;
+};
+
+static int shared_way(enum dma_data_direction dir)
+{
+	return dir == DMA_FROM_DEVICE ? READING : WRITING;
+}
+
+static int shared_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
+{
+	struct shared *s = dmabuf->priv;
+	int way = shared_way(dir);
+
+	if (s->refuse[way])
+		return -ENXIO;
+	s->began[way]++;
+	s->open[way]++;
+	return 0;
+}
+
+static int shared_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
+{
+	struct shared *s = dmabuf->priv;
+	int way = shared_way(dir);
+
+	s->open[way]--;
+	return s->lose[way] ? -ENXIO : 0;
+}
+
+static struct sg_table *shared_map(struct dma_buf_attachment *attach,
+				   enum dma_data_direction dir)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+
+static void shared_unmap(struct dma_buf_attachment *attach,
+			 struct sg_table *sgt, enum dma_data_direction dir)
+{
+}
+
+static void shared_release(struct dma_buf *dmabuf)
+{
+}
+
+static const struct dma_buf_ops shared_ops = {
+	.begin_cpu_access = shared_begin,
+	.end_cpu_access = shared_end,
+	.map_dma_buf = shared_map,
+	.unmap_dma_buf = shared_unmap,
+	.release = shared_release,
+};
+
+static int dmabuf_test_init(struct kunit *test)
+{
+	struct shared *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	DEFINE_DMA_BUF_EXPORT_INFO(info);
+	u8 *plain = kunit_kmalloc(test, BYTES, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, s);
+	KUNIT_ASSERT_NOT_NULL(test, plain);
+	info.ops = &shared_ops;
+	info.size = BYTES;
+	info.priv = s;
+	s->dmabuf = dma_buf_export(&info);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, s->dmabuf);
+	memset(s->buf, 's', BYTES);
+	memset(plain, 'p', BYTES);
+	s->mem.type = KEEL_MEM_DMABUF;
+	s->mem.dmabuf = s->dmabuf;
+	s->mem.start = (uintptr_t)s->buf;
+	s->plain.type = KEEL_MEM_KERNEL;
+	s->plain.start = (uintptr_t)plain;
+	keel_segs_one(&s->segs, &s->mem, 0, BYTES);
+	keel_segs_one(&s->other, &s->plain, 0, BYTES);
+	test->priv = s;
+	return 0;
+}
+
+static void dmabuf_test_exit(struct kunit *test)
+{
+	struct shared *s = test->priv;
+
+	if (!s)
+		return;
+	/* Whatever became of them. */
+	KUNIT_EXPECT_EQ(test, 0, s->open[READING]);
+	KUNIT_EXPECT_EQ(test, 0, s->open[WRITING]);
+	dma_buf_put(s->dmabuf);
+}
+
+static enum keel_copy_result into(struct shared *s)
+{
+	return keel_copy(&s->segs, 0, &s->other, 0, 100, NULL);
+}
+
+static enum keel_copy_result out_of(struct shared *s)
+{
+	return keel_copy(&s->other, 0, &s->segs, 0, 100, NULL);
+}
+
+static void dmabuf_bracket(struct kunit *test)
+{
+	struct shared *s = test->priv;
+	u64 old;
+
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, into(s));
+	KUNIT_EXPECT_EQ(test, 1, s->began[WRITING]);
+	KUNIT_EXPECT_EQ(test, 0, s->began[READING]);
+	KUNIT_EXPECT_EQ(test, 'p', s->buf[99]);
+	KUNIT_EXPECT_EQ(test, 's', s->buf[100]);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
+	KUNIT_EXPECT_EQ(test, 1, s->began[WRITING]);
+	KUNIT_EXPECT_EQ(test, 1, s->began[READING]);
+	KUNIT_EXPECT_EQ(test, 0, keel_atomic(&s->segs.seg[0], false, 1, 0,
+					     &old));
+	KUNIT_EXPECT_EQ(test, 2, s->began[WRITING]);
+	KUNIT_EXPECT_EQ(test, 0, keel_atomic_write(&s->segs.seg[0], 7));
+	KUNIT_EXPECT_EQ(test, 3, s->began[WRITING]);
+	KUNIT_EXPECT_EQ(test, 7, *(u64 *)s->buf);
+	/* From one to itself, it is both. */
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&s->segs, 0, &s->segs, 1000, 100, NULL));
+	KUNIT_EXPECT_EQ(test, 4, s->began[WRITING]);
+	KUNIT_EXPECT_EQ(test, 2, s->began[READING]);
+	/* Not even aligned, or not even a word. */
+	s->segs.seg[0].off = 1;
+	KUNIT_EXPECT_EQ(test, -EINVAL, keel_atomic(&s->segs.seg[0], false, 1,
+						   0, &old));
+}
+
+static void dmabuf_refused(struct kunit *test)
+{
+	struct shared *s = test->priv;
+	u64 old;
+
+	s->refuse[WRITING] = true;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
+			keel_copy(&s->segs, 0, &s->segs, 1000, 100, NULL));
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&s->segs.seg[0], false, 1,
+						   0, &old));
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic_write(&s->segs.seg[0], 7));
+	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
+	s->refuse[READING] = true;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC, out_of(s));
+	/* The first of two has begun when the second refuses. */
+	s->refuse[READING] = false;
+	s->segs.seg[1] = s->segs.seg[0];
+	s->segs.n = 2;
+	s->refuse[WRITING] = false;
+	s->lose[WRITING] = true;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic_write(&s->segs.seg[0], 7));
+	/* What was read was read. */
+	s->lose[READING] = true;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
+}
+
+static const char *fence_name(struct dma_fence *fence)
+{
+	return "keel_kunit";
+}
+
+static const struct dma_fence_ops fence_ops = {
+	.get_driver_name = fence_name,
+	.get_timeline_name = fence_name,
+};
+
+struct work {
+	struct dma_fence fence;
+	spinlock_t lock;
+};
+
+/* A device that works on the buffer, and does not come to an end. */
+static struct dma_fence *work_begin(struct kunit *test, struct shared *s)
+{
+	/* Freed by the last reference on the fence, with kfree_rcu(). */
+	struct work *w = kzalloc_obj(*w);
+	struct dma_resv *resv = s->dmabuf->resv;
+	int ret;
+
+	KUNIT_ASSERT_NOT_NULL(test, w);
+	spin_lock_init(&w->lock);
+	dma_fence_init(&w->fence, &fence_ops, &w->lock,
+		       dma_fence_context_alloc(1), 1);
+	dma_resv_lock(resv, NULL);
+	ret = dma_resv_reserve_fences(resv, 1);
+	if (!ret)
+		dma_resv_add_fence(resv, &w->fence, DMA_RESV_USAGE_READ);
+	dma_resv_unlock(resv);
+	KUNIT_EXPECT_EQ(test, 0, ret);
+	return &w->fence;
+}
+
+static bool asked(void *arg)
+{
+	int *left = arg;
+
+	return !(*left)--;
+}
+
+static void dmabuf_fence(struct kunit *test)
+{
+	struct shared *s = test->priv;
+	struct dma_fence *fence = work_begin(test, s);
+	struct keel_key key = { .dead = true };
+	struct keel_copy_ctl ctl = { .stop = asked };
+	int left = 2;
+	u64 old;
+
+	/* Others may read what a device reads. */
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
+	/* Writing waits, but not when the region is wanted back, ... */
+	s->segs.seg[0].key = &key;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
+	s->segs.seg[0].key = NULL;
+	s->other.seg[0].key = &key;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC, into(s));
+	s->other.seg[0].key = NULL;
+	/* ... or somebody wants to stop. */
+	ctl.arg = &left;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_STOPPED,
+			keel_copy(&s->segs, 0, &s->other, 0, 100, &ctl));
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&s->segs.seg[0], false, 1,
+						   0, &old));
+	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
+	KUNIT_EXPECT_EQ(test, 0, s->began[WRITING]);
+	dma_fence_signal(fence);
+	memset((void *)(uintptr_t)s->plain.start, 'p', 100);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, into(s));
+	KUNIT_EXPECT_EQ(test, 'p', s->buf[0]);
+	dma_fence_put(fence);
+}
+
+static struct kunit_case dmabuf_cases[] = {
+	KUNIT_CASE(dmabuf_bracket),
+	KUNIT_CASE(dmabuf_refused),
+	KUNIT_CASE(dmabuf_fence),
+	{}
+};
+
+static struct kunit_suite dmabuf_suite = {
+	.name = "keel_dmabuf",
+	.init = dmabuf_test_init,
+	.exit = dmabuf_test_exit,
+	.test_cases = dmabuf_cases,
+};
+
+kunit_test_suite(dmabuf_suite);
