@@ -20,6 +20,7 @@
 #include "peer.h"
 #include "qp.h"
 #include "t.h"
+#include "tree.h"
 
 #define ATTEMPTS	40
 #define RIGHTS		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
@@ -284,9 +285,30 @@ static bool dies(int side)
 	return deed->kill == (side == REQ ? KILL_REQ : KILL_PEER);
 }
 
+static bool has_objects(pid_t pid)
+{
+	struct tree tree;
+	bool has = false;
+	int i;
+
+	tree_read(KEEL0, &tree);
+	for (i = 0; i < tree.count; i++)
+		has |= tree.objs[i].pid == pid;
+	tree_free(&tree);
+	return has;
+}
+
 static void kill_side(struct peer *side)
 {
+	pid_t pid = side->pid;
+
 	peer_kill(side, SIGKILL);
+	/*
+	 * Whoever uses its on-demand memory just then keeps its address space,
+	 * and with that what it has open, for a moment longer.
+	 */
+	while (has_objects(pid))
+		usleep(1000);
 	/* Of its destination others may have a share; it itself is gone. */
 	if (deed->released)
 		scrub();
