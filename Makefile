@@ -18,7 +18,7 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench tools soak matrix deb removal:
+demo test bench tools soak matrix deb install-test removal:
 	scripts/$@
 
 bar:
@@ -57,8 +57,9 @@ help:
 	@echo 'make soak         everything at once, killed at random, for 10 minutes'
 	@echo 'make bar          device memory behind a PCI BAR, in guests with one'
 	@echo 'make removal      take the device away 200 times in each way, under fire'
+	@echo 'make install-test install, upgrade and purge the packages in a guest'
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench tools soak bar matrix deb \
+.PHONY: all modules clean cache demo test bench tools soak bar matrix deb install-test \
 	removal provider install uninstall help
