@@ -4,9 +4,11 @@ brought up alike, and two processes that talk to each other.
 """
 import os
 import re
+import select
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 
 CLASS = '/sys/class/infiniband'
@@ -111,7 +113,7 @@ class Side:
     """One of two processes: what it printed, and its exit status, which is
     None as long as it runs and for one that was late."""
 
-    def __init__(self, command):
+    def __init__(self, command, output=None):
         self.command = command
         self.status = None
         # Apart, so that no remark stands in the middle of a result.
@@ -119,7 +121,8 @@ class Side:
         # A group of its own, so that its threads and children end with it.
         self.process = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL,
-            stdout=self.files[0], stderr=self.files[1], process_group=0)
+            stdout=output or self.files[0], stderr=self.files[1],
+            process_group=0)
 
     def wait(self, end):
         try:
@@ -149,18 +152,63 @@ class Side:
         return f'{" ".join(map(str, self.command))}\n{state}\n{self.text}'
 
 
-def run_pair(server, client, ready, timeout, patience=15):
+class HeldSide(Side):
+    """A process that sleeps in its second line of output until it is let go:
+    the pipe that it prints to is full."""
+
+    def __init__(self, command):
+        self.pipe, self.end = os.pipe()
+        self.reader = threading.Thread(target=self.read_all)
+        self.first = b''
+        super().__init__(['stdbuf', '-oL', *command], self.end)
+
+    def has_said(self):
+        """Whether the first line is there, and the pipe full since."""
+        if not self.first and select.select([self.pipe], [], [], 0)[0]:
+            self.first = os.read(self.pipe, 4096)
+            # A file of its own: only this end of the pipe must not block.
+            full = os.open(f'/proc/self/fd/{self.end}',
+                           os.O_WRONLY | os.O_NONBLOCK)
+            size = 4096
+            while size:
+                try:
+                    os.write(full, bytes(size))
+                except BlockingIOError:
+                    size //= 2
+            os.close(full)
+        return bool(self.first)
+
+    def read_all(self):
+        with open(self.pipe, 'rb') as pipe:
+            self.files[0].write(self.first + pipe.read().replace(b'\0', b''))
+
+    def let_go(self):
+        os.close(self.end)
+        self.reader.start()
+
+    @property
+    def text(self):
+        self.reader.join()
+        return super().text
+
+
+def run_pair(server, client, ready, timeout, patience=15, held=False):
     """Start server, client as soon as ready() says so, and wait for both; for
-    a server that has nobody to serve any more, patience seconds."""
+    a server that has nobody to serve any more, patience seconds. A server that
+    is held does not get past its second line before the client is through."""
     end = time.monotonic() + timeout
-    first = Side(server)
+    first = HeldSide(server) if held else Side(server)
     second = None
     try:
-        while not ready() and first.process.poll() is None and \
-                time.monotonic() < end:
+        while not (ready() and (not held or first.has_said())) and \
+                first.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
         second = Side(client)
         second.wait(end)
+        if held:
+            first.let_go()
+        if second.status is None or second.status < 0:
+            patience = min(patience, 1)
         first.wait(min(end, time.monotonic() + patience))
     finally:
         first.stop()
