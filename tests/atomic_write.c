@@ -33,8 +33,6 @@ static struct ibv_mr *src, *dst;
 /* The first of the QPs has ibv_wr_atomic_write(). */
 static struct link setup(void)
 {
-	struct link l;
-
 	if (!pd) {
 		pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 		src = MUST(ibv_reg_mr(pd, from, PAGE, LW));
@@ -42,13 +40,7 @@ static struct link setup(void)
 	}
 	memset(from, 'f', PAGE);
 	memset(to, 't', PAGE);
-	l = (struct link){ .ctx = pd->context };
-	l.cq[0] = cq_new(l.ctx);
-	l.cq[1] = cq_new(l.ctx);
-	l.qp[0] = &qp_new_ex(pd, l.cq[0], IBV_QPT_RC, OPS)->qp_base;
-	l.qp[1] = qp_new(pd, l.cq[1], IBV_QPT_RC, NULL);
-	qp_join(l.qp[0], l.qp[1]);
-	return l;
+	return link_new_ex(pd, OPS);
 }
 
 static void write_8(struct link *l, uint64_t wr_id, uint64_t addr,
@@ -80,36 +72,12 @@ static long counter(void)
 
 TEST(offered, "DEV-2", "the device says that it has atomic write, RC and XRC queue pairs can be made with it, UC and UD ones cannot")
 {
-	static const struct {
-		enum ibv_qp_type type;
-		int err;
-	} types[] = {
-		{ IBV_QPT_RC, 0 }, { IBV_QPT_XRC_SEND, 0 },
-		{ IBV_QPT_UC, EOPNOTSUPP }, { IBV_QPT_UD, EOPNOTSUPP },
-	};
 	struct link l = setup();
-	struct ibv_qp_init_attr_ex init = {
-		.send_cq = l.cq[0], .recv_cq = l.cq[0], .pd = pd,
-		.cap = { .max_send_wr = 1, .max_send_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_WRITE,
-	};
 	struct ibv_device_attr_ex attr;
-	struct ibv_qp *qp;
-	unsigned int i;
 
 	CHECK_OK(ibv_query_device_ex(l.ctx, NULL, &attr));
 	CHECK(attr.device_cap_flags_ex & IB_UVERBS_DEVICE_ATOMIC_WRITE);
-	for (i = 0; i < 4; i++) {
-		init.qp_type = types[i].type;
-		if (types[i].err) {
-			CHECK_NULL(ibv_create_qp_ex(l.ctx, &init), types[i].err);
-			continue;
-		}
-		qp = MUST(ibv_create_qp_ex(l.ctx, &init));
-		CHECK_OK(ibv_destroy_qp(qp));
-	}
+	qp_check_reliable(pd, IBV_QP_EX_WITH_ATOMIC_WRITE);
 	link_free(&l);
 }
 
@@ -277,17 +245,12 @@ TEST(refused, "PD-4,DEV-4", "what the responder's region or QP does not allow, a
 
 TEST(depth, "DEV-4", "a QP that may have no reads and atomics outstanding may not ask for one: local operation error; at one that answers none it is an invalid request")
 {
-	struct ibv_qp_attr attr = {};
 	struct link l;
 	int i;
 
 	for (i = 0; i < 2; i++) {
 		l = setup();
-		qp_to(l.qp[i], IBV_QPS_SQD);
-		CHECK_OK(ibv_modify_qp(l.qp[i], &attr, i ?
-				       IBV_QP_MAX_DEST_RD_ATOMIC :
-				       IBV_QP_MAX_QP_RD_ATOMIC));
-		qp_to(l.qp[i], IBV_QPS_RTS);
+		qp_no_reads(l.qp[i], !i);
 		write_8(&l, 1, (uintptr_t)to, dst->rkey, value);
 		CHECK_WC(l.cq[0], 1, i ? IBV_WC_REM_INV_REQ_ERR :
 					 IBV_WC_LOC_QP_OP_ERR);

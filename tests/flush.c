@@ -43,12 +43,7 @@ static struct link setup(void)
 	}
 	memset(from, 'f', PAGE);
 	memset(to, 't', PAGE);
-	l = (struct link){ .ctx = pd->context };
-	l.cq[0] = cq_new(l.ctx);
-	l.cq[1] = cq_new(l.ctx);
-	l.qp[0] = &qp_new_ex(pd, l.cq[0], IBV_QPT_RC, OPS)->qp_base;
-	l.qp[1] = qp_new(pd, l.cq[1], IBV_QPT_RC, NULL);
-	qp_join(l.qp[0], l.qp[1]);
+	l = link_new_ex(pd, OPS);
 	qp_allow(l.qp[1], RW | FG | FP);
 	return l;
 }
@@ -71,24 +66,8 @@ static void flush(struct link *l, uint64_t wr_id, uint32_t rkey,
 
 TEST(offered, "DEV-2", "the device says that it flushes for visibility and not for persistence, which no region can be given; RC and XRC QPs can have it, UC and UD ones cannot")
 {
-	static const struct {
-		enum ibv_qp_type type;
-		int err;
-	} types[] = {
-		{ IBV_QPT_RC, 0 }, { IBV_QPT_XRC_SEND, 0 },
-		{ IBV_QPT_UC, EOPNOTSUPP }, { IBV_QPT_UD, EOPNOTSUPP },
-	};
 	struct link l = setup();
-	struct ibv_qp_init_attr_ex init = {
-		.send_cq = l.cq[0], .recv_cq = l.cq[0], .pd = pd,
-		.cap = { .max_send_wr = 1, .max_send_sge = 1 },
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_FLUSH,
-	};
 	struct ibv_device_attr_ex attr;
-	struct ibv_qp *qp;
-	unsigned int i;
 
 	CHECK_OK(ibv_query_device_ex(l.ctx, NULL, &attr));
 	CHECK(attr.device_cap_flags_ex & IB_UVERBS_DEVICE_FLUSH_GLOBAL);
@@ -98,15 +77,7 @@ TEST(offered, "DEV-2", "the device says that it flushes for visibility and not f
 	CHECK_EQ(ibv_rereg_mr(dst, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			      LW | FP), IBV_REREG_MR_ERR_CMD);
 	CHECK_EQ(errno, EOPNOTSUPP);
-	for (i = 0; i < 4; i++) {
-		init.qp_type = types[i].type;
-		if (types[i].err) {
-			CHECK_NULL(ibv_create_qp_ex(l.ctx, &init), types[i].err);
-			continue;
-		}
-		qp = MUST(ibv_create_qp_ex(l.ctx, &init));
-		CHECK_OK(ibv_destroy_qp(qp));
-	}
+	qp_check_reliable(pd, IBV_QP_EX_WITH_FLUSH);
 	link_free(&l);
 }
 
@@ -269,17 +240,12 @@ TEST(posting, "DEV-4", "ibv_post_send(), which cannot say what kind of flush, re
 
 TEST(depth, "DEV-4", "flushes count with reads and atomics: a QP that may have none outstanding has a local operation error, one that answers none refuses the request")
 {
-	struct ibv_qp_attr attr = {};
 	struct link l;
 	int i;
 
 	for (i = 0; i < 2; i++) {
 		l = setup();
-		qp_to(l.qp[i], IBV_QPS_SQD);
-		CHECK_OK(ibv_modify_qp(l.qp[i], &attr, i ?
-				       IBV_QP_MAX_DEST_RD_ATOMIC :
-				       IBV_QP_MAX_QP_RD_ATOMIC));
-		qp_to(l.qp[i], IBV_QPS_RTS);
+		qp_no_reads(l.qp[i], !i);
 		flush(&l, 1, dst->rkey, (struct what){ 0, 0, GLOBAL, MR });
 		CHECK_WC(l.cq[0], 1, i ? INV : LOC);
 		link_free(&l);

@@ -5,7 +5,6 @@
  */
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "big.h"
@@ -106,16 +105,6 @@ static void target(struct peer *parent)
 	peer_tell(parent);
 }
 
-static void both(struct peer *sides)
-{
-	int i;
-
-	for (i = 0; i < 2; i++)
-		peer_wait(&sides[i]);
-	for (i = 0; i < 2; i++)
-		peer_tell(&sides[i]);
-}
-
 /* One of them is killed at some moment, the other goes on. */
 static void one_round(uint64_t *seed, int victim)
 {
@@ -126,8 +115,8 @@ static void one_round(uint64_t *seed, int victim)
 	memset(bigs[TARGET].flat, 0, BIG_FLAT);
 	peer_start(&sides[WRITER], writer);
 	peer_start(&sides[TARGET], target);
-	both(sides);
-	both(sides);
+	peers_turn(sides, 2);
+	peers_turn(sides, 2);
 	nap = (struct timespec){ .tv_nsec = t_random(seed) % 40000000 };
 	nanosleep(&nap, NULL);
 	peer_kill(&sides[victim], SIGKILL);
@@ -143,9 +132,7 @@ TEST_SLOW(loop, "PD-3,DEV-4", "either side of a loop of 66 MiB writes is killed:
 	unsigned int whole = 0;
 	int i;
 
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(board != MAP_FAILED);
+	board = peer_shared(sizeof(*board));
 	for (i = 0; i < 2; i++)
 		bigs[i] = big_new();
 	memset(bigs[WRITER].flat, 'f', BIG_FLAT);

@@ -270,16 +270,6 @@ static void third_party(struct link *l, struct ibv_mr *mr, uint64_t *n)
 	CHECK_ALL(to, (unsigned char)*n, 64);
 }
 
-static void round_trip(struct peer *sides)
-{
-	int i;
-
-	for (i = 0; i < 2; i++)
-		peer_wait(&sides[i]);
-	for (i = 0; i < 2; i++)
-		peer_tell(&sides[i]);
-}
-
 static bool dies(int side)
 {
 	return deed->kill == (side == REQ ? KILL_REQ : KILL_PEER);
@@ -365,8 +355,8 @@ static bool attempt(void)
 	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	mr = MUST(ibv_reg_mr(pd, page, sizeof(page), IBV_ACCESS_LOCAL_WRITE));
 	l = link_new(pd, pd, IBV_QPT_RC);
-	round_trip(sides);
-	round_trip(sides);
+	peers_turn(sides, 2);
+	peers_turn(sides, 2);
 	watch(sides, &l, mr, &n);
 	CHECK(big_began(destination()));
 	counts = !big_ended(destination());
@@ -388,9 +378,7 @@ static void setup(void)
 {
 	int i;
 
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(board != MAP_FAILED);
+	board = peer_shared(sizeof(*board));
 	for (i = 0; i < 2; i++)
 		bigs[i] = big_new();
 }

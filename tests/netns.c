@@ -10,15 +10,12 @@
 #include "dev.h"
 #include "hold.h"
 #include "peer.h"
-#include "qp.h"
 #include "t.h"
 #include "tree.h"
 
 #define SPACE	"keeltest"
 /* A name for the first one. */
 #define HOME	"keelhome"
-
-static char from[4096], to[4096];
 
 static bool set_mode(const char *mode)
 {
@@ -50,30 +47,6 @@ static void enter(void)
 	SYS(mount("sysfs", "/sys", "sysfs", 0, NULL));
 }
 
-/* A message from one QP to another. */
-static void check_works(const char *name)
-{
-	struct ibv_context *ctx = dev_open(name);
-	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_mr *a = MUST(ibv_reg_mr(pd, from, sizeof(from), 0));
-	struct ibv_mr *b = MUST(ibv_reg_mr(pd, to, sizeof(to),
-					   IBV_ACCESS_LOCAL_WRITE));
-	struct link l = link_new(pd, pd, IBV_QPT_RC);
-
-	memset(from, 'n', sizeof(from));
-	memset(to, 0, sizeof(to));
-	post_recv(l.qp[1], 1, MEM(b));
-	post_send(l.qp[0], 2, MEM(a));
-	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
-	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
-	CHECK_ALL(to, 'n', sizeof(to));
-	link_free(&l);
-	CHECK_OK(ibv_dereg_mr(a));
-	CHECK_OK(ibv_dereg_mr(b));
-	CHECK_OK(ibv_dealloc_pd(pd));
-	CHECK_OK(ibv_close_device(ctx));
-}
-
 static bool is_listed(const char *name)
 {
 	return !t_shell_status("rdma dev show %s 2>&1", name);
@@ -83,7 +56,7 @@ static void shared_guest(struct peer *parent)
 {
 	enter();
 	CHECK(is_listed(KEEL0) && dev_exists(KEEL0));
-	check_works(KEEL0);
+	dev_check_works(KEEL0);
 }
 
 TEST(shared, "DEV-1", "netns mode shared: a process of any network namespace sees the device and sends messages")
@@ -94,7 +67,7 @@ TEST(shared, "DEV-1", "netns mode shared: a process of any network namespace see
 	free(t_shell("ip netns add " SPACE));
 	peer_start(&p, shared_guest);
 	peer_end(&p);
-	check_works(KEEL0);
+	dev_check_works(KEEL0);
 }
 
 static void excluded_guest(struct peer *parent)
@@ -117,10 +90,10 @@ TEST(exclusive, "DEV-1", "netns mode exclusive: a process of another network nam
 	free(t_shell("ip netns add " SPACE));
 	peer_start(&p, excluded_guest);
 	peer_end(&p);
-	check_works(KEEL0);
+	dev_check_works(KEEL0);
 	/* Not while there is a namespace, says the core. */
 	CHECK(t_shell_status("rdma system set netns shared 2>&1"));
-	check_works(KEEL0);
+	dev_check_works(KEEL0);
 }
 
 static void left_behind(struct peer *parent)
@@ -147,7 +120,7 @@ static void moved_guest(struct peer *parent)
 	enter();
 	CHECK(is_listed(KEEL1) && dev_exists(KEEL1));
 	CHECK(!is_listed(KEEL0) && !dev_exists(KEEL0));
-	check_works(KEEL1);
+	dev_check_works(KEEL1);
 }
 
 static void move(const char *command)
@@ -181,7 +154,7 @@ TEST(moved, "DEV-3", "rdma dev set netns: who had the device open has lost it (D
 		free(t_shell("ip netns exec " SPACE " rdma dev set " KEEL1
 			     " netns " HOME));
 		CHECK(is_listed(KEEL1) && dev_exists(KEEL1));
-		check_works(KEEL1);
+		dev_check_works(KEEL1);
 	}
 }
 
@@ -198,7 +171,7 @@ TEST(orphaned, "DEV-3", "when the network namespace ends in which a device is, t
 	for (i = 0; i < 1000 && !dev_exists(KEEL1); i++)
 		usleep(10000);
 	CHECK(is_listed(KEEL1) && dev_exists(KEEL1));
-	check_works(KEEL1);
+	dev_check_works(KEEL1);
 }
 
 TEST(not_in_shared, "DEV-1", "in netns mode shared a device is in every namespace, and cannot be moved")
@@ -206,7 +179,7 @@ TEST(not_in_shared, "DEV-1", "in netns mode shared a device is in every namespac
 	CHECK(set_mode("shared"));
 	free(t_shell("ip netns add " SPACE));
 	CHECK(t_shell_status("rdma dev set " KEEL0 " netns " SPACE " 2>&1"));
-	check_works(KEEL0);
+	dev_check_works(KEEL0);
 }
 
 TEST(netdev_moved, "DEV-3", "a netdev that is moved to another namespace leaves its device without one: the device goes, and can be made anew there")
@@ -216,7 +189,7 @@ TEST(netdev_moved, "DEV-3", "a netdev that is moved to another namespace leaves 
 	CHECK(set_mode("shared"));
 	free(t_shell("ip netns add " SPACE));
 	dev_add();
-	check_works(KEEL1);
+	dev_check_works(KEEL1);
 	free(t_shell("ip link set " KEEL1_NETDEV " netns " SPACE));
 	for (i = 0; i < 1000 && dev_exists(KEEL1); i++)
 		usleep(10000);
@@ -226,8 +199,8 @@ TEST(netdev_moved, "DEV-3", "a netdev that is moved to another namespace leaves 
 	free(t_shell("for i in $(seq 300); do ip netns exec " SPACE
 		     " rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV
 		     " 2>&1 && exit; sleep 0.1; done; exit 1"));
-	check_works(KEEL1);
+	dev_check_works(KEEL1);
 	/* keel0's own stays where it is. */
 	CHECK(t_shell_status("ip link set " KEEL0 " netns " SPACE " 2>&1"));
-	check_works(KEEL0);
+	dev_check_works(KEEL0);
 }

@@ -329,32 +329,6 @@ static void removed(void)
 	CHECK(access(debugfs, F_OK));
 }
 
-/* The device works: a message, and nothing is left of it. */
-static void check_works(void)
-{
-	struct ibv_context *ctx = dev_open(way->dev);
-	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	static char from[4096], to[4096];
-	struct ibv_mr *a = MUST(ibv_reg_mr(pd, from, sizeof(from), 0));
-	struct ibv_mr *b = MUST(ibv_reg_mr(pd, to, sizeof(to),
-					   IBV_ACCESS_LOCAL_WRITE));
-	struct link l = link_new(pd, pd, IBV_QPT_RC);
-
-	memset(from, 'm', sizeof(from));
-	memset(to, 0, sizeof(to));
-	post_recv(l.qp[1], 1, MEM(b));
-	post_send(l.qp[0], 2, MEM(a));
-	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
-	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
-	CHECK_ALL(to, 'm', sizeof(to));
-	link_free(&l);
-	CHECK_OK(ibv_dereg_mr(a));
-	CHECK_OK(ibv_dereg_mr(b));
-	CHECK_OK(ibv_dealloc_pd(pd));
-	CHECK_OK(ibv_close_device(ctx));
-	CHECK_EQ(tree_count(way->dev, NULL), 0);
-}
-
 #define PROCESSES	6
 #define DEAF		2
 
@@ -382,7 +356,8 @@ static void round_of(int n_processes)
 		peer_wait(&p[i]);
 	/* What is left of the old one is in nobody's way. */
 	made();
-	check_works();
+	dev_check_works(way->dev);
+	CHECK_EQ(tree_count(way->dev, NULL), 0);
 	for (i = 0; i < n_processes; i++) {
 		if (i == DEAF) {
 			peer_kill(&p[i], SIGKILL);

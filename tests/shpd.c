@@ -4,7 +4,6 @@
  */
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 
 #include <infiniband/keeldv.h>
 #include <infiniband/shpd.h>
@@ -181,8 +180,7 @@ TEST(other_process, "SPD-2", "processes that got the handle by a file, a socket 
 	uint32_t domain;
 	int fd;
 
-	shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
-		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared = peer_shared(PAGE);
 	peer_start(&by_pipe, join_by_pipe);
 	peer_start(&by_memory, join_by_memory);
 	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));

@@ -9,11 +9,11 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
 #include "link.h"
+#include "peer.h"
 #include "t.h"
 
 #define WORKERS		8
@@ -235,10 +235,7 @@ TEST(all_at_once, "PD-3,PD-4,XRC-9,SPD-7,DM-4,DM-7", "eight processes send, dest
 
 	/* As long as was asked for, and time to get everything down. */
 	alarm(seconds + 120);
-	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (board == MAP_FAILED)
-		FAIL("mmap: got %s", t_errname(errno));
+	board = peer_shared(sizeof(*board));
 	s = &board->stats;
 	close(SYS(open(INODE, O_RDWR | O_CREAT | O_CLOEXEC, 0600)));
 	for (i = 0; i < WORKERS; i++) {

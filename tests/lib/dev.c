@@ -3,6 +3,7 @@
  * Devices that come and go. See dev.h.
  */
 #include "dev.h"
+#include "qp.h"
 #include "t.h"
 
 /* There while the module may not be as "insmod" leaves it. */
@@ -40,6 +41,30 @@ bool dev_exists(const char *name)
 		found |= !strcmp(ibv_get_device_name(list[i]), name);
 	ibv_free_device_list(list);
 	return found;
+}
+
+void dev_check_works(const char *name)
+{
+	static char from[4096], to[4096];
+	struct ibv_context *ctx = dev_open(name);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_mr *a = MUST(ibv_reg_mr(pd, from, sizeof(from), 0));
+	struct ibv_mr *b = MUST(ibv_reg_mr(pd, to, sizeof(to),
+					   IBV_ACCESS_LOCAL_WRITE));
+	struct link l = link_new(pd, pd, IBV_QPT_RC);
+
+	memset(from, 'w', sizeof(from));
+	memset(to, 0, sizeof(to));
+	post_recv(l.qp[1], 1, MEM(b));
+	post_send(l.qp[0], 2, MEM(a));
+	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
+	CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
+	CHECK_ALL(to, 'w', sizeof(to));
+	link_free(&l);
+	CHECK_OK(ibv_dereg_mr(a));
+	CHECK_OK(ibv_dereg_mr(b));
+	CHECK_OK(ibv_dealloc_pd(pd));
+	CHECK_OK(ibv_close_device(ctx));
 }
 
 bool module_loaded(void)

@@ -22,6 +22,9 @@ bool dev_bar(void);
 /* Is there such a device? */
 bool dev_exists(const char *name);
 
+/* It works: a message from one QP to another, by a context of its own. */
+void dev_check_works(const char *name);
+
 /*
  * The module, and with it keel0. module_restore(), for t_after(), loads it
  * again as it was first, if the last test left it otherwise. module_usual() is

@@ -3,6 +3,7 @@
  * A second process of a test. See peer.h.
  */
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -48,6 +49,26 @@ void peer_wait(struct peer *p)
 	char c;
 
 	peer_get(p, &c, 1);
+}
+
+void peers_turn(struct peer *p, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		peer_wait(&p[i]);
+	for (i = 0; i < n; i++)
+		peer_tell(&p[i]);
+}
+
+void *peer_shared(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		FAIL("mmap of %zu bytes: got %s", len, t_errname(errno));
+	return p;
 }
 
 void peer_put_fd(struct peer *p, int fd)

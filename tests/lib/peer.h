@@ -25,6 +25,10 @@ void peer_tell(struct peer *p);
 void peer_wait(struct peer *p);
 void peer_put_fd(struct peer *p, int fd);
 int peer_get_fd(struct peer *p);
+/* A turn of several at once: who is through waits for the others. */
+void peers_turn(struct peer *p, int n);
+/* Zeroed memory, the same in this process and those it starts from here on. */
+void *peer_shared(size_t len);
 /* Wait for its end, which must be a good one. */
 void peer_end(struct peer *p);
 /* Send a signal and wait until the process is gone for good. */

@@ -142,6 +142,49 @@ struct link link_new(struct ibv_pd *a, struct ibv_pd *b, enum ibv_qp_type type)
 	return l;
 }
 
+struct link link_new_ex(struct ibv_pd *pd, uint64_t ops)
+{
+	struct link l = { .ctx = pd->context };
+
+	l.cq[0] = cq_new(pd->context);
+	l.cq[1] = cq_new(pd->context);
+	l.qp[0] = &qp_new_ex(pd, l.cq[0], IBV_QPT_RC, ops)->qp_base;
+	l.qp[1] = qp_new(pd, l.cq[1], IBV_QPT_RC, NULL);
+	qp_join(l.qp[0], l.qp[1]);
+	return l;
+}
+
+void qp_check_reliable(struct ibv_pd *pd, uint64_t op)
+{
+	static const struct {
+		enum ibv_qp_type type;
+		int err;
+	} types[] = {
+		{ IBV_QPT_RC, 0 }, { IBV_QPT_XRC_SEND, 0 },
+		{ IBV_QPT_UC, EOPNOTSUPP }, { IBV_QPT_UD, EOPNOTSUPP },
+	};
+	struct ibv_cq *cq = cq_new(pd->context);
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = cq, .recv_cq = cq, .pd = pd,
+		.cap = { .max_send_wr = 1, .max_send_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = op,
+	};
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		init.qp_type = types[i].type;
+		if (types[i].err)
+			CHECK_NULL(ibv_create_qp_ex(pd->context, &init),
+				   types[i].err);
+		else
+			CHECK_OK(ibv_destroy_qp(MUST(ibv_create_qp_ex(
+				pd->context, &init))));
+	}
+	CHECK_OK(ibv_destroy_cq(cq));
+}
+
 void link_free(struct link *l)
 {
 	int i;
@@ -166,6 +209,16 @@ void qp_allow(struct ibv_qp *qp, unsigned int access)
 	struct ibv_qp_attr attr = { .qp_access_flags = access };
 
 	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_ACCESS_FLAGS));
+}
+
+void qp_no_reads(struct ibv_qp *qp, bool from)
+{
+	struct ibv_qp_attr attr = {};
+
+	qp_to(qp, IBV_QPS_SQD);
+	CHECK_OK(ibv_modify_qp(qp, &attr, from ? IBV_QP_MAX_QP_RD_ATOMIC :
+						 IBV_QP_MAX_DEST_RD_ATOMIC));
+	qp_to(qp, IBV_QPS_RTS);
 }
 
 void wr_begin(struct ibv_qp_ex *qp, uint64_t wr_id)

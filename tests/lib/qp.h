@@ -6,6 +6,8 @@
 #ifndef QP_H
 #define QP_H
 
+#include <stdbool.h>
+
 #include <infiniband/verbs.h>
 
 #define QP_QKEY		0x1234
@@ -42,10 +44,17 @@ struct link {
 };
 
 struct link link_new(struct ibv_pd *a, struct ibv_pd *b, enum ibv_qp_type type);
+/* RC in one domain; the first QP has ibv_wr_*(), see qp_new_ex(). */
+struct link link_new_ex(struct ibv_pd *pd, uint64_t ops);
 void link_free(struct link *l);
+/* QPs of RC and XRC can be made with such an operation, UC and UD ones cannot. */
+void qp_check_reliable(struct ibv_pd *pd, uint64_t op);
 
 /* What an RC, XRC or UC QP allows its peer, from now on. */
 void qp_allow(struct ibv_qp *qp, unsigned int access);
+
+/* No read, atomic and the like from it (RC), or to it, from now on. */
+void qp_no_reads(struct ibv_qp *qp, bool from);
 
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
 #define CHECK_STATE(qp, want)	CHECK_EQ(qp_state(qp), want)
