@@ -173,6 +173,21 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_fail);
 
+/**
+ * keel_qp_reported() - the error that ended a QP is reported: flush
+ * @qp: the QP; the caller has set &keel_sq.reporting
+ *
+ * Context: any but interrupts; locks of queues may be held.
+ */
+void keel_qp_reported(struct keel_qp *qp)
+{
+	guard(spinlock)(&qp->state_lock);
+	/* The completion goes before; pairs with keel_rq_flush(). */
+	smp_store_release(&qp->sq.reporting, false);
+	if (!qp->dying)
+		keel_qp_kick(qp);
+}
+
 static int keel_qp_check_init(const struct ib_qp_init_attr *init)
 {
 	const struct ib_qp_cap *cap = &init->cap;

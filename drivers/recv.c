@@ -80,7 +80,8 @@ static void keel_rq_last(struct keel_qp *qp)
  * @qp: the QP
  *
  * Receives of an SRQ stay there, but one that a message had begun to use; then
- * the owner hears that it was the last.
+ * the owner hears that it was the last. An error of the send queue is reported
+ * before anything is flushed for it.
  *
  * Context: may sleep; takes the responder's lock.
  */
@@ -90,6 +91,9 @@ void keel_rq_flush(struct keel_qp *qp)
 	/* Its owner may post without end, and others want the lock. */
 	u32 budget = keel_rq_entries(qp) + 1;
 
+	/* Whoever reports it kicks the QP afterwards. */
+	if (smp_load_acquire(&qp->sq.reporting))
+		return;
 	mutex_lock(&resp->lock);
 	/* The state can have gone on: only the error state flushes. */
 	while (READ_ONCE(qp->state) == IB_QPS_ERR && !READ_ONCE(qp->dying)) {

@@ -70,8 +70,11 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 		.reserved = { 0, 0, 0 },
 	};
 
-	if (keel_cq_add(qp->send_cq, &cqe, false))
-		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	if (keel_cq_add(qp->send_cq, &cqe, false) &&
+	    !keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL) &&
+	    qp->sq.reporting)
+		/* It failed just now, and this is all that tells. */
+		keel_qp_event(qp, IB_EVENT_QP_FATAL);
 }
 
 static void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status,
@@ -85,10 +88,10 @@ static void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status,
 }
 
 /*
- * An error ends the queue. UC and UD stop, and so does GSI, which is UD: their
- * owner may set them going again as soon as it sees the completion, so they
- * have stopped before. The others fail altogether: what their receives are
- * flushed for comes before the flush.
+ * An error ends the queue. UC and UD stop, and so does GSI, which is UD; the
+ * others fail altogether. They have done so when the owner sees the completion:
+ * it may set them going again at once. What receives are flushed for comes
+ * before the flush.
  */
 static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 			  u32 why, u32 byte_len)
@@ -97,11 +100,12 @@ static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 		     qp->type == IB_QPT_GSI;
 
 	keel_count(qp->kdev, wc_errors, 1);
-	if (stops)
-		keel_qp_fail(qp, IB_QPS_SQE, KEEL_EVENT_NONE);
+	/* Seen by all who see the state. */
+	WRITE_ONCE(qp->sq.reporting, !stops);
+	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
 	keel_sq_complete(qp, status, why, byte_len);
 	if (!stops)
-		keel_qp_fail(qp, IB_QPS_ERR, KEEL_EVENT_NONE);
+		keel_qp_reported(qp);
 }
 
 /* How long a peer may be missing: (retry_cnt + 1) times the timeout. */
@@ -266,17 +270,16 @@ static enum keel_step keel_sq_step(struct keel_qp *qp)
 	}
 }
 
-/* Return: true if the workqueue shall go on. */
-static bool keel_sq_drain(struct keel_qp *qp)
+/*
+ * Others may post without end, and whoever takes the device away waits for
+ * doorbells, but not for the workqueue: not all of that is ours.
+ *
+ * Return: true if the workqueue shall go on.
+ */
+static bool keel_sq_drain(struct keel_qp *qp, u32 *budget, unsigned long end)
 {
-	/*
-	 * Others may post without end, and whoever takes the device away waits
-	 * for doorbells, but not for the workqueue: not all of that is ours.
-	 */
-	u32 budget = keel_ring_size(&qp->sq.ring) * 2;
-	unsigned long end = jiffies + HZ;
-
-	while (budget-- && !time_after(jiffies, end)) {
+	while (*budget && !time_after(jiffies, end)) {
+		(*budget)--;
 		switch (keel_sq_step(qp)) {
 		case KEEL_STEP_IDLE:
 			return false;
@@ -292,6 +295,8 @@ static bool keel_sq_drain(struct keel_qp *qp)
 static void keel_sq_run(struct keel_qp *qp)
 {
 	struct keel_sq *sq = &qp->sq;
+	u32 budget = keel_ring_size(&sq->ring) * 2;
+	unsigned long end = jiffies + HZ;
 	bool later = false;
 
 	atomic_set(&sq->kicked, 1);
@@ -304,7 +309,7 @@ static void keel_sq_run(struct keel_qp *qp)
 		if (!mutex_trylock(&sq->lock))
 			return;
 		while (!later && atomic_xchg(&sq->kicked, 0))
-			later = keel_sq_drain(qp);
+			later = keel_sq_drain(qp, &budget, end);
 		if (later && !READ_ONCE(qp->dying))
 			keel_qp_kick(qp);
 		mutex_unlock(&sq->lock);
@@ -325,7 +330,8 @@ static void keel_sq_run(struct keel_qp *qp)
  */
 void keel_qp_run(struct keel_qp *qp)
 {
-	if (READ_ONCE(qp->state) == IB_QPS_ERR)
+	/* Pairs with keel_qp_fail(): a report that is due is seen too. */
+	if (smp_load_acquire(&qp->state) == IB_QPS_ERR)
 		keel_rq_flush(qp);
 	if (qp->sq.ring.head)
 		keel_sq_run(qp);

@@ -194,6 +194,8 @@ enum keel_wait {
  * @segs: the local side of the entry that runs
  * @remote: its remote side, of RDMA; the GRH, of UD
  * @drained: SQD: the event was raised
+ * @reporting: its error has ended the QP and is not reported yet: nothing is
+ *	flushed before
  * @post_lock: kernel consumers: protects the producer's side
  */
 struct keel_sq {
@@ -211,6 +213,7 @@ struct keel_sq {
 	struct keel_segs segs;
 	struct keel_segs remote;
 	bool drained;
+	bool reporting;
 	spinlock_t post_lock;
 };
 
@@ -408,6 +411,7 @@ void keel_qp_kick(struct keel_qp *qp);
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
 bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 		  enum ib_event_type type);
+void keel_qp_reported(struct keel_qp *qp);
 
 /* qp_modify.c */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,

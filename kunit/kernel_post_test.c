@@ -111,6 +111,40 @@ static void post_in_handler(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, ROUNDS * LEN));
 }
 
+/* What state the QP was in when its first completion was reported. */
+static enum ib_qp_state state_reported;
+
+static void note_state(struct ib_cq *cq, void *context)
+{
+	struct pair *p = context;
+
+	state_reported = READ_ONCE(to_kqp(p->a.qp)->state);
+}
+
+/* Who sees the error sees the state that it led to, and what it flushed after. */
+static void post_error_state(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_rdma_wr wr;
+	struct ib_sge sge;
+
+	state_reported = IB_QPS_RESET;
+	p->on_wc = note_state;
+	connected(test);
+	end_recv(p, &p->a, 7, 0, LEN);
+	KUNIT_EXPECT_EQ(test, 0, ib_req_notify_cq(p->a.cq, IB_CQ_NEXT_COMP));
+	sge = end_sge(p, &p->a, 0, LEN);
+	sge.lkey ^= 1;
+	wr = send_wr(1, &sge);
+	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
+	pair_settle(p, &p->a, 2);
+	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, state_reported);
+	KUNIT_EXPECT_EQ(test, 1, p->a.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_LOC_PROT_ERR, p->a.wc[0].status);
+	KUNIT_EXPECT_EQ(test, 7, p->a.wc[1].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[1].status);
+}
+
 /* A list that does not fit: the caller is told from which one on. */
 static void post_full(struct kunit *test)
 {
@@ -228,6 +262,7 @@ static void post_inline(struct kunit *test)
 static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_atomic),
 	KUNIT_CASE(post_in_handler),
+	KUNIT_CASE(post_error_state),
 	KUNIT_CASE(post_full),
 	KUNIT_CASE(post_recv_full),
 	KUNIT_CASE(post_refused),
