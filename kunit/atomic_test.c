@@ -4,6 +4,9 @@
  */
 #include <kunit/test.h>
 #include <linux/atomic.h>
+#include <linux/hrtimer.h>
+#include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/unaligned.h>
 
 #include "arena.h"
@@ -12,6 +15,8 @@
 
 #define ATOMIC_SEED	0x6b65656cULL
 #define ROUNDS		20000
+#define INTERRUPTS	10000
+#define PERIOD		(20 * NSEC_PER_USEC)
 
 /* A place in an arena whose address is a multiple of 8. */
 #define PLACE		(3 * PAGE_SIZE - ARENA_FIRST % PAGE_SIZE - 8)
@@ -209,12 +214,90 @@ static void dm_10_atomic_crowd_bar(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(bar, PLACE));
 }
 
+/**
+ * struct between - what adds 1 to a word whenever a task is interrupted
+ * @timer: interrupts it
+ * @task: the task
+ * @word: the word
+ * @met: how often that was
+ */
+struct between {
+	struct hrtimer timer;
+	struct task_struct *task;
+	atomic64_t *word;
+	u64 met;
+};
+
+static enum hrtimer_restart between_tick(struct hrtimer *timer)
+{
+	struct between *b = container_of(timer, struct between, timer);
+
+	if (current == b->task) {
+		atomic64_inc(b->word);
+		WRITE_ONCE(b->met, b->met + 1);
+	}
+	if (b->met == INTERRUPTS)
+		return HRTIMER_NORESTART;
+	hrtimer_forward_now(timer, PERIOD);
+	return HRTIMER_RESTART;
+}
+
+/* Additions until it has been interrupted often enough: how many. */
+static u64 between_run(struct kunit *test, struct between *b,
+		       const struct keel_seg *seg, bool swap)
+{
+	u64 n = 0, old = 0, was;
+
+	b->met = 0;
+	b->task = current;
+	hrtimer_start(&b->timer, PERIOD, HRTIMER_MODE_REL_PINNED_HARD);
+	while (READ_ONCE(b->met) < INTERRUPTS) {
+		was = old;
+		if (keel_atomic(seg, swap, swap ? was : 1, was + 1, &old))
+			break;
+		n += !swap || old == was;
+	}
+	hrtimer_cancel(&b->timer);
+	KUNIT_EXPECT_EQ(test, INTERRUPTS, b->met);
+	return n;
+}
+
+/*
+ * DM-10: against an interrupt, which comes in between of any two instructions
+ * sooner or later. Members of a crowd meet where processors run at the same
+ * time, for which a guest may have to wait on a busy host.
+ */
+static void dm_10_atomic_interrupted(struct kunit *test)
+{
+	struct arena *dm = &atomic_new(test)[ARENA_DM];
+	struct keel_seg seg = { .mem = &dm->mem, .off = PLACE, .len = 8 };
+	struct between b;
+	size_t len;
+	int swap;
+	u64 n;
+
+	b.word = keel_aperture_direct(dm->mem.ap, ARENA_FIRST + PLACE, &len);
+	KUNIT_ASSERT_NOT_NULL(test, b.word);
+	hrtimer_setup_on_stack(&b.timer, between_tick, CLOCK_MONOTONIC,
+			       HRTIMER_MODE_REL_PINNED_HARD);
+	migrate_disable();
+	for (swap = 0; swap < 2; swap++) {
+		atomic_write_at(dm, PLACE, 0);
+		n = between_run(test, &b, &seg, swap);
+		KUNIT_EXPECT_EQ(test, n + INTERRUPTS,
+				atomic_read_at(dm, PLACE));
+	}
+	migrate_enable();
+	destroy_hrtimer_on_stack(&b.timer);
+}
+
 static struct kunit_case atomic_test_cases[] = {
 	KUNIT_CASE_PARAM(atomic_values, atomic_gen_params),
 	KUNIT_CASE(atomic_write_values),
 	KUNIT_CASE(atomic_not_aligned),
 	KUNIT_CASE(dm_10_atomic_crowd),
 	KUNIT_CASE(dm_10_atomic_crowd_bar),
+	KUNIT_CASE(dm_10_atomic_interrupted),
 	{}
 };
 
