@@ -278,6 +278,8 @@ struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 	keel_dev_set_ops(&kdev->ib);
 	keel_dev_init(kdev);
 	kdev->ib.dev.parent = spec->parent;
+	kdev->provider = spec->provider;
+	keel_dm_export_offer(kdev);
 	addrconf_addr_eui48((u8 *)&kdev->ib.node_guid, spec->netdev->dev_addr);
 
 	kdev->ap = spec->ap ? spec->ap : keel_dev_memory();

@@ -71,11 +71,23 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 }
 
 /**
+ * keel_dm_map_seg() - which stretch of the aperture can be mapped there
+ * @entry: what the core keeps of it; the caller has a reference
+ */
+const struct keel_aperture_seg *
+keel_dm_map_seg(struct rdma_user_mmap_entry *entry)
+{
+	return &container_of(entry, struct keel_dm_map, entry)->seg;
+}
+
+/**
  * keel_dm_unmap() - no new mappings of a buffer
  * @dm: the buffer, whose uobject is being destroyed
  *
  * Mappings that exist stay, and so do the bytes behind them, until the
- * program unmaps them or ends. Context: may sleep.
+ * program unmaps them or ends. What was exported of it nobody uses any more.
+ *
+ * Context: may sleep, until those who imported it have let go.
  */
 void keel_dm_unmap(struct keel_dm *dm)
 {

@@ -27,9 +27,17 @@ static enum dma_data_direction keel_dmabuf_dir(bool write)
 	return write ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
 }
 
-/* Only ranges inside, and only what the file was opened for. */
-static int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset,
-			     u64 length, bool write)
+/**
+ * keel_dmabuf_check() - only ranges inside, and what the file was opened for
+ * @dmabuf: the dma-buf
+ * @offset: first byte
+ * @length: bytes
+ * @write: they are to be written, by a way that the file has a say in
+ *
+ * Return: 0; -EINVAL, -EACCES.
+ */
+int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset, u64 length,
+		      bool write)
 {
 	fmode_t want = FMODE_READ | (write ? FMODE_WRITE : 0);
 
@@ -38,8 +46,7 @@ static int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset,
 	/* As for mmap(): what cannot be read cannot be shared at all. */
 	if (want & ~dmabuf->file->f_mode)
 		return -EACCES;
-	/* dma_buf_vmap() would call it EINVAL. */
-	return dmabuf->ops->vmap ? 0 : -EOPNOTSUPP;
+	return 0;
 }
 
 /*
@@ -78,34 +85,30 @@ err_map:
 /**
  * keel_dmabuf_map() - a dma-buf as memory
  * @mem: becomes that memory, from @offset on
- * @fd: a file of the calling program
- * @offset: first byte in the dma-buf
+ * @dmabuf: the dma-buf, on which the caller has a reference; the memory's on
+ *	success
+ * @offset: first byte in it
  * @length: bytes
  * @write: they are to be written, too
  *
  * The dma-buf stays, whoever closes which file, until keel_dmabuf_unmap().
  *
  * Context: may sleep.
- * Return: 0; -EBADF for no file, -EINVAL for one that is no dma-buf, and for
- * a range that is empty or leaves it; -EACCES for one not opened for such use,
- * -EOPNOTSUPP for one that the kernel cannot reach; or what the exporter says.
+ * Return: 0; -EINVAL for a range that is empty or leaves it; -EACCES for one
+ * not opened for such use, -EOPNOTSUPP for one that the kernel cannot reach;
+ * or what the exporter says.
  */
-int keel_dmabuf_map(struct keel_mem *mem, int fd, u64 offset, u64 length,
-		    bool write)
+int keel_dmabuf_map(struct keel_mem *mem, struct dma_buf *dmabuf, u64 offset,
+		    u64 length, bool write)
 {
-	struct dma_buf *dmabuf = dma_buf_get(fd);
 	u64 addr;
 	int ret;
 
-	if (IS_ERR(dmabuf))
-		return PTR_ERR(dmabuf);
 	ret = keel_dmabuf_check(dmabuf, offset, length, write);
 	if (!ret)
 		ret = keel_dmabuf_vmap(dmabuf, &addr);
-	if (ret) {
-		dma_buf_put(dmabuf);
+	if (ret)
 		return ret;
-	}
 	mem->type = KEEL_MEM_DMABUF;
 	mem->dmabuf = dmabuf;
 	mem->start = addr + offset;

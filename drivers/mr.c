@@ -3,8 +3,8 @@
  * Memory regions: ibv_reg_mr(), ibv_rereg_mr() and ibv_reg_dm_mr(). What a
  * region opens is pinned as long as its key is valid or in use: the pages of
  * the program, or the buffer of device memory. On-demand regions pin nothing;
- * those are made in mr_odp.c, those of dma-bufs in mr_dmabuf.c, and the
- * kernel's own in mr_kernel.c.
+ * those are made in mr_odp.c, those of dma-bufs in mr_dmabuf.c and mr_own.c,
+ * and the kernel's own in mr_kernel.c.
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -39,6 +39,8 @@ static void keel_mr_drop_mem(struct keel_mr *mr)
 		mmdrop(mr->mem.mm);
 	if (mr->mem.type == KEEL_MEM_DMABUF)
 		keel_dmabuf_unmap(&mr->mem, mr->start);
+	if (mr->own)
+		keel_own_free(mr);
 	if (mr->list)
 		kvfree(mr->mem.pages);
 	kfree(mr->spare);
@@ -61,8 +63,11 @@ static void keel_mr_describe(const struct keel_obj *obj, struct seq_file *m)
 
 	guard(rcu)();
 	key = rcu_dereference(mr->key);
-	if (key)
-		seq_printf(m, " key 0x%08x length %llu", key->key, key->length);
+	if (!key)
+		return;
+	seq_printf(m, " key 0x%08x length %llu", key->key, key->length);
+	if (mr->own && !key->mem)
+		seq_puts(m, " revoked");
 }
 
 static const struct keel_obj_ops keel_mr_obj_ops = {
@@ -319,6 +324,8 @@ static void keel_mr_close(struct keel_ib_mr *wrap)
 	struct keel_mr *mr = wrap->mr;
 	struct keel_key *key;
 
+	if (mr->own)
+		keel_own_stop(mr);
 	/* A bind that uses the key may want the lock: it is not kept. */
 	scoped_guard(mutex, &mr->lock)
 		key = rcu_replace_pointer(mr->key, NULL,
@@ -417,7 +424,7 @@ static const char *keel_mr_memory(const struct keel_mr *mr)
 {
 	switch (mr->mem.type) {
 	case KEEL_MEM_DM:
-		return "dm";
+		return mr->own ? "dmabuf" : "dm";
 	case KEEL_MEM_ODP:
 		return "odp";
 	case KEEL_MEM_DMABUF:

@@ -2,6 +2,7 @@
 /*
  * Regions of dma-bufs: ibv_reg_dmabuf_mr().
  */
+#include <linux/dma-buf.h>
 #include <linux/module.h>
 
 #include "compat.h"
@@ -18,13 +19,56 @@ static bool keel_dmabuf_atomics(void)
 	return IS_ENABLED(CONFIG_X86) || IS_ENABLED(CONFIG_UML);
 }
 
+/*
+ * Memory that processors reach, or the device's own. How the file was opened
+ * has no say in what devices do, as one of which we come for the latter; those
+ * of ib_uverbs are open for reading only, whatever they are meant for.
+ */
+static int keel_mr_dmabuf_mem(struct keel_dev *kdev, struct keel_mr *mr,
+			      struct dma_buf *dmabuf, u64 offset, bool write)
+{
+	u64 length = keel_mr_key(mr)->length;
+	int ret;
+
+	if (dmabuf->ops->vmap)
+		return keel_dmabuf_map(&mr->mem, dmabuf, offset, length, write);
+	ret = keel_dmabuf_check(dmabuf, offset, length, false);
+	return ret ? ret : keel_own_map(kdev, mr, dmabuf, offset);
+}
+
+/* Takes @dmabuf over. */
+static struct keel_mr *keel_mr_of_dmabuf(struct keel_dev *kdev,
+					 struct dma_buf *dmabuf, u64 offset,
+					 u64 length, u64 iova, u32 access)
+{
+	struct keel_mr *mr;
+	int ret;
+
+	if (IS_ERR(dmabuf))
+		return ERR_CAST(dmabuf);
+	mr = keel_mr_new(access, iova, length);
+	if (!mr) {
+		dma_buf_put(dmabuf);
+		return ERR_PTR(-ENOMEM);
+	}
+	ret = keel_mr_dmabuf_mem(kdev, mr, dmabuf, offset,
+				 ib_access_writable(access));
+	if (ret) {
+		dma_buf_put(dmabuf);
+		keel_mr_free(mr);
+		return ERR_PTR(ret);
+	}
+	mr->start = offset;
+	return mr;
+}
+
 static struct ib_mr *
 keel_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,
 			int fd, int access,
 			KEEL_DMAH_PARAM KEEL_DMABUF_ATTRS attrs)
 {
 	struct keel_mr *mr;
-	int ret;
+	struct ib_mr *ibmr;
 
 	if (KEEL_DMAH_SET ||
 	    (access & IB_ACCESS_REMOTE_ATOMIC && !keel_dmabuf_atomics()))
@@ -32,17 +76,12 @@ keel_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,
 	/* Programs count from iova: the last byte must have an address too. */
 	if (!length || iova + (length - 1) < iova)
 		return ERR_PTR(-EINVAL);
-	mr = keel_mr_new(access, iova, length);
-	if (!mr)
-		return ERR_PTR(-ENOMEM);
-	ret = keel_dmabuf_map(&mr->mem, fd, offset, length,
-			      ib_access_writable(access));
-	if (ret) {
-		keel_mr_free(mr);
-		return ERR_PTR(ret);
-	}
-	mr->start = offset;
-	return keel_mr_publish(ibpd, mr);
+	mr = keel_mr_of_dmabuf(to_kdev(ibpd->device), dma_buf_get(fd), offset,
+			       length, iova, access);
+	ibmr = keel_mr_publish(ibpd, mr);
+	if (!IS_ERR(ibmr) && mr->own)
+		keel_own_start(mr);
+	return ibmr;
 }
 
 const struct ib_device_ops keel_mr_dmabuf_ops = {

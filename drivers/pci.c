@@ -76,6 +76,7 @@ static struct ib_device *keel_pci_create(struct pci_dev *pdev,
 			window->bar, window->size);
 		return ERR_CAST(spec.ap);
 	}
+	spec.provider = keel_p2pdma_provider(pdev, window->bar);
 	spec.netdev = keel_netdev_create(&pdev->dev);
 	if (IS_ERR(spec.netdev)) {
 		ibdev = ERR_CAST(spec.netdev);

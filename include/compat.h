@@ -20,6 +20,9 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+struct p2pdma_provider;
+struct pci_dev;
+
 /* Allocation by type. */
 #ifndef kzalloc_obj
 #define keel_gfp(_zero, _gfp, ...)	((_zero) | (_gfp))
@@ -97,6 +100,28 @@ static inline void keel_netdev_pin(struct net_device *netdev)
 #ifndef KEEL_HAVE_DMABUF_VMAP_UNLOCKED
 #define dma_buf_vmap_unlocked	dma_buf_vmap
 #define dma_buf_vunmap_unlocked	dma_buf_vunmap
+#endif
+
+/*
+ * Device memory as a dma-buf: files of their own do it, which are not built
+ * where the core does not offer it. What it takes is what stands for a BAR in
+ * transfers between devices.
+ */
+#ifdef KEEL_HAVE_DMABUF_EXPORT
+#include <linux/pci-p2pdma.h>
+#define KEEL_DMABUF_EXPORT	1
+static inline struct p2pdma_provider *keel_p2pdma_provider(struct pci_dev *pdev,
+							   int bar)
+{
+	return pcim_p2pdma_init(pdev) ? NULL : pcim_p2pdma_provider(pdev, bar);
+}
+#else
+#define KEEL_DMABUF_EXPORT	0
+static inline struct p2pdma_provider *keel_p2pdma_provider(struct pci_dev *pdev,
+							   int bar)
+{
+	return NULL;
+}
 #endif
 
 /* A timer and its function used to be set one after the other. */

@@ -120,6 +120,8 @@ struct keel_counters {
  * @keys: its lkeys and rkeys
  * @shpds: its shared-PD handles
  * @ap: its memory
+ * @provider: what stands for @ap in transfers between devices, or NULL; good
+ *	as long as the driver is bound, which is longer than the device
  * @qps: QPs by number
  * @srqs: SRQs by number
  * @next_qpn: where to look for the next number of a QP
@@ -138,6 +140,7 @@ struct keel_dev {
 	struct keel_keys keys;
 	struct keel_shpds shpds;
 	struct keel_aperture *ap;
+	struct p2pdma_provider *provider;
 	struct xarray qps;
 	struct xarray srqs;
 	u32 next_qpn;
@@ -290,6 +293,7 @@ static inline struct keel_dm *to_kdm(struct ib_dm *ib)
  * @own_netdev: the device takes @netdev over when it is registered, and
  *	keel_netdev_destroy()s it when it goes; its name is no user's choice
  * @ap: its memory, likewise taken over; NULL for memory of the kernel
+ * @provider: what stands for @ap in transfers between devices; NULL: nothing
  * @parent: what it belongs to, or NULL
  */
 struct keel_dev_spec {
@@ -297,6 +301,7 @@ struct keel_dev_spec {
 	struct net_device *netdev;
 	bool own_netdev;
 	struct keel_aperture *ap;
+	struct p2pdma_provider *provider;
 	struct device *parent;
 };
 
@@ -338,7 +343,18 @@ bool keel_shpd_key_equal(u64 a, u64 b);
 #endif
 
 /* dm_map.c */
+const struct keel_aperture_seg *
+keel_dm_map_seg(struct rdma_user_mmap_entry *entry);
 void keel_dm_unmap(struct keel_dm *dm);
+
+/* dm_export.c */
+#if KEEL_DMABUF_EXPORT
+void keel_dm_export_offer(struct keel_dev *kdev);
+#else
+static inline void keel_dm_export_offer(struct keel_dev *kdev)
+{
+}
+#endif
 
 /* gone.c */
 int keel_gone_init(void);

@@ -11,6 +11,9 @@
 #include "keel.h"
 #include "keel_walk.h"
 
+struct dma_buf;
+struct keel_own;
+
 /* Pages of a fast registration. */
 #define KEEL_MAX_FAST_REG	1024
 
@@ -30,13 +33,15 @@ struct keel_pages {
  * struct keel_mr - a memory region
  * @obj: the object; holds the PD, and the buffer if it is of device memory
  * @key: its lkey and rkey, which are one. It stays the same, but for fast
- *	registration: then under @lock. NULL: the region is going
+ *	registration: then under @lock; and for @own, whose work changes it.
+ *	NULL: the region is going
  * @spare: fast registration: opens nothing, and takes the place of @key when
  *	that is invalidated; under @lock
  * @keys: the table that @key is in
  * @mem: its memory
  * @pages: PAGES of a program, or NULL
  * @dm: DM: the buffer, or NULL
+ * @own: DM that came as a dma-buf, or NULL
  * @start: address in the program, for ibv_rereg_mr(); offset in the dma-buf
  * @ctx: whose it is; only to be compared. NULL: the kernel's
  * @lock: protects @windows, @going and fast registration
@@ -53,6 +58,7 @@ struct keel_mr {
 	struct keel_mem mem;
 	struct keel_pages *pages;
 	struct keel_dm *dm;
+	struct keel_own *own;
 	u64 start;
 	const struct ib_ucontext *ctx;
 	struct mutex lock;
@@ -118,6 +124,33 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr);
 /* mr_odp.c */
 struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
 			    u64 iova, u32 access);
+
+/* mr_own.c */
+#if KEEL_DMABUF_EXPORT
+int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
+		 struct dma_buf *dmabuf, u64 offset);
+void keel_own_start(struct keel_mr *mr);
+void keel_own_stop(struct keel_mr *mr);
+void keel_own_free(struct keel_mr *mr);
+#else
+static inline int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
+			       struct dma_buf *dmabuf, u64 offset)
+{
+	return -EOPNOTSUPP;
+}
+
+static inline void keel_own_start(struct keel_mr *mr)
+{
+}
+
+static inline void keel_own_stop(struct keel_mr *mr)
+{
+}
+
+static inline void keel_own_free(struct keel_mr *mr)
+{
+}
+#endif
 
 /* mr_kernel.c */
 enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,

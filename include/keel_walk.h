@@ -125,8 +125,10 @@ int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault);
 void keel_segs_put(struct keel_segs *segs);
 
 /* dmabuf.c */
-int keel_dmabuf_map(struct keel_mem *mem, int fd, u64 offset, u64 length,
-		    bool write);
+int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset, u64 length,
+		      bool write);
+int keel_dmabuf_map(struct keel_mem *mem, struct dma_buf *dmabuf, u64 offset,
+		    u64 length, bool write);
 void keel_dmabuf_unmap(const struct keel_mem *mem, u64 offset);
 int keel_dmabuf_begin(const struct keel_seg *seg, u32 n, bool write);
 int keel_dmabuf_end(const struct keel_seg *seg, u32 n, bool write);

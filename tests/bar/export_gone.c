@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Exported device memory that is in use while its buffer, its region or its
+ * function goes.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <infiniband/keeldv.h>
+
+#include "dev.h"
+#include "export.h"
+#include "peer.h"
+#include "tree.h"
+
+#define DRIVER	"/sys/bus/pci/drivers/keel/"
+
+/* RDMA writes through a dma-buf, until that is revoked, or the device gone. */
+struct writer {
+	struct link l;
+	struct ibv_mr *mr;
+	atomic_ulong done;
+	enum ibv_wc_status last;
+};
+
+static void *write_on(void *arg)
+{
+	struct writer *w = arg;
+	struct ibv_send_wr *wr, *bad;
+	struct ibv_wc wc;
+	int n;
+
+	do {
+		wr = send_wr(IBV_WR_RDMA_WRITE, 1, in_user(SIZE - PAGE));
+		wr->wr.rdma.remote_addr = IOVA;
+		wr->wr.rdma.rkey = w->mr->rkey;
+		if (ibv_post_send(w->l.qp[0], wr, &bad))
+			return NULL;
+		do {
+			n = ibv_poll_cq(w->l.cq[0], 1, &wc);
+		} while (!n);
+		if (n != 1)
+			return NULL;
+		w->last = wc.status;
+		w->done++;
+	} while (!w->last);
+	return NULL;
+}
+
+TEST_SLOW(in_use, "DM-6,PD-3", "a buffer is freed under RDMA writes through its dma-buf, 50 times: they end in error, and its next owner's bytes stay his", 120)
+{
+	struct writer w;
+	struct ibv_dm *dm;
+	pthread_t thread;
+	int i, fd;
+
+	set_up();
+	memset(user, 'w', SIZE);
+	for (i = 0; i < 50; i++) {
+		dm = dm_new();
+		fd = export(dm);
+		w = (struct writer){ .l = link_new(pd, pd, IBV_QPT_RC),
+				     .mr = reg(fd) };
+		CHECK_OK(pthread_create(&thread, NULL, write_on, &w));
+		while (w.done < 3)
+			sched_yield();
+		CHECK_OK(ibv_free_dm(dm));
+		/* The region still has it open. */
+		SYS(close(fd));
+		if (i % 2)
+			CHECK_OK(pthread_join(thread, NULL));
+		dm = dm_new();
+		if (i % 2 == 0)
+			CHECK_OK(pthread_join(thread, NULL));
+		CHECK_EQ(w.last, IBV_WC_REM_ACCESS_ERR);
+		check_dm(dm, 0, 'd', SIZE);
+		CHECK_OK(ibv_dereg_mr(w.mr));
+		CHECK_OK(ibv_free_dm(dm));
+		link_free(&w.l);
+	}
+	CHECK_EQ(tree_count(KEEL0, "dm"), 1);
+	CHECK_EQ(tree_count(KEEL0, "mr"), 1);
+}
+
+static void *dereg(void *arg)
+{
+	CHECK_OK(ibv_dereg_mr(arg));
+	return NULL;
+}
+
+TEST_SLOW(both, "PD-3", "the buffer is freed and its regions deregistered at the same time, 200 times: both succeed, and nothing is left", 120)
+{
+	pthread_t thread;
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+	int i, fd;
+
+	set_up();
+	for (i = 0; i < 200; i++) {
+		dm = dm_new();
+		fd = export(dm);
+		mr = reg(fd);
+		CHECK_OK(pthread_create(&thread, NULL, dereg, mr));
+		CHECK_OK(ibv_free_dm(dm));
+		CHECK_OK(pthread_join(thread, NULL));
+		SYS(close(fd));
+	}
+	CHECK_EQ(tree_count(KEEL0, "dm"), 1);
+	CHECK_EQ(tree_count(KEEL0, "mr"), 1);
+}
+
+static atomic_bool done;
+
+static void *export_on(void *arg)
+{
+	uint64_t pgoff = *(uint64_t *)arg;
+	int ret, fd;
+
+	while (!done) {
+		ret = try_export(pd->context->cmd_fd, pgoff, &fd);
+		if (ret != EINVAL && ret != EIO)
+			CHECK_OK(ret);
+		if (!ret)
+			SYS(close(fd));
+	}
+	return NULL;
+}
+
+TEST_SLOW(races, "DEV-4,PD-3", "a buffer is made and freed, 300 times, while two threads export it: that works, or is EINVAL or EIO, and nothing is left", 120)
+{
+	struct keeldv_dm_attr attr[2] = {};
+	pthread_t thread[2];
+	struct ibv_dm *dm;
+	uint64_t pgoff;
+	int i;
+
+	set_up();
+	dm = dm_new();
+	CHECK_OK(keeldv_query_dm(dm, &attr[0]));
+	pgoff = pgoff_of(dm);
+	for (i = 0; i < 2; i++)
+		CHECK_OK(pthread_create(&thread[i], NULL, export_on, &pgoff));
+	for (i = 0; i < 300; i++) {
+		usleep(i % 4 * 50);
+		CHECK_OK(ibv_free_dm(dm));
+		dm = dm_new();
+		pgoff_of(dm);
+	}
+	done = true;
+	for (i = 0; i < 2; i++)
+		CHECK_OK(pthread_join(thread[i], NULL));
+	CHECK_OK(ibv_free_dm(dm));
+	CHECK_EQ(tree_count(KEEL0, "dm"), 1);
+	CHECK_OK(keeldv_query_dm(dm_new(), &attr[1]));
+	CHECK_EQ(attr[1].start, attr[0].start);
+}
+
+/* Exported, imported and in use, and then the device goes. */
+static void use_until_gone(struct peer *parent)
+{
+	struct writer w;
+	pthread_t thread;
+	int fd;
+
+	set_up();
+	fd = export(dm_new());
+	w = (struct writer){ .l = link_new(pd, pd, IBV_QPT_RC),
+			     .mr = reg(fd) };
+	CHECK_OK(pthread_create(&thread, NULL, write_on, &w));
+	while (w.done < 3)
+		sched_yield();
+	peer_put_fd(parent, fd);
+	peer_wait(parent);
+	CHECK_NULL(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, fd, RIGHTS), EIO);
+	/* A completion that the thread waits for does not come any more. */
+	_exit(0);
+}
+
+/* No dma-buf is left; the last file of one is closed by and by. */
+static void check_no_bufs(void)
+{
+	int i;
+
+	for (i = 0; i < 500; i++) {
+		if (!t_shell_status("grep -q '^Total 0 objects' "
+				    "/sys/kernel/debug/dma_buf/bufinfo"))
+			return;
+		usleep(10000);
+	}
+	FAIL("got %s, want no dma-buf",
+	     t_shell("tail -n 1 /sys/kernel/debug/dma_buf/bufinfo"));
+}
+
+static void wait_for_device(void)
+{
+	int i;
+
+	for (i = 0; i < 600 && !dev_exists(KEEL0); i++)
+		usleep(100000);
+	CHECK(dev_exists(KEEL0));
+}
+
+TEST_SLOW(unbound, "DEV-3,PD-3", "the function is unbound, 10 times, under RDMA writes through an export: that returns, the dma-buf is of no use, the device comes back", 300)
+{
+	struct peer p;
+	int i, fd;
+
+	for (i = 0; i < 10; i++) {
+		peer_start(&p, use_until_gone);
+		fd = peer_get_fd(&p);
+		free(t_shell("f=$(basename $(readlink -f "
+			     "/sys/class/infiniband/" KEEL0 "/device)) && "
+			     "echo $f > " DRIVER "unbind && "
+			     "echo $f > " DRIVER "bind"));
+		wait_for_device();
+		set_up();
+		CHECK_NULL(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, fd, RIGHTS),
+			   ENODEV);
+		CHECK_EQ(tree_count(KEEL0, "mr"), 1);
+		CHECK_OK(ibv_close_device(pd->context));
+		SYS(close(fd));
+		peer_tell(&p);
+		peer_end(&p);
+		check_no_bufs();
+	}
+}
