@@ -119,6 +119,49 @@ int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
 	return 0;
 }
 
+/**
+ * keel_cq_received() - complete a receive, if nothing is special about it
+ * @cq: the CQ
+ * @rq: the receive queue, whose first entry it is; taken here
+ * @wr_id: for the completion
+ * @len: bytes of the message
+ * @qpn: number of the QP
+ * @solicited: the peer asked for an event
+ *
+ * For sends without immediate data, from the queue of the QP itself, which the
+ * responder's lock protects. The entry is the program's again before it sees the
+ * completion.
+ *
+ * Context: as keel_cq_add(); the responder's lock is held.
+ * Return: false if nothing has happened: the CQ is full, in error or destroyed,
+ * or wants to know the time.
+ */
+bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
+		      u32 len, u32 qpn, bool solicited)
+{
+	struct keel_ring *ring = &cq->ring;
+	struct keel_uapi_cqe *cqe;
+
+	guard(spinlock)(&cq->lock);
+	if (!cq->ib || cq->dead || cq->flags || keel_ring_room(ring) <= 0)
+		return false;
+	/* Before anybody can know of it. */
+	keel_count(to_kdev(cq->ib->device), rx_msgs, 1);
+	keel_count(to_kdev(cq->ib->device), rx_bytes, len);
+	keel_ring_advance(rq);
+	cqe = keel_ring_entry(ring, ring->index);
+	*cqe = (struct keel_uapi_cqe){
+		.wr_id = wr_id,
+		.byte_len = len,
+		.qp_num = qpn,
+		.status = IB_WC_SUCCESS,
+		.opcode = IB_WC_RECV,
+	};
+	keel_ring_advance(ring);
+	keel_cq_notify(cq, solicited);
+	return true;
+}
+
 static int keel_cq_map(struct keel_ring *ring, struct ib_device *ibdev,
 		       const struct keel_uapi_buf *buf, u32 cqe)
 {

@@ -231,6 +231,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 	kdev->reg.limit[KEEL_SRQ] = KEEL_MAX_SRQ;
 	ibdev->local_dma_lkey = KEEL_LOCAL_DMA_LKEY;
 	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1);
+	atomic64_set(&kdev->qps_gone, 0);
 	xa_init_flags(&kdev->srqs, XA_FLAGS_ALLOC1);
 	kdev->next_qpn = 1;
 	kdev->next_srqn = 1;

@@ -9,7 +9,6 @@
 
 #include "keel_keys.h"
 
-#define KEEL_KEY_INDEX_SHIFT	8
 #define KEEL_KEY_INDEX_MAX	(U32_MAX >> KEEL_KEY_INDEX_SHIFT)
 
 /**
@@ -22,6 +21,7 @@ void keel_keys_init(struct keel_keys *keys)
 	keys->next = 1;
 	keys->round = 0;
 	get_random_bytes(&keys->secret, sizeof(keys->secret));
+	atomic64_set(&keys->retired, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_init);
 
@@ -93,8 +93,11 @@ int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
 
 /* Nobody finds @key any more: wait for those who did. */
-static void keel_key_retire(struct keel_key *key)
+static void keel_key_retire(struct keel_keys *keys, struct keel_key *key)
 {
+	/* Who sees the count finds the key no more: see keel_key_recall(). */
+	smp_mb__before_atomic();
+	atomic64_inc(&keys->retired);
 	WRITE_ONCE(key->dead, true);
 	keel_key_put(key);
 	wait_var_event(&key->users, !refcount_read(&key->users));
@@ -120,7 +123,7 @@ void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 {
 	WARN_ON((old->key ^ new->key) >> KEEL_KEY_INDEX_SHIFT);
 	keel_key_publish(keys, new);
-	keel_key_retire(old);
+	keel_key_retire(keys, old);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_replace);
 
@@ -157,24 +160,9 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_swap);
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key)
 {
 	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
-	keel_key_retire(key);
+	keel_key_retire(keys, key);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_remove);
-
-static int keel_key_check(const struct keel_key *k, u32 domain, u32 access,
-			  u64 addr, u64 len)
-{
-	u64 off = addr - k->iova;
-
-	if (k->domain != domain)
-		return -EPERM;
-	if (access & ~k->access)
-		return -EACCES;
-	/* Below iova, off is huge: one comparison refuses both sides. */
-	if (off > k->length || len > k->length - off)
-		return -ERANGE;
-	return 0;
-}
 
 /**
  * keel_key_get() - the memory behind a key, if it may be used so

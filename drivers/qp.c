@@ -406,6 +406,9 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);
 	xa_erase(&qp->kdev->qps, qp->qpn);
+	/* Who sees the count finds it no more; who does not is waited for. */
+	smp_mb__before_atomic();
+	atomic64_inc(&qp->kdev->qps_gone);
 	spin_lock(&qp->state_lock);
 	WRITE_ONCE(qp->dying, true);
 	WRITE_ONCE(qp->ib, NULL);
@@ -461,6 +464,17 @@ static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	return ret;
 }
 
+/* Return: whether all is done; else it is to be done the long way. */
+static bool keel_qp_ring(struct keel_dev *kdev,
+			 const struct ib_ucontext *context, u32 qpn)
+{
+	struct keel_qp *qp;
+
+	guard(rcu)();
+	qp = xa_load(&kdev->qps, qpn);
+	return qp && qp->context == context && keel_fast_run(qp);
+}
+
 /*
  * Every message goes through here, so the QP is not looked up as a uobject but
  * by its number: that takes no lock, and does not refuse to destroy it.
@@ -478,6 +492,8 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	ret = uverbs_copy_from(&qpn, attrs, KEEL_ATTR_QP_DOORBELL_QPN);
 	if (ret)
 		return ret;
+	if (keel_qp_ring(to_kdev(context->device), context, qpn))
+		return 0;
 	qp = keel_qp_get(to_kdev(context->device), qpn);
 	if (!qp)
 		return -ENOENT;

@@ -116,20 +116,6 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 			       reads ? IB_ACCESS_LOCAL_WRITE : 0, &x->why);
 }
 
-/* Is @peer connected to @qp, and does it take messages? */
-static bool keel_req_connected(const struct keel_qp *qp,
-			       const struct keel_qp *peer)
-{
-	enum ib_qp_type wanted = qp->type == IB_QPT_XRC_INI ? IB_QPT_XRC_TGT :
-				 qp->type;
-	/* Its attributes were set before its state. */
-	enum ib_qp_state state = smp_load_acquire(&peer->state);
-
-	return peer->type == wanted && !READ_ONCE(peer->dying) &&
-	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&
-	       peer->attr.dest_qp_num == qp->qpn;
-}
-
 static struct keel_qp *keel_req_peer(struct keel_qp *qp)
 {
 	struct keel_qp *peer;
@@ -143,9 +129,9 @@ static struct keel_qp *keel_req_peer(struct keel_qp *qp)
 	 * A stranger's lock is not waited for. A program that is killed waits
 	 * for none: it sees no peer, and the workqueue looks again.
 	 */
-	if (keel_req_connected(qp, peer) &&
+	if (keel_qp_connected(qp, peer) &&
 	    !mutex_lock_killable(&peer->resp.lock)) {
-		if (keel_req_connected(qp, peer))
+		if (keel_qp_connected(qp, peer))
 			return peer;
 		mutex_unlock(&peer->resp.lock);
 	}

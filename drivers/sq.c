@@ -77,9 +77,19 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 		keel_qp_event(qp, IB_EVENT_QP_FATAL);
 }
 
-static void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status,
-			     u32 why, u32 byte_len)
+/**
+ * keel_sq_complete() - be done with the first entry
+ * @qp: the QP; &keel_sq.wqe has the entry's wr_id, opcode and flags
+ * @status: how it ended
+ * @why: reason of a failure
+ * @byte_len: bytes that were read
+ *
+ * Context: process context; the send queue's lock is held.
+ */
+void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
+		      u32 byte_len)
 {
+	lockdep_assert_held(&qp->sq.lock);
 	keel_ring_advance(&qp->sq.ring);
 	qp->sq.wait = KEEL_WAIT_NONE;
 	if (status != IB_WC_SUCCESS || qp->sig_all ||

@@ -123,6 +123,7 @@ struct keel_counters {
  * @provider: what stands for @ap in transfers between devices, or NULL; good
  *	as long as the driver is bound, which is longer than the device
  * @qps: QPs by number
+ * @qps_gone: how many were destroyed: who remembers one looks here
  * @srqs: SRQs by number
  * @next_qpn: where to look for the next number of a QP
  * @next_srqn: likewise for SRQs
@@ -142,6 +143,7 @@ struct keel_dev {
 	struct keel_aperture *ap;
 	struct p2pdma_provider *provider;
 	struct xarray qps;
+	atomic64_t qps_gone;
 	struct xarray srqs;
 	u32 next_qpn;
 	u32 next_srqn;

@@ -8,7 +8,8 @@
  *	keel_qp.sq.lock		mutex; who has it runs the send queue
  *	keel_qp.resp.lock	mutex of the peer; who has it delivers to that QP
  *	keel_srq.event_lock	mutex; handlers of an SRQ's events run under it
- *	keel_rq.lock		spinlock around taking one receive
+ *	keel_rq.lock		spinlock around taking one receive of an SRQ; of a
+ *				QP's own queue its resp.lock is enough
  *	keel_cq.lock		spinlock around adding one completion
  *	keel_qp.state_lock	spinlock, innermost
  * A responder never takes a send queue's lock, so two QPs that send to each
@@ -197,6 +198,10 @@ enum keel_wait {
  * @reporting: its error has ended the QP and is not reported yet: nothing is
  *	flushed before
  * @post_lock: kernel consumers: protects the producer's side
+ * @peer: the peer of last time, to be looked at only while @qps_gone is what it
+ *	was; or NULL
+ * @qps_gone: &keel_dev.qps_gone, read before the lookup of @peer
+ * @memo: the lkey of last time
  */
 struct keel_sq {
 	struct mutex lock;
@@ -215,6 +220,9 @@ struct keel_sq {
 	bool drained;
 	bool reporting;
 	spinlock_t post_lock;
+	struct keel_qp *peer;
+	s64 qps_gone;
+	struct keel_key_memo memo;
 };
 
 /**
@@ -225,6 +233,7 @@ struct keel_sq {
  * @segs: the QP's side of the message that is delivered
  * @srq: XRC: the SRQ that @recv came from, with a reference while @have
  * @last: the last receive of an SRQ was reported
+ * @memo: the lkey of last time
  */
 struct keel_resp {
 	struct mutex lock;
@@ -233,6 +242,7 @@ struct keel_resp {
 	struct keel_recv recv;
 	struct keel_segs segs;
 	struct keel_srq *srq;
+	struct keel_key_memo memo;
 };
 
 /**
@@ -384,6 +394,8 @@ struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id);
 
 /* cq.c */
 int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited);
+bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
+		      u32 len, u32 qpn, bool solicited);
 
 /* cq_kernel.c */
 int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
@@ -428,7 +440,12 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 
 /* sq.c */
 void keel_qp_run(struct keel_qp *qp);
+void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
+		      u32 byte_len);
 void keel_sq_init(struct keel_qp *qp);
+
+/* fast.c */
+bool keel_fast_run(struct keel_qp *qp);
 
 /* wqe.c */
 bool keel_wqe_clean(const struct keel_uapi_send_wqe *wqe, enum ib_qp_type type);
@@ -469,5 +486,28 @@ enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
 				const struct keel_uapi_send_wqe *wqe, u32 *why);
 enum ib_wc_status keel_wqe_invalidate(struct keel_qp *qp, u32 rkey, u32 *why);
 int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain);
+
+/**
+ * keel_qp_connected() - does a QP take messages of another one?
+ * @qp: the sender, a connected one
+ * @peer: the QP that it is connected to
+ *
+ * Context: any; RCU or a reference keeps @peer. With the lock of its responder, it
+ * may still fail or be about to be reset or destroyed when the answer comes, but
+ * its attributes, its ring and its CQ stay until the lock is dropped.
+ * Return: true if so.
+ */
+static inline bool keel_qp_connected(const struct keel_qp *qp,
+				     const struct keel_qp *peer)
+{
+	enum ib_qp_type wanted = qp->type == IB_QPT_XRC_INI ? IB_QPT_XRC_TGT :
+				 qp->type;
+	/* Its attributes were set before its state. */
+	enum ib_qp_state state = smp_load_acquire(&peer->state);
+
+	return peer->type == wanted && !READ_ONCE(peer->dying) &&
+	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&
+	       peer->attr.dest_qp_num == qp->qpn;
+}
 
 #endif /* KEEL_QP_H */

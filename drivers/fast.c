@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The common message: an RC send of a program, from one SGE or inline, to a
+ * receive with one SGE, of pinned memory and no more than a page on either side.
+ *
+ * There are as many of them as a processor can do, and each step of the long
+ * way (sq.c, req.c, resp.c, recv.c) costs as much as the bytes. So it is all
+ * here, with no list of segments, and what was looked up last is remembered.
+ *
+ * The long way is what defines a message, and what tells what is wrong with
+ * one. Here it is only done if the peer will have it without a flaw: whatever
+ * else comes, be it an error, a lock that is taken or a CQ with timestamps,
+ * nothing has been taken or told, and the long way starts from the beginning.
+ * Bytes may have been copied: it copies them again.
+ *
+ * All of it happens under RCU, which keeps what is found by number. A queue's
+ * ring and its CQ are kept by its lock: destroying the QP marks it as dying, then
+ * waits for both locks, and only then lets go of them.
+ */
+#include <linux/mm.h>
+#include <linux/string.h>
+
+#include "keel_qp.h"
+
+/* Messages in one go, in which perhaps nobody else is scheduled. */
+#define KEEL_FAST_BUDGET	64
+
+/**
+ * struct keel_fast_wqe - the part of a send that matters here
+ * @wr_id: for the completion
+ * @flags: enum ibv_send_flags
+ * @len: bytes
+ * @sge: where they are, if they are not inline
+ * @data: where they are, if they are
+ */
+struct keel_fast_wqe {
+	u64 wr_id;
+	u8 flags;
+	u32 len;
+	struct keel_uapi_sge sge;
+	const void *data;
+};
+
+static __always_inline void keel_fast_sge(struct keel_uapi_sge *to,
+					  const struct keel_uapi_sge *from)
+{
+	to->addr = READ_ONCE(from->addr);
+	to->length = READ_ONCE(from->length);
+	to->lkey = READ_ONCE(from->lkey);
+}
+
+/* The entry, each part of it read once. False: not a common one. */
+static __always_inline bool keel_fast_fetch(const struct keel_qp *qp,
+					    struct keel_fast_wqe *to)
+{
+	const struct keel_ring *ring = &qp->sq.ring;
+	const struct keel_uapi_send_wqe *wqe;
+	const u64 *rest;
+	u32 inline_len;
+	u16 num_sge;
+
+	wqe = keel_ring_entry(ring, ring->index);
+	rest = (const u64 *)wqe->reserved;
+	BUILD_BUG_ON(sizeof(wqe->reserved) != 5 * sizeof(*rest));
+	num_sge = READ_ONCE(wqe->num_sge);
+	inline_len = READ_ONCE(wqe->inline_len);
+	to->wr_id = READ_ONCE(wqe->wr_id);
+	to->flags = READ_ONCE(wqe->flags);
+	/* keel_wqe_clean(), for sends. */
+	if (READ_ONCE(wqe->opcode) != IB_WR_SEND || READ_ONCE(wqe->imm) ||
+	    READ_ONCE(wqe->srqn))
+		return false;
+	if (READ_ONCE(rest[0]) | READ_ONCE(rest[1]) | READ_ONCE(rest[2]) |
+	    READ_ONCE(rest[3]) | READ_ONCE(rest[4]))
+		return false;
+	switch (to->flags & ~(IB_SEND_FENCE | IB_SEND_SIGNALED |
+			      IB_SEND_SOLICITED)) {
+	case 0:
+		if (num_sge != 1 || inline_len || !qp->cap.max_send_sge)
+			return false;
+		keel_fast_sge(&to->sge, (const void *)(wqe + 1));
+		to->len = to->sge.length;
+		to->data = NULL;
+		return to->len && to->len <= PAGE_SIZE;
+	case IB_SEND_INLINE:
+		to->len = inline_len;
+		to->data = wqe + 1;
+		return inline_len && !num_sge &&
+		       inline_len <= qp->cap.max_inline_data;
+	default:
+		return false;
+	}
+}
+
+/*
+ * The bytes of an SGE, with a use of @used that the caller gives back. NULL: not
+ * to be had, or not in this way.
+ */
+static __always_inline void *keel_fast_mem(struct keel_keys *keys,
+					   struct keel_key_memo *memo,
+					   const struct keel_uapi_sge *sge,
+					   u32 len, u32 domain, u32 access,
+					   struct keel_key **used)
+{
+	struct keel_key *key = keel_key_recall(keys, memo, sge->lkey);
+	const struct keel_mem *mem;
+	u64 pos;
+
+	*used = key;
+	if (!key || keel_key_check(key, domain, access, sge->addr, len) ||
+	    !refcount_inc_not_zero(&key->users))
+		return NULL;
+	/* From here on the memory and the object stay, too. */
+	mem = key->mem;
+	if (mem->type == KEEL_MEM_PAGES && key->obj->kind != KEEL_MW) {
+		pos = key->mem_off + (sge->addr - key->iova) + mem->first;
+		if (offset_in_page(pos) + len <= PAGE_SIZE)
+			return page_address(mem->pages[pos >> PAGE_SHIFT]) +
+			       offset_in_page(pos);
+	}
+	keel_key_put(key);
+	return NULL;
+}
+
+static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
+{
+	struct keel_dev *kdev = qp->kdev;
+	/* Pairs with the barrier in keel_destroy_qp(). */
+	s64 gone = atomic64_read_acquire(&kdev->qps_gone);
+	u32 qpn = qp->attr.dest_qp_num;
+	struct keel_sq *sq = &qp->sq;
+
+	/* As keel_key_recall(). */
+	if (sq->peer && sq->qps_gone == gone && sq->peer->qpn == qpn)
+		return sq->peer;
+	sq->peer = xa_load(&kdev->qps, qpn);
+	sq->qps_gone = gone;
+	return sq->peer;
+}
+
+/* The memory of the peer's next receive; else as keel_fast_mem(). */
+static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
+					    u64 *wr_id, struct keel_key **used)
+{
+	const struct keel_uapi_recv_wqe *recv;
+	struct keel_uapi_sge sge;
+
+	/* One that was taken already comes first. The first of all is told. */
+	if (peer->srq || peer->resp.have || !peer->rq.max_sge ||
+	    peer->recv_cq->flags ||
+	    (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) ||
+	    keel_ring_posted(&peer->rq.ring) <= 0)
+		return NULL;
+	recv = keel_ring_entry(&peer->rq.ring, peer->rq.ring.index);
+	*wr_id = READ_ONCE(recv->wr_id);
+	if (READ_ONCE(recv->num_sge) != 1 || READ_ONCE(recv->reserved))
+		return NULL;
+	keel_fast_sge(&sge, (const void *)(recv + 1));
+	if (sge.length < len)
+		return NULL;
+	return keel_fast_mem(&peer->kdev->keys, &peer->resp.memo, &sge, len,
+			     peer->domain, IB_ACCESS_LOCAL_WRITE, used);
+}
+
+/* To a peer whose responder we have. */
+static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
+					      struct keel_qp *peer,
+					      const struct keel_fast_wqe *wqe)
+{
+	struct keel_key *to_key, *from_key = NULL;
+	const void *from = wqe->data;
+	bool done = false;
+	u64 wr_id;
+	void *to;
+
+	to = keel_fast_recv(peer, wqe->len, &wr_id, &to_key);
+	if (!to)
+		return false;
+	if (!from)
+		from = keel_fast_mem(&qp->kdev->keys, &qp->sq.memo, &wqe->sge,
+				     wqe->len, qp->domain, 0, &from_key);
+	if (from) {
+		memcpy(to, from, wqe->len);
+		done = keel_cq_received(peer->recv_cq, &peer->rq.ring, wr_id,
+					wqe->len, peer->qpn,
+					wqe->flags & IB_SEND_SOLICITED);
+		if (from_key)
+			keel_key_put(from_key);
+	}
+	keel_key_put(to_key);
+	return done;
+}
+
+/* The first entry. False: it is as it was. */
+static __always_inline bool keel_fast_send(struct keel_qp *qp)
+{
+	struct keel_uapi_send_wqe *done = &qp->sq.wqe;
+	struct keel_fast_wqe wqe;
+	struct keel_qp *peer;
+	bool delivered;
+
+	if (!qp->av.local || !keel_fast_fetch(qp, &wqe))
+		return false;
+	peer = keel_fast_peer(qp);
+	/* A stranger's lock is not taken. */
+	if (!peer || !keel_qp_connected(qp, peer) ||
+	    !mutex_trylock(&peer->resp.lock))
+		return false;
+	delivered = keel_qp_connected(qp, peer) &&
+		    keel_fast_deliver(qp, peer, &wqe);
+	mutex_unlock(&peer->resp.lock);
+	if (!delivered)
+		return false;
+	keel_count(qp->kdev, tx_msgs, 1);
+	keel_count(qp->kdev, tx_bytes, wqe.len);
+	done->wr_id = wqe.wr_id;
+	done->opcode = IB_WR_SEND;
+	done->flags = wqe.flags;
+	keel_sq_complete(qp, IB_WC_SUCCESS, KEEL_WHY_NONE, 0);
+	return true;
+}
+
+static bool keel_fast_drain(struct keel_qp *qp)
+{
+	u32 budget;
+	int posted;
+
+	for (budget = KEEL_FAST_BUDGET; budget; budget--) {
+		/* Attributes are at least as new as the state. */
+		if (smp_load_acquire(&qp->state) != IB_QPS_RTS)
+			return false;
+		posted = keel_ring_posted(&qp->sq.ring);
+		if (posted <= 0)
+			return !posted;
+		if (!keel_fast_send(qp))
+			return false;
+	}
+	return false;
+}
+
+/**
+ * keel_fast_run() - do common messages of a QP
+ * @qp: the QP, a program's
+ *
+ * Context: process context, RCU read side.
+ * Return: true if the send queue is empty and nobody wants it run; false if
+ * there may be something left for keel_qp_run().
+ */
+bool keel_fast_run(struct keel_qp *qp)
+{
+	struct keel_sq *sq = &qp->sq;
+	bool done;
+
+	/* One that has a send queue; a program's always has memory. */
+	if (qp->type != IB_QPT_RC || !mutex_trylock(&sq->lock))
+		return false;
+	done = !READ_ONCE(qp->dying) && sq->wait == KEEL_WAIT_NONE &&
+	       keel_fast_drain(qp);
+	/* RCU keeps the mutex until we are out of here. */
+	mutex_unlock(&sq->lock);
+	/* Pairs with keel_sq_run(): who found the lock taken has left a note. */
+	smp_mb();
+	return done && !atomic_read(&sq->kicked);
+}
