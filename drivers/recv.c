@@ -32,6 +32,8 @@ static void keel_recv_done(struct keel_resp *resp)
 static int keel_recv_cqe(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 			 bool solicited)
 {
+	bool failed = cqe->status != IB_WC_SUCCESS &&
+		      cqe->status != IB_WC_WR_FLUSH_ERR;
 	struct keel_resp *resp = &qp->resp;
 	int ret;
 
@@ -40,8 +42,10 @@ static int keel_recv_cqe(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 	ret = keel_cq_add(keel_recv_cq(qp), cqe, solicited);
 	if (ret && resp->srq)
 		keel_srq_fail(resp->srq);
-	else if (ret)
-		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	else if (ret && !keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL) &&
+		 failed)
+		/* It failed just now, and this is all that tells. */
+		keel_qp_event(qp, IB_EVENT_QP_FATAL);
 	keel_recv_done(resp);
 	return ret;
 }
@@ -232,16 +236,15 @@ int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 		.sl = 0,
 		.reserved = { 0, 0, 0 },
 	};
-	int ret;
 
 	keel_count(peer->kdev, rx_msgs, 1);
 	keel_count(peer->kdev, rx_bytes, byte_len);
-	if (status != IB_WC_SUCCESS)
+	if (status != IB_WC_SUCCESS) {
 		keel_count(peer->kdev, wc_errors, 1);
-	ret = keel_recv_cqe(peer, &cqe, wqe->flags & IB_SEND_SOLICITED);
-	if (status != IB_WC_SUCCESS)
+		/* The flush wants our lock: it comes after the completion. */
 		keel_qp_fail(peer, IB_QPS_ERR, KEEL_EVENT_NONE);
-	return ret;
+	}
+	return keel_recv_cqe(peer, &cqe, wqe->flags & IB_SEND_SOLICITED);
 }
 
 /**

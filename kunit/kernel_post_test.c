@@ -145,6 +145,30 @@ static void post_error_state(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[1].status);
 }
 
+/* The same of a receive: here it is the peer's, which is too small. */
+static void post_error_state_recv(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_rdma_wr wr;
+	struct ib_sge sge;
+
+	state_reported = IB_QPS_RESET;
+	p->on_wc = note_state;
+	connected(test);
+	end_recv(p, &p->a, 7, 0, LEN - 1);
+	end_recv(p, &p->a, 8, 0, LEN);
+	KUNIT_EXPECT_EQ(test, 0, ib_req_notify_cq(p->a.cq, IB_CQ_NEXT_COMP));
+	sge = end_sge(p, &p->b, 0, LEN);
+	wr = send_wr(1, &sge);
+	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->b.qp, &wr.wr, NULL));
+	pair_settle(p, &p->a, 2);
+	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, state_reported);
+	KUNIT_EXPECT_EQ(test, 7, p->a.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_LOC_LEN_ERR, p->a.wc[0].status);
+	KUNIT_EXPECT_EQ(test, 8, p->a.wc[1].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[1].status);
+}
+
 /* A list that does not fit: the caller is told from which one on. */
 static void post_full(struct kunit *test)
 {
@@ -263,6 +287,7 @@ static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_atomic),
 	KUNIT_CASE(post_in_handler),
 	KUNIT_CASE(post_error_state),
+	KUNIT_CASE(post_error_state_recv),
 	KUNIT_CASE(post_full),
 	KUNIT_CASE(post_recv_full),
 	KUNIT_CASE(post_refused),
