@@ -14,7 +14,8 @@ static void keel_dm_release(struct keel_obj *obj)
 
 	/*
 	 * Every MR of the buffer holds this object and every mmap entry has a
-	 * reference until its last mapping is gone: nobody reaches the bytes.
+	 * reference until its last mapping and dma-buf are gone, these with
+	 * their MRs: nobody reaches the bytes.
 	 */
 	WARN_ON(!list_empty(&dm->maps));
 	keel_aperture_free(dm->ap, dm->start, dm->length);

@@ -19,6 +19,7 @@
 #include <linux/dma-resv.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
+#include <linux/string.h>
 #include <linux/workqueue.h>
 
 #include "keel_mr.h"
@@ -65,6 +66,8 @@ static void keel_own_revoke(struct work_struct *work)
 
 	keel_key_swap(own->mr->keys, &own->mr->key, own->spare);
 	own->spare = NULL;
+	/* Their keys open the same memory, and no new one can be bound. */
+	keel_mr_unbind(own->mr);
 	keel_own_unmap(own);
 }
 
@@ -83,8 +86,15 @@ static const struct dma_buf_attach_ops keel_own_attach_ops = {
 	.invalidate_mappings = keel_own_invalidate,
 };
 
-/* Where in the device's memory all of it is, one after the other. */
-static int keel_own_find(const struct keel_dev *kdev, struct sg_table *sgt,
+/*
+ * Where in the device's memory all of it is, one after the other.
+ *
+ * Addresses are compared as a bus has them, and some ways to map a BAR give
+ * them as processors do. So this is for functions where both are the same, and
+ * for the exporter that is known to give either.
+ */
+static int keel_own_find(const struct keel_dev *kdev,
+			 const struct dma_buf *dmabuf, struct sg_table *sgt,
 			 u64 *start)
 {
 	struct keel_aperture *ap = kdev->ap;
@@ -93,9 +103,11 @@ static int keel_own_find(const struct keel_dev *kdev, struct sg_table *sgt,
 	u64 base, at, next = 0;
 	unsigned int i;
 
+	if (kdev->provider->bus_offset || strcmp(dmabuf->exp_name, "ib_uverbs"))
+		return -EOPNOTSUPP;
 	/* A BAR is one stretch. */
 	ap->ops->segment(ap, 0, &seg);
-	base = PFN_PHYS(seg.pfn) + kdev->provider->bus_offset;
+	base = PFN_PHYS(seg.pfn);
 	for_each_sgtable_dma_sg(sgt, sg, i) {
 		at = sg_dma_address(sg) - base;
 		if (at >= seg.len || sg_dma_len(sg) > seg.len - at)
@@ -106,7 +118,8 @@ static int keel_own_find(const struct keel_dev *kdev, struct sg_table *sgt,
 			*start = at;
 		next = at + sg_dma_len(sg);
 	}
-	return i ? 0 : -EOPNOTSUPP;
+	/* The range of the region was compared with the size only. */
+	return i && next - *start == dmabuf->size ? 0 : -EOPNOTSUPP;
 }
 
 /* Map it, and see what it is. */
@@ -131,7 +144,7 @@ static int keel_own_look(const struct keel_dev *kdev, struct keel_own *own,
 	/* That is what they say of devices with no way to each other. */
 	if (IS_ERR(sgt))
 		return PTR_ERR(sgt) == -EINVAL ? -EOPNOTSUPP : PTR_ERR(sgt);
-	return keel_own_find(kdev, sgt, start);
+	return keel_own_find(kdev, dmabuf, sgt, start);
 }
 
 /**
@@ -147,7 +160,7 @@ static int keel_own_look(const struct keel_dev *kdev, struct keel_own *own,
  *
  * Context: may sleep.
  * Return: 0; -EOPNOTSUPP for other memory; -ENODEV when the buffer is gone;
- * -ENOMEM, -EINTR, or what the exporter says.
+ * -ENOMEM, -EINTR or -ERESTARTSYS, or what the exporter says.
  */
 int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 		 struct dma_buf *dmabuf, u64 offset)

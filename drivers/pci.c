@@ -6,6 +6,7 @@
  * QEMU's ivshmem, which is nothing but such a BAR, is bound by itself; any
  * other function by new_id or driver_override. No register of it is touched.
  */
+#include <linux/dma-mapping.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 
@@ -77,6 +78,8 @@ static struct ib_device *keel_pci_create(struct pci_dev *pdev,
 		return ERR_CAST(spec.ap);
 	}
 	spec.provider = keel_p2pdma_provider(pdev, window->bar);
+	if (KEEL_DMABUF_EXPORT && !spec.provider)
+		pci_info(pdev, "device memory cannot be a dma-buf: no transfers between devices here\n");
 	spec.netdev = keel_netdev_create(&pdev->dev);
 	if (IS_ERR(spec.netdev)) {
 		ibdev = ERR_CAST(spec.netdev);
@@ -105,6 +108,10 @@ static int keel_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = pci_enable_device_mem(pdev);
 	if (ret)
 		return ret;
+	/* It does no DMA, but attaches to dma-bufs, of BARs at any address. */
+	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (ret)
+		goto err_disable;
 	ret = pci_request_region(pdev, kpci->window.bar, "keel");
 	if (ret) {
 		dev_err(&pdev->dev,

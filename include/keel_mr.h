@@ -31,7 +31,8 @@ struct keel_pages {
 
 /**
  * struct keel_mr - a memory region
- * @obj: the object; holds the PD, and the buffer if it is of device memory
+ * @obj: the object; holds the PD, and the buffer if it is of device memory, but
+ *	not if that came as a dma-buf
  * @key: its lkey and rkey, which are one. It stays the same, but for fast
  *	registration: then under @lock; and for @own, whose work changes it.
  *	NULL: the region is going

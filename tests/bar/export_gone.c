@@ -14,6 +14,7 @@
 #include "tree.h"
 
 #define DRIVER	"/sys/bus/pci/drivers/keel/"
+#define PARAM	"/sys/module/keel/parameters/dmabuf_export"
 
 /* RDMA writes through a dma-buf, until that is revoked, or the device gone. */
 struct writer {
@@ -200,6 +201,32 @@ static void wait_for_device(void)
 	CHECK(dev_exists(KEEL0));
 }
 
+/* The function leaves its driver and comes back. */
+static void rebind(void)
+{
+	free(t_shell("f=$(basename $(readlink -f "
+		     "/sys/class/infiniband/" KEEL0 "/device)) && "
+		     "echo $f > " DRIVER "unbind && echo $f > " DRIVER "bind"));
+	wait_for_device();
+}
+
+TEST_SLOW(off, "DEV-4", "without dmabuf_export=1 a function that is bound offers no export: EPROTONOSUPPORT", 60)
+{
+	static const char * const value[] = { "N", "Y" };
+	int i, fd, ret;
+
+	for (i = 0; i < 2; i++) {
+		CHECK_OK(t_write_file(PARAM, value[i]));
+		rebind();
+		set_up();
+		ret = try_export(pd->context->cmd_fd, pgoff_of(dm_new()), &fd);
+		CHECK_RET(ret, i ? 0 : EPROTONOSUPPORT);
+		if (!ret)
+			SYS(close(fd));
+		CHECK_OK(ibv_close_device(pd->context));
+	}
+}
+
 TEST_SLOW(unbound, "DEV-3,PD-3", "the function is unbound, 10 times, under RDMA writes through an export: that returns, the dma-buf is of no use, the device comes back", 300)
 {
 	struct peer p;
@@ -208,11 +235,7 @@ TEST_SLOW(unbound, "DEV-3,PD-3", "the function is unbound, 10 times, under RDMA 
 	for (i = 0; i < 10; i++) {
 		peer_start(&p, use_until_gone);
 		fd = peer_get_fd(&p);
-		free(t_shell("f=$(basename $(readlink -f "
-			     "/sys/class/infiniband/" KEEL0 "/device)) && "
-			     "echo $f > " DRIVER "unbind && "
-			     "echo $f > " DRIVER "bind"));
-		wait_for_device();
+		rebind();
 		set_up();
 		CHECK_NULL(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, fd, RIGHTS),
 			   ENODEV);
