@@ -121,52 +121,53 @@ static void note_state(struct ib_cq *cq, void *context)
 	state_reported = READ_ONCE(to_kqp(p->a.qp)->state);
 }
 
-/* Who sees the error sees the state that it led to, and what it flushed after. */
-static void post_error_state(struct kunit *test)
+/*
+ * Who sees an error at @a sees the state that it led to, and what was flushed
+ * after it. @send, which goes wrong, is posted by @from.
+ */
+static void error_state(struct kunit *test, struct end *from,
+			struct ib_sge *send, u64 wr_id,
+			enum ib_wc_status status)
 {
+	struct ib_rdma_wr wr = send_wr(1, send);
 	struct pair *p = test->priv;
-	struct ib_rdma_wr wr;
-	struct ib_sge sge;
 
 	state_reported = IB_QPS_RESET;
-	p->on_wc = note_state;
-	connected(test);
-	end_recv(p, &p->a, 7, 0, LEN);
 	KUNIT_EXPECT_EQ(test, 0, ib_req_notify_cq(p->a.cq, IB_CQ_NEXT_COMP));
-	sge = end_sge(p, &p->a, 0, LEN);
-	sge.lkey ^= 1;
-	wr = send_wr(1, &sge);
-	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
+	KUNIT_ASSERT_EQ(test, 0, ib_post_send(from->qp, &wr.wr, NULL));
 	pair_settle(p, &p->a, 2);
 	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, state_reported);
-	KUNIT_EXPECT_EQ(test, 1, p->a.wc[0].wr_id);
-	KUNIT_EXPECT_EQ(test, IB_WC_LOC_PROT_ERR, p->a.wc[0].status);
-	KUNIT_EXPECT_EQ(test, 7, p->a.wc[1].wr_id);
+	KUNIT_EXPECT_EQ(test, wr_id, p->a.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, status, p->a.wc[0].status);
+	KUNIT_EXPECT_EQ(test, 8, p->a.wc[1].wr_id);
 	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[1].status);
 }
 
-/* The same of a receive: here it is the peer's, which is too small. */
+static void post_error_state(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_sge sge;
+
+	p->on_wc = note_state;
+	connected(test);
+	end_recv(p, &p->a, 8, 0, LEN);
+	sge = end_sge(p, &p->a, 0, LEN);
+	sge.lkey ^= 1;
+	error_state(test, &p->a, &sge, 1, IB_WC_LOC_PROT_ERR);
+}
+
+/* The error of a receive, which is too small. */
 static void post_error_state_recv(struct kunit *test)
 {
 	struct pair *p = test->priv;
-	struct ib_rdma_wr wr;
 	struct ib_sge sge;
 
-	state_reported = IB_QPS_RESET;
 	p->on_wc = note_state;
 	connected(test);
 	end_recv(p, &p->a, 7, 0, LEN - 1);
 	end_recv(p, &p->a, 8, 0, LEN);
-	KUNIT_EXPECT_EQ(test, 0, ib_req_notify_cq(p->a.cq, IB_CQ_NEXT_COMP));
 	sge = end_sge(p, &p->b, 0, LEN);
-	wr = send_wr(1, &sge);
-	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->b.qp, &wr.wr, NULL));
-	pair_settle(p, &p->a, 2);
-	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, state_reported);
-	KUNIT_EXPECT_EQ(test, 7, p->a.wc[0].wr_id);
-	KUNIT_EXPECT_EQ(test, IB_WC_LOC_LEN_ERR, p->a.wc[0].status);
-	KUNIT_EXPECT_EQ(test, 8, p->a.wc[1].wr_id);
-	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[1].status);
+	error_state(test, &p->b, &sge, 7, IB_WC_LOC_LEN_ERR);
 }
 
 /* A list that does not fit: the caller is told from which one on. */
