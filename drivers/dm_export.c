@@ -5,9 +5,9 @@
  *
  * The dma-buf has a reference on the mmap entry, which keeps the bytes from
  * getting another owner until its last file is closed or the context that
- * exported it has ended. Destroying the buffer,
- * and so the end of its owner or of the device, revokes it: that returns when
- * every importer has unmapped it, so nobody reaches a BAR that is ours no more.
+ * exported it has ended. Destroying the buffer, and so the end of its owner or
+ * of the device, revokes it: that returns when every importer has unmapped it,
+ * so nobody reaches a BAR that is ours no more.
  */
 #include <linux/mm.h>
 #include <linux/moduleparam.h>

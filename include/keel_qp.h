@@ -95,7 +95,7 @@ struct keel_recv {
 
 /**
  * struct keel_rq - a receive queue, of a QP or shared
- * @lock: protects @ring
+ * @lock: protects @ring of an SRQ; of a QP's own queue &keel_resp.lock does
  * @ring: its ring
  * @max_sge: SGEs of an entry
  * @post_lock: kernel consumers: one post at a time
