@@ -145,22 +145,13 @@ struct keel_dmabuf_copy {
 	const struct keel_copy_ctl *ctl;
 };
 
-static bool keel_segs_dead(const struct keel_segs *segs)
-{
-	u32 i;
-
-	for (i = 0; i < segs->n; i++)
-		if (segs->seg[i].key && READ_ONCE(segs->seg[i].key->dead))
-			return true;
-	return false;
-}
-
 static bool keel_dmabuf_stop(const struct keel_dmabuf_copy *copy)
 {
 	/* Atomics have nobody to ask: their wait is a short one. */
 	if (!copy)
 		return true;
-	return keel_segs_dead(copy->src) || keel_segs_dead(copy->dst) ||
+	return keel_segs_dead(copy->src->seg, copy->src->n) ||
+	       keel_segs_dead(copy->dst->seg, copy->dst->n) ||
 	       (copy->ctl && copy->ctl->stop(copy->ctl->arg));
 }
 
@@ -252,9 +243,11 @@ keel_dmabuf_failed(const struct keel_dmabuf_copy *copy, int ret,
 {
 	if (ret != -EINTR)
 		return side;
-	if (keel_segs_dead(copy->src))
+	if (keel_segs_dead(copy->src->seg, copy->src->n))
 		return KEEL_COPY_SRC;
-	return keel_segs_dead(copy->dst) ? KEEL_COPY_DST : KEEL_COPY_STOPPED;
+	if (keel_segs_dead(copy->dst->seg, copy->dst->n))
+		return KEEL_COPY_DST;
+	return KEEL_COPY_STOPPED;
 }
 
 /**

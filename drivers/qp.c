@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs: ibv_create_qp() and its end, the doorbell, and what others do
- * to a QP: find it, kick it, fail it. States are in qp_modify.c.
+ * Queue pairs: ibv_create_qp() and its end, the doorbell, and how others find
+ * a QP and have it run. States are in qp_modify.c.
  */
 #include <kunit/visibility.h>
 #include <linux/seq_file.h>
@@ -106,86 +106,6 @@ static void keel_qp_work(struct work_struct *work)
 
 	keel_qp_run(qp);
 	keel_obj_put(&qp->obj);
-}
-
-static void keel_qp_event_locked(struct keel_qp *qp, enum ib_event_type type)
-{
-	struct ib_event event = { .event = type };
-
-	lockdep_assert_held(&qp->state_lock);
-	if (!qp->ib || !qp->ib->event_handler)
-		return;
-	event.device = qp->ib->device;
-	event.element.qp = qp->ib;
-	qp->ib->event_handler(&event, qp->ib->qp_context);
-}
-
-/**
- * keel_qp_event() - tell the owner of a QP what happened to it
- * @qp: the QP
- * @type: the event
- *
- * Context: any but interrupts.
- */
-void keel_qp_event(struct keel_qp *qp, enum ib_event_type type)
-{
-	/* Destroying the QP clears @ib under the lock. */
-	spin_lock(&qp->state_lock);
-	keel_qp_event_locked(qp, type);
-	spin_unlock(&qp->state_lock);
-}
-
-/**
- * keel_qp_fail() - an error moves a QP to another state
- * @qp: the QP
- * @state: IB_QPS_ERR, or IB_QPS_SQE from IB_QPS_RTS and IB_QPS_SQD
- * @type: event to raise, or KEEL_EVENT_NONE
- *
- * The workqueue flushes what is to be flushed. A QP that is in the error state
- * already, or in none that errors happen in, stays where it is, in silence.
- *
- * Context: any but interrupts; locks of queues may be held.
- * Return: whether the state changed.
- */
-bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
-		  enum ib_event_type type)
-{
-	guard(spinlock)(&qp->state_lock);
-	if (qp->dying || qp->state == IB_QPS_ERR || qp->state == IB_QPS_RESET)
-		return false;
-	if (state == IB_QPS_SQE && qp->state != IB_QPS_RTS &&
-	    qp->state != IB_QPS_SQD)
-		return false;
-	/* Pairs with the acquire of whoever runs the queue. */
-	smp_store_release(&qp->state, state);
-	if (type != KEEL_EVENT_NONE)
-		keel_qp_event_locked(qp, type);
-	if (state == IB_QPS_ERR) {
-		/* Receives that come from here on want to be flushed. */
-		if (qp->rq.ring.head)
-			WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
-		/* Pairs with the barrier of whoever posts a receive. */
-		smp_mb();
-	}
-	/* Under the lock: once the QP is dying nobody kicks it any more. */
-	keel_qp_kick(qp);
-	return true;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_qp_fail);
-
-/**
- * keel_qp_reported() - the error that ended a QP is reported: flush
- * @qp: the QP; the caller has set &keel_sq.reporting
- *
- * Context: any but interrupts; locks of queues may be held.
- */
-void keel_qp_reported(struct keel_qp *qp)
-{
-	guard(spinlock)(&qp->state_lock);
-	/* The completion goes before; pairs with keel_rq_flush(). */
-	smp_store_release(&qp->sq.reporting, false);
-	if (!qp->dying)
-		keel_qp_kick(qp);
 }
 
 static int keel_qp_check_init(const struct ib_qp_init_attr *init)

@@ -8,12 +8,8 @@
  */
 #include <linux/atomic.h>
 #include <linux/bits.h>
-#include <linux/fs.h>
-#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
-#include <linux/sched/mm.h>
-#include <linux/sched/signal.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 #include <kunit/visibility.h>
@@ -23,8 +19,6 @@
 
 /* Between two looks at what else there is to do. */
 #define KEEL_COPY_STEP	SZ_64K
-/* Pages of a program that are looked up at once. */
-#define KEEL_ODP_BATCH	16
 
 /**
  * struct keel_pinned - pages of a program that are pinned for a piece
@@ -100,20 +94,6 @@ static bool keel_cursor_settle(struct keel_cursor *c)
 	return c->left;
 }
 
-/*
- * A key was taken back. Of any segment, be it done with or not needed at all:
- * whoever took it back waits until the whole list is let go of.
- */
-static bool keel_cursor_dead(const struct keel_cursor *c)
-{
-	u32 i;
-
-	for (i = 0; i < c->n; i++)
-		if (c->list[i].key && READ_ONCE(c->list[i].key->dead))
-			return true;
-	return false;
-}
-
 static void keel_cursor_unpin(struct keel_cursor *c)
 {
 	struct keel_pinned *p = c->pinned;
@@ -125,50 +105,6 @@ static void keel_cursor_unpin(struct keel_cursor *c)
 	else
 		unpin_user_pages(p->page, p->n);
 	p->n = 0;
-}
-
-/*
- * A file system that is a program answers when it likes to, and not even a
- * signal ends the wait: of its files only pages that are there are used.
- * Return: how many of @n pages from @addr on the flags are good for.
- */
-static unsigned long keel_odp_flags(struct mm_struct *mm, u64 addr,
-				    unsigned long n, unsigned int *flags)
-{
-	struct vm_area_struct *vma = vma_lookup(mm, addr);
-
-	if (!vma)
-		return n;
-	if (vma->vm_file &&
-	    file_inode(vma->vm_file)->i_sb->s_magic == FUSE_SUPER_MAGIC)
-		*flags |= FOLL_NOFAULT;
-	return min(n, (vma->vm_end - addr) >> PAGE_SHIFT);
-}
-
-/*
- * Pages of a program, from the one that has @addr. They are looked up without
- * a way to let go of the mmap lock, which makes userfaultfd fail, not wait: a
- * peer must not be able to hold up who sends to it.
- */
-static long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n,
-			 unsigned int flags, struct page **page)
-{
-	long got;
-
-	if (!mmget_not_zero(mm))
-		return -EFAULT;
-	got = mmap_read_lock_killable(mm);
-	if (!got) {
-		addr &= PAGE_MASK;
-		n = keel_odp_flags(mm, addr, n, &flags);
-		got = pin_user_pages_remote(mm, addr, n, flags, page, NULL);
-		mmap_read_unlock(mm);
-	}
-	/* The last one takes the whole address space down; not in here. */
-	mmput_async(mm);
-	if (got > 0)
-		return got;
-	return got == -EINTR ? got : -EFAULT;
 }
 
 /*
@@ -308,9 +244,9 @@ static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
 		if (res != KEEL_COPY_DONE || !len)
 			break;
 		cond_resched();
-		if (keel_cursor_dead(from))
+		if (keel_segs_dead(from->list, from->n))
 			return KEEL_COPY_SRC;
-		if (keel_cursor_dead(to))
+		if (keel_segs_dead(to->list, to->n))
 			return KEEL_COPY_DST;
 		if (ctl && ctl->stop(ctl->arg))
 			return KEEL_COPY_STOPPED;
@@ -489,49 +425,25 @@ int keel_atomic_write(const struct keel_seg *seg, u64 value)
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic_write);
 
 /**
- * keel_seg_prefetch() - have the pages of a program at hand
- * @seg: what of which memory; all but ODP always is. Whoever takes its key back
- *	is not kept waiting.
- * @write: as if to be written
- * @fault: bring in what is not there; else only see whether it is
+ * keel_segs_dead() - was a key taken back meanwhile?
+ * @seg: segments, whose keys the caller has
+ * @n: how many
  *
- * Context: may sleep.
- * Return: 0; -EFAULT when a page is not there or cannot be used so, -ENOENT
- * when the key is taken back meanwhile, -EINTR for a fatal signal.
+ * Any of them counts, be it done with or not needed at all: whoever took it
+ * back waits until the whole list is let go of.
+ *
+ * Context: any.
+ * Return: whether one was.
  */
-int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault)
+bool keel_segs_dead(const struct keel_seg *seg, u32 n)
 {
-	unsigned int flags = (write ? FOLL_WRITE : 0) |
-			     (fault ? 0 : FOLL_NOFAULT);
-	const struct keel_mem *mem = seg->mem;
-	struct page *page[KEEL_ODP_BATCH];
-	u64 addr, pages;
-	long got;
+	u32 i;
 
-	if (mem->type != KEEL_MEM_ODP || !seg->len)
-		return 0;
-	addr = mem->start + seg->off;
-	pages = ((addr + seg->len - 1) >> PAGE_SHIFT) -
-		(addr >> PAGE_SHIFT) + 1;
-	while (pages) {
-		if (seg->key && READ_ONCE(seg->key->dead))
-			return -ENOENT;
-		if (fatal_signal_pending(current))
-			return -EINTR;
-		got = keel_odp_pin(mem->mm, addr,
-				   min_t(u64, pages, KEEL_ODP_BATCH), flags,
-				   page);
-		if (got < 0)
-			return got;
-		/* Nothing was written: the pages are as clean as they were. */
-		unpin_user_pages(page, got);
-		addr += (u64)got << PAGE_SHIFT;
-		pages -= got;
-		cond_resched();
-	}
-	return 0;
+	for (i = 0; i < n; i++)
+		if (seg[i].key && READ_ONCE(seg[i].key->dead))
+			return true;
+	return false;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_seg_prefetch);
 
 /**
  * keel_segs_put() - let go of what a list uses

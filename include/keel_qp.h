@@ -420,16 +420,16 @@ void keel_mcast_leave(struct keel_qp *qp);
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 struct keel_qp *keel_qp_hold(struct ib_qp *ibqp);
 void keel_qp_kick(struct keel_qp *qp);
-void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
-bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
-		  enum ib_event_type type);
-void keel_qp_reported(struct keel_qp *qp);
 
 /* qp_modify.c */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata);
 int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init);
+void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
+bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
+		  enum ib_event_type type);
+void keel_qp_reported(struct keel_qp *qp);
 int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 		  int mask);
 #if IS_ENABLED(CONFIG_KUNIT)

@@ -13,6 +13,9 @@
 
 #include "keel_keys.h"
 
+/* Pages of a program that are looked up at once. */
+#define KEEL_ODP_BATCH	16
+
 struct dma_buf;
 struct keel_aperture;
 
@@ -121,8 +124,13 @@ enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 		u64 new, u64 *old);
 int keel_atomic_write(const struct keel_seg *seg, u64 value);
-int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault);
+bool keel_segs_dead(const struct keel_seg *seg, u32 n);
 void keel_segs_put(struct keel_segs *segs);
+
+/* odp.c */
+long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n,
+		  unsigned int flags, struct page **page);
+int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault);
 
 /* dmabuf.c */
 int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset, u64 length,
