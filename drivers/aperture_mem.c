@@ -8,6 +8,7 @@
  * neighbours that happen to touch count as one. The kernel sees all of it as
  * one stretch of virtual memory.
  */
+#include <linux/cc_platform.h>
 #include <linux/err.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -172,6 +173,8 @@ struct keel_aperture *keel_aperture_mem_create(u64 size)
 	mem->npages = npages;
 	mem->ap.ops = &keel_aperture_mem_ops;
 	mem->ap.size = size;
+	/* The core maps all for programs as if it were a device's: in clear. */
+	mem->ap.encrypted = cc_platform_has(CC_ATTR_MEM_ENCRYPT);
 
 	mem->order = kvcalloc(npages, sizeof(*mem->order), GFP_KERNEL);
 	if (!mem->order && npages)

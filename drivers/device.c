@@ -112,7 +112,7 @@ static int keel_query_device(struct ib_device *ibdev,
 	attr->max_mw = KEEL_MAX_MW;
 	attr->max_ah = KEEL_MAX_AH;
 	attr->max_pkeys = KEEL_PKEYS;
-	attr->max_dm_size = kdev->ap->size;
+	attr->max_dm_size = kdev->ap->encrypted ? 0 : kdev->ap->size;
 	/*
 	 * The processor's own atomics, on memory that it shares; unless those
 	 * of device memory are another thing.
@@ -242,7 +242,9 @@ static void keel_dev_init(struct keel_dev *kdev)
 static int keel_dev_alloc(struct keel_dev *kdev)
 {
 	kdev->counters = alloc_percpu(struct keel_counters);
-	kdev->wq = alloc_workqueue("keel", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	/* Frozen with the programs: a BAR may be asleep, and says nothing. */
+	kdev->wq = alloc_workqueue("keel", WQ_UNBOUND | WQ_MEM_RECLAIM |
+				   WQ_FREEZABLE, 0);
 	return kdev->counters && kdev->wq ? 0 : -ENOMEM;
 }
 
@@ -257,6 +259,8 @@ static struct keel_aperture *keel_dev_memory(void)
 	if (IS_ERR(ap))
 		pr_err("keel: no %lu bytes of device memory (parameter dm_size): %ld\n",
 		       dm_size, PTR_ERR(ap));
+	else if (ap->encrypted)
+		pr_info("keel: no device memory: this machine encrypts its memory\n");
 	return ap;
 }
 

@@ -45,6 +45,8 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 	struct keel_dm *dm __free(kfree) = kzalloc_obj(*dm);
 	int ret;
 
+	if (kdev->ap->encrypted)
+		return ERR_PTR(-EOPNOTSUPP);
 	if (!wrap || !dm)
 		return ERR_PTR(-ENOMEM);
 	dm->ap = kdev->ap;

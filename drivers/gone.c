@@ -67,7 +67,13 @@ int keel_state_mmap(struct keel_dev *kdev, struct vm_area_struct *vma)
 	return vm_insert_page(vma, vma->vm_start, kdev->state);
 }
 
-/* Clients that came last are removed first, and ib_uverbs was here before us. */
+/*
+ * Clients that came last are removed first. So ib_uverbs must have come before
+ * us, and must not be unloaded and loaded again meanwhile: for that it is enough
+ * to name a symbol of its.
+ */
+static const void *const keel_needs_uverbs __used = &KEEL_OF_UVERBS;
+
 static void keel_client_remove(struct ib_device *ibdev, void *data)
 {
 	if (ibdev->ops.driver_id == KEEL_RDMA_DRIVER)

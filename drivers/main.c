@@ -6,6 +6,7 @@
 #include <linux/if_arp.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
 #include <rdma/rdma_netlink.h>
 
 #include "keel.h"
@@ -27,7 +28,9 @@ static DEFINE_MUTEX(keel_newlink_lock);
 static int keel_newlink(const char *name, struct net_device *netdev)
 {
 	struct keel_dev_spec spec = { .name = name, .netdev = netdev };
+	struct net *net = dev_net(netdev);
 	struct ib_device *ibdev;
+	int ret = 0;
 
 	/* GIDs and the node GUID are made from a MAC address. */
 	if (netdev->type != ARPHRD_ETHER && netdev->type != ARPHRD_LOOPBACK)
@@ -41,8 +44,38 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 	ibdev = keel_dev_create(&spec);
 	if (IS_ERR(ibdev))
 		return PTR_ERR(ibdev);
+	/* It went, or to another namespace, while nobody told the device. */
+	if (!net_eq(dev_net(netdev), net) ||
+	    READ_ONCE(netdev->reg_state) != NETREG_REGISTERED) {
+		ib_unregister_device(ibdev);
+		ret = -ENODEV;
+	}
 	put_device(&ibdev->dev);
-	return 0;
+	return ret;
+}
+
+/**
+ * keel_dev_create_own() - bring up a device, and a netdev for it
+ * @spec: what it shall be like; gets the netdev
+ *
+ * Nobody puts another device on that netdev meanwhile.
+ *
+ * Context: may sleep, takes RTNL.
+ * Return: as keel_dev_create().
+ */
+struct ib_device *keel_dev_create_own(struct keel_dev_spec *spec)
+{
+	struct ib_device *ibdev;
+
+	guard(mutex)(&keel_newlink_lock);
+	spec->netdev = keel_netdev_create(spec->parent);
+	if (IS_ERR(spec->netdev))
+		return ERR_CAST(spec->netdev);
+	spec->own_netdev = true;
+	ibdev = keel_dev_create(spec);
+	if (IS_ERR(ibdev))
+		keel_netdev_destroy(spec->netdev);
+	return ibdev;
 }
 
 static struct rdma_link_ops keel_link_ops = {
@@ -53,12 +86,18 @@ static struct rdma_link_ops keel_link_ops = {
 static void keel_port_event(struct ib_device *ibdev, struct net_device *netdev)
 {
 	bool up = netif_running(netdev) && netif_carrier_ok(netdev);
+	struct keel_dev *kdev = to_kdev(ibdev);
 	struct ib_event event = {
 		.device = ibdev,
 		.element.port_num = KEEL_PORT,
 		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
 	};
 
+	ASSERT_RTNL();
+	/* Much of what changes on a netdev changes nothing on the port. */
+	if (kdev->port_event == event.event)
+		return;
+	kdev->port_event = event.event;
 	ib_dispatch_event(&event);
 }
 
@@ -78,8 +117,7 @@ static int keel_netdev_event(struct notifier_block *nb, unsigned long event,
 	case NETDEV_UP:
 	case NETDEV_DOWN:
 	case NETDEV_CHANGE:
-		if (KEEL_DRIVER_PORT_EVENTS)
-			keel_port_event(ibdev, netdev);
+		keel_port_event(ibdev, netdev);
 		break;
 	default:
 		break;
@@ -94,19 +132,14 @@ static struct notifier_block keel_netdev_nb = {
 
 static int keel_default_create(void)
 {
-	struct keel_dev_spec spec = { .name = "keel%d", .own_netdev = true };
+	struct keel_dev_spec spec = { .name = "keel%d" };
 	struct ib_device *ibdev;
 
 	if (!default_device)
 		return 0;
-	spec.netdev = keel_netdev_create(NULL);
-	if (IS_ERR(spec.netdev))
-		return PTR_ERR(spec.netdev);
-	ibdev = keel_dev_create(&spec);
-	if (IS_ERR(ibdev)) {
-		keel_netdev_destroy(spec.netdev);
+	ibdev = keel_dev_create_own(&spec);
+	if (IS_ERR(ibdev))
 		return PTR_ERR(ibdev);
-	}
 	put_device(&ibdev->dev);
 	return 0;
 }

@@ -86,13 +86,7 @@ static const struct dma_buf_attach_ops keel_own_attach_ops = {
 	.invalidate_mappings = keel_own_invalidate,
 };
 
-/*
- * Where in the device's memory all of it is, one after the other.
- *
- * Addresses are compared as a bus has them, and some ways to map a BAR give
- * them as processors do. So this is for functions where both are the same, and
- * for the exporter that is known to give either.
- */
+/* Where in the device's memory all of it is, one after the other. */
 static int keel_own_find(const struct keel_dev *kdev,
 			 const struct dma_buf *dmabuf, struct sg_table *sgt,
 			 u64 *start)
@@ -103,8 +97,6 @@ static int keel_own_find(const struct keel_dev *kdev,
 	u64 base, at, next = 0;
 	unsigned int i;
 
-	if (kdev->provider->bus_offset || strcmp(dmabuf->exp_name, "ib_uverbs"))
-		return -EOPNOTSUPP;
 	/* A BAR is one stretch. */
 	ap->ops->segment(ap, 0, &seg);
 	base = PFN_PHYS(seg.pfn);
@@ -120,6 +112,20 @@ static int keel_own_find(const struct keel_dev *kdev,
 	}
 	/* The range of the region was compared with the size only. */
 	return i && next - *start == dmabuf->size ? 0 : -EOPNOTSUPP;
+}
+
+/*
+ * Known before anything of another exporter's is touched.
+ *
+ * Addresses are compared as a bus has them, and some ways to map a BAR give
+ * them as processors do. So this is for functions where both are the same, and
+ * for the exporter that is known to give either.
+ */
+static bool keel_own_may_be(const struct keel_dev *kdev,
+			    const struct dma_buf *dmabuf)
+{
+	return kdev->provider && !kdev->provider->bus_offset &&
+	       !strcmp(dmabuf->exp_name, "ib_uverbs");
 }
 
 /* Map it, and see what it is. */
@@ -170,7 +176,7 @@ int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 	u64 start;
 	int ret;
 
-	if (!kdev->provider)
+	if (!keel_own_may_be(kdev, dmabuf))
 		return -EOPNOTSUPP;
 	own = kzalloc_obj(*own);
 	if (!own)

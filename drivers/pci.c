@@ -65,7 +65,7 @@ static struct ib_device *keel_pci_create(struct pci_dev *pdev,
 					 const struct keel_bar_window *window)
 {
 	struct keel_dev_spec spec = {
-		.name = "keel%d", .own_netdev = true, .parent = &pdev->dev,
+		.name = "keel%d", .parent = &pdev->dev,
 	};
 	struct ib_device *ibdev;
 
@@ -80,17 +80,9 @@ static struct ib_device *keel_pci_create(struct pci_dev *pdev,
 	spec.provider = keel_p2pdma_provider(pdev, window->bar);
 	if (KEEL_DMABUF_EXPORT && !spec.provider)
 		pci_info(pdev, "device memory cannot be a dma-buf: no transfers between devices here\n");
-	spec.netdev = keel_netdev_create(&pdev->dev);
-	if (IS_ERR(spec.netdev)) {
-		ibdev = ERR_CAST(spec.netdev);
-		goto err_ap;
-	}
-	ibdev = keel_dev_create(&spec);
-	if (!IS_ERR(ibdev))
-		return ibdev;
-	keel_netdev_destroy(spec.netdev);
-err_ap:
-	keel_aperture_destroy(spec.ap);
+	ibdev = keel_dev_create_own(&spec);
+	if (IS_ERR(ibdev))
+		keel_aperture_destroy(spec.ap);
 	return ibdev;
 }
 

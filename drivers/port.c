@@ -6,6 +6,7 @@
 #include <linux/netdevice.h>
 #include <rdma/ib_mad.h>
 
+#include "compat.h"
 #include "keel_qp.h"
 
 static int keel_query_port(struct ib_device *ibdev, u32 port,
@@ -61,7 +62,18 @@ static enum rdma_link_layer keel_link_layer(struct ib_device *ibdev, u32 port)
 	return IB_LINK_LAYER_ETHERNET;
 }
 
+/*
+ * Our events are those of the notifier in main.c. The core's own leave out bonds,
+ * and all devices but one on a netdev; with this it raises none for ours.
+ */
+static void __maybe_unused
+keel_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
+		       unsigned long event)
+{
+}
+
 const struct ib_device_ops keel_port_ops = {
+	KEEL_REPORT_PORT_EVENT(keel_report_port_event)
 	.get_link_layer = keel_link_layer,
 	.get_port_immutable = keel_port_immutable,
 	.query_pkey = keel_query_pkey,

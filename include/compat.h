@@ -315,13 +315,23 @@ void rdma_restrack_set_name(struct rdma_restrack_entry *res,
 void rdma_restrack_add(struct rdma_restrack_entry *res);
 
 /*
- * Where the core turns changes of the netdev into port events itself, a
- * driver must not do it again.
+ * Where the core turns changes of netdevs into port events itself, a driver that
+ * does so, too, has to say so. (@_fn is otherwise not used: __maybe_unused.)
  */
-#ifdef KEEL_HAVE_CORE_PORT_EVENTS
-#define KEEL_DRIVER_PORT_EVENTS	false
+#ifdef KEEL_HAVE_PORT_EVENT_OP
+#define KEEL_REPORT_PORT_EVENT(_fn)	.report_port_event = (_fn),
 #else
-#define KEEL_DRIVER_PORT_EVENTS	true
+#define KEEL_REPORT_PORT_EVENT(_fn)
+#endif
+
+/*
+ * Something that ib_uverbs exports, be it a function or data. It has little else
+ * that a driver needs where much of it has moved to ib_core.
+ */
+#ifdef KEEL_HAVE_MMAP_DISASSOCIATE
+#define KEEL_OF_UVERBS	rdma_user_mmap_disassociate
+#else
+#define KEEL_OF_UVERBS	uverbs_idr_class
 #endif
 
 #endif /* KEEL_COMPAT_H */

@@ -133,6 +133,7 @@ struct keel_counters {
  * @own_netdev: a netdev that came with the device and goes with it, or NULL
  * @state: the page that says whether it has gone, &struct keel_uapi_state;
  *	contexts need it, and none is there while it changes
+ * @port_event: the last one of the port's own, or another; under RTNL
  * @debugfs: its directory
  */
 struct keel_dev {
@@ -152,6 +153,7 @@ struct keel_dev {
 	struct keel_counters __percpu *counters;
 	struct net_device *own_netdev;
 	struct page *state;
+	enum ib_event_type port_event;
 	struct dentry *debugfs;
 };
 
@@ -310,6 +312,9 @@ struct keel_dev_spec {
 /* device.c */
 struct ib_device *keel_dev_create(const struct keel_dev_spec *spec);
 extern unsigned int keel_dm_access_align;
+
+/* main.c */
+struct ib_device *keel_dev_create_own(struct keel_dev_spec *spec);
 
 /* netdev.c */
 struct net_device *keel_netdev_create(struct device *parent);

@@ -83,11 +83,13 @@ struct keel_aperture_ops {
  * @ops: its backend
  * @size: bytes; a multiple of PAGE_SIZE
  * @range: what of it is taken
+ * @encrypted: programs would see it otherwise than the kernel does
  */
 struct keel_aperture {
 	const struct keel_aperture_ops *ops;
 	u64 size;
 	struct keel_range range;
+	bool encrypted;
 };
 
 /**

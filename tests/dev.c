@@ -177,40 +177,51 @@ TEST(netdev_gone, "DEV-1", "a device goes with its netdev")
 	CHECK(!dev_exists(KEEL1));
 }
 
-TEST(port_state, "DEV-2", "the port is ACTIVE while its netdev is up, and DOWN while it is not; events tell of both")
+/* The next event, but for those of the GIDs. */
+static void wait_for_event(struct ibv_context *ctx, enum ibv_event_type want)
 {
+	struct pollfd poll_fd = { .fd = ctx->async_fd, .events = POLLIN };
 	struct ibv_async_event event;
-	struct ibv_context *ctx;
-	struct pollfd poll_fd;
+
+	do {
+		CHECK_EQ(SYS(poll(&poll_fd, 1, 5000)), 1);
+		CHECK_OK(ibv_get_async_event(ctx, &event));
+		ibv_ack_async_event(&event);
+	} while (event.event_type == IBV_EVENT_GID_CHANGE);
+	CHECK_EQ(event.event_type, want);
+	CHECK_EQ(event.element.port_num, 1);
+}
+
+static void check_down_and_up(struct ibv_context *ctx)
+{
 	int i;
 
-	dev_add();
-	wait_for_state(KEEL1, IBV_PORT_ACTIVE);
-	ctx = dev_open(KEEL1);
-	poll_fd.fd = ctx->async_fd;
-	poll_fd.events = POLLIN;
 	for (i = 0; i < 3; i++) {
 		free(t_shell("ip link set " KEEL1_NETDEV " down"));
 		wait_for_state(KEEL1, IBV_PORT_DOWN);
 		CHECK_EQ(query_port(KEEL1).phys_state, 3);
-		CHECK_EQ(SYS(poll(&poll_fd, 1, 5000)), 1);
-		CHECK_OK(ibv_get_async_event(ctx, &event));
-		while (event.event_type == IBV_EVENT_GID_CHANGE) {
-			ibv_ack_async_event(&event);
-			CHECK_OK(ibv_get_async_event(ctx, &event));
-		}
-		CHECK_EQ(event.event_type, IBV_EVENT_PORT_ERR);
-		CHECK_EQ(event.element.port_num, 1);
-		ibv_ack_async_event(&event);
+		wait_for_event(ctx, IBV_EVENT_PORT_ERR);
 		free(t_shell("ip link set " KEEL1_NETDEV " up"));
 		wait_for_state(KEEL1, IBV_PORT_ACTIVE);
-		do {
-			CHECK_EQ(SYS(poll(&poll_fd, 1, 5000)), 1);
-			CHECK_OK(ibv_get_async_event(ctx, &event));
-			ibv_ack_async_event(&event);
-		} while (event.event_type == IBV_EVENT_GID_CHANGE);
-		CHECK_EQ(event.event_type, IBV_EVENT_PORT_ACTIVE);
+		wait_for_event(ctx, IBV_EVENT_PORT_ACTIVE);
 	}
+}
+
+TEST(port_state, "DEV-2", "the port is ACTIVE while its netdev is up, and DOWN while it is not; events tell of both")
+{
+	dev_add();
+	wait_for_state(KEEL1, IBV_PORT_ACTIVE);
+	check_down_and_up(dev_open(KEEL1));
+}
+
+TEST(port_shared, "DEV-2", "and so they do when another driver's device came to the same netdev")
+{
+	dev_add();
+	free(t_shell("modprobe rdma_rxe && "
+		     "rdma link add rxe_keel type rxe netdev " KEEL1_NETDEV));
+	wait_for_state(KEEL1, IBV_PORT_ACTIVE);
+	check_down_and_up(dev_open(KEEL1));
+	free(t_shell("rdma link delete rxe_keel && modprobe -r rdma_rxe"));
 }
 
 static bool has_gid(const char *name, const char *bytes)
