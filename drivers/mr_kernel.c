@@ -76,9 +76,9 @@ static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
 }
 
 /* @old is the region's key until now. */
-static enum keel_why keel_fast_reg_check(const struct keel_mr *mr,
-					 const struct keel_key *old, u32 domain,
-					 u32 rkey, u64 length)
+static enum keel_uapi_why keel_fast_reg_check(const struct keel_mr *mr,
+					      const struct keel_key *old,
+					      u32 domain, u32 rkey, u64 length)
 {
 	/* It may have been deregistered meanwhile. */
 	if (!old || (old->key ^ rkey) >> 8)

@@ -43,15 +43,15 @@ static struct keel_obj *keel_obj_find(struct keel_dev *kdev, u32 key,
 	return obj;
 }
 
-static enum keel_why keel_find_why(int err)
+static enum keel_uapi_why keel_find_why(int err)
 {
 	return err == -EPERM ? KEEL_WHY_DOMAIN : KEEL_WHY_KEY;
 }
 
 /* What of a bind does not depend on the region. */
-static enum keel_why keel_bind_check(const struct keel_mw *mw,
-				     const struct keel_key *old,
-				     const struct keel_uapi_send_wqe *wqe)
+static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
+					  const struct keel_key *old,
+					  const struct keel_uapi_send_wqe *wqe)
 {
 	enum ib_mw_type type = wqe->bind.flags & KEEL_BIND_F_TYPE_1 ?
 			       IB_MW_TYPE_1 : IB_MW_TYPE_2;
@@ -71,8 +71,9 @@ static enum keel_why keel_bind_check(const struct keel_mw *mw,
 }
 
 /* Whether a region may have such a window; @key is the region's. */
-static enum keel_why keel_bind_check_mr(const struct keel_key *key,
-					const struct keel_uapi_send_wqe *wqe)
+static enum keel_uapi_why
+keel_bind_check_mr(const struct keel_key *key,
+		   const struct keel_uapi_send_wqe *wqe)
 {
 	u64 off = wqe->bind.addr - key->iova;
 
@@ -120,9 +121,10 @@ static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
  * Bind to the region of @of, which the caller uses: the region cannot go
  * before that ends, whatever its owner does meanwhile.
  */
-static enum keel_why keel_mw_rebind(struct keel_mw *mw, struct keel_key *key,
-				    struct keel_key *spare,
-				    const struct keel_key *of)
+static enum keel_uapi_why keel_mw_rebind(struct keel_mw *mw,
+					 struct keel_key *key,
+					 struct keel_key *spare,
+					 const struct keel_key *of)
 {
 	struct keel_mr *mr = container_of(of->obj, struct keel_mr, obj);
 
@@ -141,12 +143,12 @@ static enum keel_why keel_mw_rebind(struct keel_mw *mw, struct keel_key *key,
 }
 
 /* A bind that opens something. Takes @key over when it succeeds. */
-static enum keel_why keel_mw_bind_mr(struct keel_qp *qp, struct keel_mw *mw,
-				     const struct keel_uapi_send_wqe *wqe,
-				     struct keel_key *key)
+static enum keel_uapi_why keel_mw_bind_mr(struct keel_qp *qp, struct keel_mw *mw,
+					  const struct keel_uapi_send_wqe *wqe,
+					  struct keel_key *key)
 {
 	struct keel_key *spare = kzalloc_obj(*spare);
-	enum keel_why why = KEEL_WHY_WINDOW;
+	enum keel_uapi_why why = KEEL_WHY_WINDOW;
 	struct keel_key *of;
 
 	if (!spare)
@@ -173,11 +175,11 @@ err_key:
 	return why;
 }
 
-static enum keel_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
-				  const struct keel_uapi_send_wqe *wqe)
+static enum keel_uapi_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
+				       const struct keel_uapi_send_wqe *wqe)
 {
 	struct keel_key *key;
-	enum keel_why why;
+	enum keel_uapi_why why;
 
 	guard(mutex)(&mw->lock);
 	key = rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));

@@ -31,31 +31,6 @@
 /* Bytes in front of a UD message. */
 #define KEEL_GRH_BYTES	40
 
-/* enum ib_wc_status does not say why; &keel_uapi_cqe.vendor_err does. */
-enum keel_why {
-	KEEL_WHY_NONE,
-	KEEL_WHY_OPCODE,	/* the QP type cannot do it */
-	KEEL_WHY_SGES,		/* more SGEs or inline data than the QP has */
-	KEEL_WHY_LENGTH,	/* too long, or not 8 bytes for an atomic */
-	KEEL_WHY_KEY,		/* no such key */
-	KEEL_WHY_DOMAIN,	/* key of another domain */
-	KEEL_WHY_ACCESS,	/* key without that right */
-	KEEL_WHY_RANGE,		/* beyond the key's memory */
-	KEEL_WHY_FAULT,		/* memory that its owner unmapped */
-	KEEL_WHY_AH,		/* no such address handle, or of another domain */
-	KEEL_WHY_PEER,		/* no peer that is connected to this QP */
-	KEEL_WHY_NOT_READY,	/* the peer has posted no receive */
-	KEEL_WHY_QP_ACCESS,	/* the peer's QP does not allow it */
-	KEEL_WHY_DEPTH,		/* no outstanding reads or atomics allowed */
-	KEEL_WHY_ALIGN,		/* address of an atomic, or atomic write */
-	KEEL_WHY_SRQ,		/* no such SRQ, or of another XRC domain */
-	KEEL_WHY_WINDOW,	/* no window or region that can be bound so, or now */
-	KEEL_WHY_FLUSH,		/* the QP is in an error state */
-	KEEL_WHY_RING,		/* the ring is not one, or the CQ is in error */
-	KEEL_WHY_PLACEMENT,	/* no type or level of a flush */
-	KEEL_WHY_RESERVED,	/* what must be 0 in the work request is not */
-};
-
 /**
  * struct keel_cq - a completion queue
  * @obj: the object

@@ -104,7 +104,7 @@ static void write_works(struct pair *p, u32 rkey, u64 addr, u32 len)
 }
 
 static void write_refused(struct pair *p, u32 rkey, u64 addr, u32 len,
-			  enum keel_why why)
+			  enum keel_uapi_why why)
 {
 	const struct ib_wc *wc = rdma(p, IB_WR_RDMA_WRITE, rkey, addr, len);
 
@@ -322,7 +322,7 @@ static u32 stale_rights(struct pair *p)
 static const struct stale_case {
 	const char *desc;
 	u32 (*make)(struct pair *p);
-	enum keel_why why;
+	enum keel_uapi_why why;
 } stale_cases[] = {
 	{ "invalidated by its owner", stale_local, KEEL_WHY_ACCESS },
 	{ "invalidated by the peer", stale_peer, KEEL_WHY_ACCESS },

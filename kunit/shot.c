@@ -116,7 +116,7 @@ static void shot_post(struct pair *p, struct shot *s)
 }
 
 static void wc_is(struct pair *p, const struct end *end, int i, u64 wr_id,
-		  int status, enum keel_why why, enum ib_wc_opcode opcode,
+		  int status, enum keel_uapi_why why, enum ib_wc_opcode opcode,
 		  u32 len)
 {
 	const struct ib_wc *wc = &end->wc[i];

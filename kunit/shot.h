@@ -48,7 +48,7 @@ struct shot {
  */
 struct outcome {
 	int status;
-	enum keel_why why;
+	enum keel_uapi_why why;
 	enum ib_qp_state state;
 };
 

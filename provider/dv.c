@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <ccan/array_size.h>
+
 #include "keel.h"
 #include "keeldv.h"
 
@@ -44,6 +46,31 @@ SAME_PD_KIND(PLAIN);
 SAME_PD_KIND(PARENT);
 SAME_PD_KIND(SHARED);
 
+#define SAME_WHY(name)                                                         \
+	static_assert((int)KEELDV_WHY_##name == (int)KEEL_WHY_##name,          \
+		      #name " differs")
+SAME_WHY(NONE);
+SAME_WHY(OPCODE);
+SAME_WHY(SGES);
+SAME_WHY(LENGTH);
+SAME_WHY(KEY);
+SAME_WHY(DOMAIN);
+SAME_WHY(ACCESS);
+SAME_WHY(RANGE);
+SAME_WHY(FAULT);
+SAME_WHY(AH);
+SAME_WHY(PEER);
+SAME_WHY(NOT_READY);
+SAME_WHY(QP_ACCESS);
+SAME_WHY(DEPTH);
+SAME_WHY(ALIGN);
+SAME_WHY(SRQ);
+SAME_WHY(WINDOW);
+SAME_WHY(FLUSH);
+SAME_WHY(RING);
+SAME_WHY(PLACEMENT);
+SAME_WHY(RESERVED);
+
 /* The kernel fills in the program's list itself. */
 #define SAME_MEMBER(member)                                                    \
 	static_assert(offsetof(struct keeldv_holder, member) ==                \
@@ -55,6 +82,37 @@ SAME_MEMBER(pid);
 SAME_MEMBER(comm);
 static_assert(sizeof(struct keeldv_holder) == sizeof(struct keel_uapi_holder),
 	      "sizes of holders differ");
+
+/* As <rdma/keel-queue.h> describes them. */
+static const char *const reasons[] = {
+	[KEELDV_WHY_NONE] = "nothing is wrong",
+	[KEELDV_WHY_OPCODE] = "the QP's type cannot do that",
+	[KEELDV_WHY_SGES] = "more SGEs or inline data than the QP has",
+	[KEELDV_WHY_LENGTH] = "too long, or not 8 bytes for an atomic",
+	[KEELDV_WHY_KEY] = "there is no such key",
+	[KEELDV_WHY_DOMAIN] = "the key is of another protection domain",
+	[KEELDV_WHY_ACCESS] = "the key does not give that right",
+	[KEELDV_WHY_RANGE] = "beyond the memory of the key",
+	[KEELDV_WHY_FAULT] = "the memory was unmapped, or may not be written",
+	[KEELDV_WHY_AH] = "no such address handle, or of another domain",
+	[KEELDV_WHY_PEER] = "no peer is connected to this QP",
+	[KEELDV_WHY_NOT_READY] = "the peer has posted no receive",
+	[KEELDV_WHY_QP_ACCESS] = "the peer's QP does not allow it",
+	[KEELDV_WHY_DEPTH] = "the QP may have no read or atomic outstanding",
+	[KEELDV_WHY_ALIGN] = "the address is not a multiple of 8",
+	[KEELDV_WHY_SRQ] = "no such SRQ, or of another XRC domain",
+	[KEELDV_WHY_WINDOW] = "the window or region cannot be used so, or now",
+	[KEELDV_WHY_FLUSH] = "the QP is in an error state",
+	[KEELDV_WHY_RING] = "the ring is not one, or the CQ is in error",
+	[KEELDV_WHY_PLACEMENT] = "no such type or level of a flush",
+	[KEELDV_WHY_RESERVED] = "what must be 0 in the work request is not",
+};
+
+const char *keeldv_why_str(uint32_t vendor_err)
+{
+	return vendor_err < ARRAY_SIZE(reasons) ? reasons[vendor_err] :
+						  "unknown";
+}
 
 bool keeldv_is_supported(struct ibv_device *device)
 {

@@ -47,6 +47,31 @@ enum keeldv_res {
 	KEELDV_RES_SRQ		= 4,	/* ring of a shared receive queue */
 };
 
+/* Why a work request failed: vendor_err of its completion. */
+enum keeldv_why {
+	KEELDV_WHY_NONE		= 0,
+	KEELDV_WHY_OPCODE	= 1,
+	KEELDV_WHY_SGES		= 2,
+	KEELDV_WHY_LENGTH	= 3,
+	KEELDV_WHY_KEY		= 4,
+	KEELDV_WHY_DOMAIN	= 5,
+	KEELDV_WHY_ACCESS	= 6,
+	KEELDV_WHY_RANGE	= 7,
+	KEELDV_WHY_FAULT	= 8,
+	KEELDV_WHY_AH		= 9,
+	KEELDV_WHY_PEER		= 10,
+	KEELDV_WHY_NOT_READY	= 11,
+	KEELDV_WHY_QP_ACCESS	= 12,
+	KEELDV_WHY_DEPTH	= 13,
+	KEELDV_WHY_ALIGN	= 14,
+	KEELDV_WHY_SRQ		= 15,
+	KEELDV_WHY_WINDOW	= 16,
+	KEELDV_WHY_FLUSH	= 17,
+	KEELDV_WHY_RING		= 18,
+	KEELDV_WHY_PLACEMENT	= 19,
+	KEELDV_WHY_RESERVED	= 20,
+};
+
 /* What an ibv_pd is. */
 enum keeldv_pd_kind {
 	KEELDV_PD_PLAIN		= 0,	/* from ibv_alloc_pd() */
@@ -143,6 +168,14 @@ int keeldv_dm_holders(struct ibv_dm *dm, struct keeldv_holder *list,
  * @kind: any value; "unknown" for one that is not in the enum
  */
 const char *keeldv_kind_str(enum keeldv_kind kind);
+
+/**
+ * keeldv_why_str - why a work request failed
+ * @vendor_err: of the completion: ibv_wc.vendor_err, ibv_wc_read_vendor_err()
+ *
+ * "unknown" for a number that is not in enum keeldv_why.
+ */
+const char *keeldv_why_str(uint32_t vendor_err);
 
 #ifdef __cplusplus
 }

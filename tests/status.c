@@ -5,6 +5,8 @@
  */
 #include <sys/mman.h>
 
+#include <infiniband/keeldv.h>
+
 #include "qp.h"
 #include "t.h"
 
@@ -195,21 +197,23 @@ struct local_case {
 	long off;
 	uint32_t len;
 	uint32_t xor;		/* of the key */
+	enum keeldv_why why;
 };
 
 TEST(local, "PD-4,DEV-4", "memory that the key does not have, or a key that nobody has, is a local protection error of the requester alone")
 {
 	static const struct local_case cases[] = {
-		{ "before it", -1, 8, 0 },
-		{ "across its end", 2 * PAGE - 7, 8, 0 },
-		{ "behind it", 2 * PAGE, 1, 0 },
-		{ "a sum that wraps", 8, -8, 0 },
-		{ "another tag of the key", 0, 8, 1 },
-		{ "another key", 0, 8, 0x80000000 },
-		{ "far away", 1L << 62, 8, 0 },
+		{ "before it", -1, 8, 0, KEELDV_WHY_RANGE },
+		{ "across its end", 2 * PAGE - 7, 8, 0, KEELDV_WHY_RANGE },
+		{ "behind it", 2 * PAGE, 1, 0, KEELDV_WHY_RANGE },
+		{ "a sum that wraps", 8, -8, 0, KEELDV_WHY_RANGE },
+		{ "another tag of the key", 0, 8, 1, KEELDV_WHY_KEY },
+		{ "another key", 0, 8, 0x80000000, KEELDV_WHY_KEY },
+		{ "far away", 1L << 62, 8, 0, KEELDV_WHY_RANGE },
 		{}
 	};
 	const struct local_case *c;
+	struct ibv_wc wc;
 	struct mem mem;
 	struct link l;
 
@@ -220,7 +224,8 @@ TEST(local, "PD-4,DEV-4", "memory that the key does not have, or a key that nobo
 		t_note("%s", c->what);
 		post_recv(l.qp[1], 1, part(dst, 0, PAGE));
 		post_send(l.qp[0], 2, mem);
-		CHECK_WC(l.cq[0], 2, IBV_WC_LOC_PROT_ERR);
+		wc = CHECK_WC(l.cq[0], 2, IBV_WC_LOC_PROT_ERR);
+		CHECK_EQ(wc.vendor_err, c->why);
 		check_states(&l, IBV_QPS_ERR, IBV_QPS_RTS);
 		CHECK_NO_WC(l.cq[1]);
 		CHECK_ALL(to, 't', sizeof(to));
@@ -265,6 +270,7 @@ struct remote_case {
 	long off;
 	uint32_t xor;		/* of the key */
 	enum ibv_wc_status status;
+	enum keeldv_why why;
 };
 
 #define LW	IBV_ACCESS_LOCAL_WRITE
@@ -284,6 +290,7 @@ static void remote_one(const struct remote_case *c)
 	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, to, PAGE, c->rights));
 	struct ibv_qp_attr attr = { .qp_access_flags = c->qp };
 	uint64_t at = (uintptr_t)to + c->off;
+	struct ibv_wc wc;
 
 	CHECK_OK(ibv_modify_qp(l.qp[1], &attr, IBV_QP_ACCESS_FLAGS));
 	post_recv(l.qp[1], 1, part(dst, 0, PAGE));
@@ -292,7 +299,8 @@ static void remote_one(const struct remote_case *c)
 	else
 		post_rdma(l.qp[0], c->op, 2, part(src, 0, 8), at,
 			  mr->rkey ^ c->xor);
-	CHECK_WC(l.cq[0], 2, c->status);
+	wc = CHECK_WC(l.cq[0], 2, c->status);
+	CHECK_EQ(wc.vendor_err, c->why);
 	CHECK_EVENT(l.ctx, c->status == ACC ? IBV_EVENT_QP_ACCESS_ERR :
 					      IBV_EVENT_QP_REQ_ERR, l.qp[1]);
 	CHECK_WC(l.cq[1], 1, IBV_WC_WR_FLUSH_ERR);
@@ -307,18 +315,30 @@ static void remote_one(const struct remote_case *c)
 TEST(remote, "PD-4,DEV-4", "what the responder's region or QP does not allow is a remote access error or an invalid request, with the event of either, and moves nothing")
 {
 	static const struct remote_case cases[] = {
-		{ "write, key may be read", WRITE, LW | RR, ALL, 0, 0, ACC },
-		{ "read, key may be written", READ, LW | RW, ALL, 0, 0, ACC },
-		{ "add, key may be both", ADD, LW | RR | RW, ALL, 0, 0, ACC },
-		{ "write before it", WRITE, LW | ALL, ALL, -1, 0, ACC },
-		{ "read across its end", READ, LW | ALL, ALL, PAGE - 7, 0, ACC },
-		{ "add behind it", ADD, LW | ALL, ALL, PAGE, 0, ACC },
-		{ "write, other tag", WRITE, LW | ALL, ALL, 0, 1, ACC },
-		{ "read, other key", READ, LW | ALL, ALL, 0, 1U << 31, ACC },
-		{ "write, QP may not", WRITE, LW | ALL, RR | RA, 0, 0, INV },
-		{ "read, QP may not", READ, LW | ALL, RW | RA, 0, 0, INV },
-		{ "add, QP may not", ADD, LW | ALL, RR | RW, 0, 0, INV },
-		{ "add, not aligned", ADD, LW | ALL, ALL, 4, 0, INV },
+		{ "write, key may be read", WRITE, LW | RR, ALL, 0, 0, ACC,
+		  KEELDV_WHY_ACCESS },
+		{ "read, key may be written", READ, LW | RW, ALL, 0, 0, ACC,
+		  KEELDV_WHY_ACCESS },
+		{ "add, key may be both", ADD, LW | RR | RW, ALL, 0, 0, ACC,
+		  KEELDV_WHY_ACCESS },
+		{ "write before it", WRITE, LW | ALL, ALL, -1, 0, ACC,
+		  KEELDV_WHY_RANGE },
+		{ "read across its end", READ, LW | ALL, ALL, PAGE - 7, 0, ACC,
+		  KEELDV_WHY_RANGE },
+		{ "add behind it", ADD, LW | ALL, ALL, PAGE, 0, ACC,
+		  KEELDV_WHY_RANGE },
+		{ "write, other tag", WRITE, LW | ALL, ALL, 0, 1, ACC,
+		  KEELDV_WHY_KEY },
+		{ "read, other key", READ, LW | ALL, ALL, 0, 1U << 31, ACC,
+		  KEELDV_WHY_KEY },
+		{ "write, QP may not", WRITE, LW | ALL, RR | RA, 0, 0, INV,
+		  KEELDV_WHY_QP_ACCESS },
+		{ "read, QP may not", READ, LW | ALL, RW | RA, 0, 0, INV,
+		  KEELDV_WHY_QP_ACCESS },
+		{ "add, QP may not", ADD, LW | ALL, RR | RW, 0, 0, INV,
+		  KEELDV_WHY_QP_ACCESS },
+		{ "add, not aligned", ADD, LW | ALL, ALL, 4, 0, INV,
+		  KEELDV_WHY_ALIGN },
 		{}
 	};
 	const struct remote_case *c;
@@ -327,6 +347,22 @@ TEST(remote, "PD-4,DEV-4", "what the responder's region or QP does not allow is 
 		t_note("%s", c->what);
 		remote_one(c);
 	}
+}
+
+TEST(words, "DEV-4", "keeldv_why_str has words for every reason, each its own, and none for other numbers")
+{
+	uint32_t i, j;
+
+	CHECK_STR(keeldv_why_str(KEELDV_WHY_KEY), "there is no such key");
+	CHECK_STR(keeldv_why_str(KEELDV_WHY_QP_ACCESS),
+		  "the peer's QP does not allow it");
+	for (i = 0; i <= KEELDV_WHY_RESERVED; i++) {
+		CHECK(strcmp(keeldv_why_str(i), "unknown"));
+		for (j = 0; j < i; j++)
+			CHECK(strcmp(keeldv_why_str(i), keeldv_why_str(j)));
+	}
+	CHECK_STR(keeldv_why_str(i), "unknown");
+	CHECK_STR(keeldv_why_str(UINT32_MAX), "unknown");
 }
 
 TEST(nothing, "DEV-4", "no bytes need no key: a write and a read of none succeed with any")

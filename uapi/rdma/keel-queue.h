@@ -219,7 +219,7 @@ struct keel_uapi_recv_wqe {
  * @imm: immediate data as the peer gave it, or the rkey that was invalidated
  * @qp_num: the QP
  * @src_qp: UD: the sender
- * @vendor_err: why, for a failed one; see Documentation/data-path.rst
+ * @vendor_err: enum keel_uapi_why
  * @pkey_index: UD: 0
  * @slid: UD: 0
  * @status: enum ibv_wc_status
@@ -244,6 +244,56 @@ struct keel_uapi_cqe {
 	__u8 flags;
 	__u8 sl;
 	__u32 reserved[3];
+};
+
+/**
+ * enum keel_uapi_why - why a work request failed: &keel_uapi_cqe.vendor_err
+ * @KEEL_WHY_NONE: nothing is wrong
+ * @KEEL_WHY_OPCODE: the QP's type cannot do that
+ * @KEEL_WHY_SGES: more SGEs or inline data than the QP has
+ * @KEEL_WHY_LENGTH: too long, or not 8 bytes for an atomic
+ * @KEEL_WHY_KEY: there is no such key
+ * @KEEL_WHY_DOMAIN: the key is of another protection domain
+ * @KEEL_WHY_ACCESS: the key does not give that right
+ * @KEEL_WHY_RANGE: beyond the memory of the key
+ * @KEEL_WHY_FAULT: the memory was unmapped, or may not be written
+ * @KEEL_WHY_AH: no such address handle, or of another domain
+ * @KEEL_WHY_PEER: no peer is connected to this QP
+ * @KEEL_WHY_NOT_READY: the peer has posted no receive
+ * @KEEL_WHY_QP_ACCESS: the peer's QP does not allow it
+ * @KEEL_WHY_DEPTH: the QP may have no read or atomic outstanding
+ * @KEEL_WHY_ALIGN: the address is not a multiple of 8
+ * @KEEL_WHY_SRQ: no such SRQ, or of another XRC domain
+ * @KEEL_WHY_WINDOW: the window or region cannot be used so, or now
+ * @KEEL_WHY_FLUSH: the QP is in an error state
+ * @KEEL_WHY_RING: the ring is not one, or the CQ is in error
+ * @KEEL_WHY_PLACEMENT: no such type or level of a flush
+ * @KEEL_WHY_RESERVED: what must be 0 in the work request is not
+ *
+ * The status is what the specification wants; this tells more.
+ */
+enum keel_uapi_why {
+	KEEL_WHY_NONE		= 0,
+	KEEL_WHY_OPCODE		= 1,
+	KEEL_WHY_SGES		= 2,
+	KEEL_WHY_LENGTH		= 3,
+	KEEL_WHY_KEY		= 4,
+	KEEL_WHY_DOMAIN		= 5,
+	KEEL_WHY_ACCESS		= 6,
+	KEEL_WHY_RANGE		= 7,
+	KEEL_WHY_FAULT		= 8,
+	KEEL_WHY_AH		= 9,
+	KEEL_WHY_PEER		= 10,
+	KEEL_WHY_NOT_READY	= 11,
+	KEEL_WHY_QP_ACCESS	= 12,
+	KEEL_WHY_DEPTH		= 13,
+	KEEL_WHY_ALIGN		= 14,
+	KEEL_WHY_SRQ		= 15,
+	KEEL_WHY_WINDOW		= 16,
+	KEEL_WHY_FLUSH		= 17,
+	KEEL_WHY_RING		= 18,
+	KEEL_WHY_PLACEMENT	= 19,
+	KEEL_WHY_RESERVED	= 20,
 };
 
 /**
