@@ -238,13 +238,16 @@ static void keel_dev_init(struct keel_dev *kdev)
 	keel_mcasts_init(&kdev->mcasts);
 }
 
-/* What a device has besides device memory and the netdev. */
-static int keel_dev_alloc(struct keel_dev *kdev)
+/*
+ * What a device has besides device memory and the netdev. Its work stands still
+ * when programs do, before a machine sleeps, if its memory does as well: a BAR
+ * that is asleep loses what is written to it, without a word.
+ */
+static int keel_dev_alloc(struct keel_dev *kdev, bool bar)
 {
 	kdev->counters = alloc_percpu(struct keel_counters);
-	/* Frozen with the programs: a BAR may be asleep, and says nothing. */
 	kdev->wq = alloc_workqueue("keel", WQ_UNBOUND | WQ_MEM_RECLAIM |
-				   WQ_FREEZABLE, 0);
+				   (bar ? WQ_FREEZABLE : 0), 0);
 	return kdev->counters && kdev->wq ? 0 : -ENOMEM;
 }
 
@@ -292,7 +295,7 @@ struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 		ret = PTR_ERR(kdev->ap);
 		goto err_dev;
 	}
-	ret = keel_dev_alloc(kdev);
+	ret = keel_dev_alloc(kdev, spec->ap);
 	if (ret)
 		goto err_dev;
 	ret = ib_device_set_netdev(&kdev->ib, spec->netdev, KEEL_PORT);

@@ -28,6 +28,8 @@ static int keel_enable(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
 
+	/* Nobody told us of the port while the device was not to be had. */
+	WRITE_ONCE(kdev->port_event, KEEL_EVENT_NONE);
 	if (kdev->state && !keel_state_of(kdev->state)->gone)
 		return 0;
 	/* Contexts of before have ended: nobody looks at the old pointer. */

@@ -44,12 +44,17 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 	ibdev = keel_dev_create(&spec);
 	if (IS_ERR(ibdev))
 		return PTR_ERR(ibdev);
-	/* It went, or to another namespace, while nobody told the device. */
+	/*
+	 * It went, or to another namespace, while the device could not be told.
+	 * Either is one step under RTNL; from here on the device is told.
+	 */
+	rtnl_lock();
 	if (!net_eq(dev_net(netdev), net) ||
-	    READ_ONCE(netdev->reg_state) != NETREG_REGISTERED) {
-		ib_unregister_device(ibdev);
+	    netdev->reg_state != NETREG_REGISTERED)
 		ret = -ENODEV;
-	}
+	rtnl_unlock();
+	if (ret)
+		ib_unregister_device(ibdev);
 	put_device(&ibdev->dev);
 	return ret;
 }
@@ -95,9 +100,9 @@ static void keel_port_event(struct ib_device *ibdev, struct net_device *netdev)
 
 	ASSERT_RTNL();
 	/* Much of what changes on a netdev changes nothing on the port. */
-	if (kdev->port_event == event.event)
+	if (READ_ONCE(kdev->port_event) == event.event)
 		return;
-	kdev->port_event = event.event;
+	WRITE_ONCE(kdev->port_event, event.event);
 	ib_dispatch_event(&event);
 }
 

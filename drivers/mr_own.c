@@ -27,19 +27,17 @@
 /**
  * struct keel_own - a region's part in a dma-buf of the device's own memory
  * @mr: the region
- * @wq: where @work runs
  * @attach: the function's attachment
  * @sgt: what it is mapped to; NULL: not any more. Protected, as are the flags,
  *	by the lock of the dma-buf
  * @spare: opens nothing, and takes the place of the region's key when the
  *	dma-buf is revoked
- * @work: does that
+ * @work: does that, where nothing freezes it: removal waits for it
  * @live: the region has its key, and is not going: @work may run
  * @revoked: the exporter wants it back
  */
 struct keel_own {
 	struct keel_mr *mr;
-	struct workqueue_struct *wq;
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;
 	struct keel_key *spare;
@@ -77,7 +75,7 @@ static void keel_own_invalidate(struct dma_buf_attachment *attach)
 
 	dma_resv_assert_held(attach->dmabuf->resv);
 	if (own->live && !own->revoked)
-		queue_work(own->wq, &own->work);
+		queue_work(system_dfl_wq, &own->work);
 	own->revoked = true;
 }
 
@@ -182,7 +180,6 @@ int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 	if (!own)
 		return -ENOMEM;
 	own->mr = mr;
-	own->wq = kdev->wq;
 	INIT_WORK(&own->work, keel_own_revoke);
 	own->spare = kzalloc_obj(*own->spare);
 	ret = -ENOMEM;
@@ -231,7 +228,7 @@ void keel_own_start(struct keel_mr *mr)
 	dma_resv_lock(resv, NULL);
 	own->live = true;
 	if (own->revoked)
-		queue_work(own->wq, &own->work);
+		queue_work(system_dfl_wq, &own->work);
 	dma_resv_unlock(resv);
 }
 

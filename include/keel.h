@@ -113,6 +113,9 @@ struct keel_counters {
 	u64 n[KEEL_NCOUNTERS];
 };
 
+/* No event. */
+#define KEEL_EVENT_NONE	((enum ib_event_type)-1)
+
 /**
  * struct keel_dev - a device
  * @ib: for ib_core
@@ -133,7 +136,8 @@ struct keel_counters {
  * @own_netdev: a netdev that came with the device and goes with it, or NULL
  * @state: the page that says whether it has gone, &struct keel_uapi_state;
  *	contexts need it, and none is there while it changes
- * @port_event: the last one of the port's own, or another; under RTNL
+ * @port_event: of the port, the last one; KEEL_EVENT_NONE when the device has
+ *	come; written under RTNL, or before the notifier finds the device
  * @debugfs: its directory
  */
 struct keel_dev {

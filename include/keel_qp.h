@@ -359,9 +359,6 @@ enum keel_verdict {
 	KEEL_XFER_STOPPED,
 };
 
-/* No event. */
-#define KEEL_EVENT_NONE	((enum ib_event_type)-1)
-
 /* ah.c */
 void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		  const struct rdma_ah_attr *attr);

@@ -93,8 +93,11 @@ int keel_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibpd,
 
 	/* As above. */
 	if (flags & IBV_REREG_MR_CHANGE_PD &&
-	    (!ibpd || ibpd->context != vmr->ibv_mr.context))
+	    (!ibpd || ibpd->context != vmr->ibv_mr.context)) {
+		/* Of what is returned ibv_rereg_mr() tells nobody. */
+		errno = EINVAL;
 		return EINVAL;
+	}
 	return ibv_cmd_rereg_mr(vmr, flags, addr, length, (uintptr_t)addr,
 				access, ibpd, &cmd, sizeof(cmd), &resp,
 				sizeof(resp));

@@ -261,7 +261,7 @@ struct keel_uapi_cqe {
  * @KEEL_WHY_PEER: no peer is connected to this QP
  * @KEEL_WHY_NOT_READY: the peer has posted no receive
  * @KEEL_WHY_QP_ACCESS: the peer's QP does not allow it
- * @KEEL_WHY_DEPTH: the QP may have no read or atomic outstanding
+ * @KEEL_WHY_DEPTH: no read, atomic or flush is allowed, here or at the peer
  * @KEEL_WHY_ALIGN: the address is not a multiple of 8
  * @KEEL_WHY_SRQ: no such SRQ, or of another XRC domain
  * @KEEL_WHY_WINDOW: the window or region cannot be used so, or now
