@@ -107,11 +107,11 @@ static void left_behind(struct peer *parent)
 		CHECK_OK(ibv_get_async_event(h.ctx, &event));
 		ibv_ack_async_event(&event);
 	} while (event.event_type != IBV_EVENT_DEVICE_FATAL);
-	hold_check_gone(&h);
+	hold_check_gone(&h, false);
 	peer_tell(parent);
 	/* The device is there again, but not for this context. */
 	peer_wait(parent);
-	hold_check_gone(&h);
+	hold_check_gone(&h, true);
 	hold_free(&h);
 }
 

@@ -173,10 +173,10 @@ static void tidy(struct peer *parent)
 	peer_tell(parent);
 	wait_for_fatal(h.h.ctx);
 	holder_join(&h);
-	hold_check_gone(&h.h);
+	hold_check_gone(&h.h, false);
 	peer_tell(parent);
 	peer_wait(parent);
-	hold_check_gone(&h.h);
+	hold_check_gone(&h.h, true);
 	hold_free(&h.h);
 }
 

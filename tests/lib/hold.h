@@ -11,6 +11,8 @@
 #include "pair.h"
 
 #define HOLD_BYTES	16384
+/* What all of them are. */
+#define HOLD_BYTE	0xd7
 
 struct hold {
 	struct ibv_context *ctx;
@@ -40,8 +42,11 @@ struct hold {
 
 /* Of a device by its name, on its first GID. */
 void hold_all(struct hold *h, const char *dev);
-/* The device has gone: what can be called fails with EIO. */
-void hold_check_gone(struct hold *h);
+/*
+ * The device has gone: what can be called fails with EIO. Its end is @over, or
+ * it is still on its way: then the mapping may be the last to go.
+ */
+void hold_check_gone(struct hold *h, bool over);
 /* Destroy everything that is left of them. */
 void hold_free(struct hold *h);
 
