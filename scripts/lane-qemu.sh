@@ -93,6 +93,15 @@ find_accelerator() {
 	accel=$(cat "$answer")
 }
 
+# lane_failed: did the kernel die on the way to its first program? An emulated
+# processor may run code that another one has just patched ("Oops: int3"); that
+# says nothing of keel, which comes later.
+lane_failed() {
+	[[ $accel = tcg* ]] &&
+		grep -qE 'Oops: (int3|invalid opcode)' "$run/console" &&
+		! grep -q 'keel-guest: ready' "$run/console"
+}
+
 # lane_boot: run the guest to its end. The serial port is the log.
 lane_boot() {
 	local shares=()
@@ -105,7 +114,7 @@ lane_boot() {
 	share_9p "$kernel/modules" modules ,readonly=on
 	share_9p "$ctl" ctl
 	[ -z "$share" ] || share_9p "$share" share
-	[ ${#bars[@]} -eq 0 ] || add_monitor
+	[ ${#bars[@]} -eq 0 ] || [ -p "$run/monitor.in" ] || add_monitor
 	contain timeout -s KILL "$limit" qemu-system-x86_64 \
 		-accel "$accel" -cpu max -smp "$cpus" -m "$mem" \
 		-nodefaults -display none -no-reboot -serial "file:$run/console" \
