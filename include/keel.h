@@ -136,8 +136,8 @@ struct keel_counters {
  * @own_netdev: a netdev that came with the device and goes with it, or NULL
  * @state: the page that says whether it has gone, &struct keel_uapi_state;
  *	contexts need it, and none is there while it changes
- * @port_event: of the port, the last one; KEEL_EVENT_NONE when the device has
- *	come; written under RTNL, or before the notifier finds the device
+ * @port_event: of the port, the last one; under RTNL. KEEL_EVENT_NONE when the
+ *	device comes: not under RTNL, but no program has it open yet
  * @debugfs: its directory
  */
 struct keel_dev {
