@@ -14,11 +14,24 @@
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
+#include <linux/workqueue.h>
+#ifdef KEEL_HAVE_LINUX_UNALIGNED
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#endif
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
+
+#ifdef KEEL_HAVE_VHOST_TASK
+#include <linux/sched/vhost_task.h>
+#endif
 
 struct p2pdma_provider;
 struct pci_dev;
@@ -160,6 +173,110 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 				 IB_ODP_SUPPORT_ATOMIC_WRITE)
 #else
 #define KEEL_ODP_SUPPORT_A19	0
+#endif
+
+/*
+ * A thread of the calling process that runs a function of the kernel's. Where
+ * a driver cannot have one: a workqueue that runs one thing at a time.
+ *
+ * keel_thread_start() starts it; @run is called again and again until it
+ * returns false, and again after keel_thread_wake(); @die when the process is
+ * killed. keel_thread_stop() ends it, and waits. keel_thread_lock_mm() takes an
+ * mmap_lock for reading: 0, or -EINTR when the process is killed or @dead is set.
+ */
+#ifdef KEEL_HAVE_VHOST_TASK
+struct keel_thread {
+	struct vhost_task *task;
+};
+
+static inline int keel_thread_start(struct keel_thread *thread,
+				    bool (*run)(void *data),
+				    void (*die)(void *data), void *data)
+{
+	char name[TASK_COMM_LEN];
+	struct vhost_task *task;
+
+	snprintf(name, sizeof(name), "keel-%d", task_tgid_vnr(current));
+	task = vhost_task_create(run, die, data, name);
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	/* The error was not always told: a signal, or too many threads. */
+	if (!task)
+		return signal_pending(current) ? -ERESTARTNOINTR : -EAGAIN;
+	thread->task = task;
+	vhost_task_start(task);
+	return 0;
+}
+
+static inline void keel_thread_wake(struct keel_thread *thread)
+{
+	/* Before keel_thread_start() has returned there is no job. */
+	vhost_task_wake(thread->task);
+}
+
+static inline void keel_thread_stop(struct keel_thread *thread)
+{
+	vhost_task_stop(thread->task);
+}
+
+static inline int keel_thread_lock_mm(struct mm_struct *mm, const bool *dead)
+{
+	return mmap_read_lock_killable(mm);
+}
+#else
+struct keel_thread {
+	struct workqueue_struct *wq;
+	struct work_struct work;
+	bool (*run)(void *data);
+	void *data;
+};
+
+static inline void keel_thread_work(struct work_struct *work)
+{
+	struct keel_thread *thread = container_of(work, struct keel_thread,
+						  work);
+
+	while (thread->run(thread->data))
+		;
+}
+
+static inline int keel_thread_start(struct keel_thread *thread,
+				    bool (*run)(void *data),
+				    void (*die)(void *data), void *data)
+{
+	thread->wq = alloc_workqueue("keel-%d", WQ_UNBOUND, 1,
+				     task_tgid_nr(current));
+	INIT_WORK(&thread->work, keel_thread_work);
+	thread->run = run;
+	thread->data = data;
+	return thread->wq ? 0 : -ENOMEM;
+}
+
+static inline void keel_thread_wake(struct keel_thread *thread)
+{
+	queue_work(thread->wq, &thread->work);
+}
+
+static inline void keel_thread_stop(struct keel_thread *thread)
+{
+	destroy_workqueue(thread->wq);
+}
+
+/* No signal reaches a workqueue: look whether there is a reason to end. */
+static inline int keel_thread_lock_mm(struct mm_struct *mm, const bool *dead)
+{
+	while (!mmap_read_trylock(mm)) {
+		if (READ_ONCE(*dead))
+			return -EINTR;
+		schedule_timeout_uninterruptible(1);
+	}
+	return 0;
+}
+#endif
+
+/* Tags of addresses were the business of the process that runs. */
+#ifndef KEEL_HAVE_UNTAGGED_REMOTE
+#define untagged_addr_remote(_mm, _addr)	untagged_addr(_addr)
 #endif
 
 /* Flags of a vma used to be written to. */

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Workers: see keel_worker.h.
+ *
+ * Lifetime: the context's list has a reference on each worker, and so has
+ * everything that may queue a job on it. keel_workers_stop() ends the threads,
+ * when the context has no object left; the structure goes with its last
+ * reference.
+ *
+ * A process that is stopped (SIGSTOP, a debugger, the cgroup freezer) stops its
+ * worker as well, which then does not end before the process goes on. Nobody
+ * waits for that but a workqueue of the module: see keel_worker_end().
+ */
+#include <linux/atomic.h>
+#include <linux/err.h>
+#include <linux/mmap_lock.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/wait.h>
+#include <linux/wait_bit.h>
+#include <kunit/visibility.h>
+
+#include "compat.h"
+#include "keel_worker.h"
+
+/* How long rmmod waits for processes that are stopped before it ends them. */
+#define KEEL_REAP_PATIENCE	HZ
+
+/**
+ * struct keel_worker - a thread that works for a process
+ * @ref: see above
+ * @node: in &keel_workers.list
+ * @mm: the memory of the process, to be compared only; mmgrab()
+ * @owner: the process
+ * @lock: protects @jobs and @dead; taken in any context, inside anything
+ * @jobs: struct keel_job, the oldest first
+ * @dead: takes no more jobs
+ * @running: the job that runs, to be compared only; written under @lock
+ * @task: the thread
+ * @rcu: for those who look for the worker of a QP
+ * @reap: waits until the thread has ended
+ * @reaping: in keel_reaps.list
+ */
+struct keel_worker {
+	struct kref ref;
+	struct list_head node;
+	struct mm_struct *mm;
+	struct pid *owner;
+	spinlock_t lock;
+	struct list_head jobs;
+	bool dead;
+	const struct keel_job *running;
+	struct keel_thread task;
+	struct rcu_head rcu;
+	struct work_struct reap;
+	struct list_head reaping;
+};
+
+/* Threads that are about to end, and what waits for them. */
+static struct {
+	spinlock_t lock;
+	struct list_head list;
+	wait_queue_head_t wait;
+	struct workqueue_struct *wq;
+	struct workqueue_struct *deferred;
+} keel_reaps = {
+	.lock = __SPIN_LOCK_UNLOCKED(keel_reaps.lock),
+	.list = LIST_HEAD_INIT(keel_reaps.list),
+	.wait = __WAIT_QUEUE_HEAD_INITIALIZER(keel_reaps.wait),
+};
+
+static void keel_worker_free(struct kref *ref)
+{
+	struct keel_worker *worker = container_of(ref, struct keel_worker, ref);
+
+	put_pid(worker->owner);
+	mmdrop(worker->mm);
+	kfree_rcu(worker, rcu);
+}
+
+/**
+ * keel_worker_hold() - take a reference
+ * @worker: a worker that the caller has a reference on already
+ *
+ * Context: any.
+ */
+void keel_worker_hold(struct keel_worker *worker)
+{
+	kref_get(&worker->ref);
+}
+
+/**
+ * keel_worker_put() - drop a reference
+ * @worker: the worker, or NULL
+ *
+ * Context: process context.
+ */
+void keel_worker_put(struct keel_worker *worker)
+{
+	if (worker)
+		kref_put(&worker->ref, keel_worker_free);
+}
+
+/**
+ * keel_worker_is_dead() - does a worker take no more jobs?
+ * @worker: the worker
+ *
+ * Context: any. A worker that is dead stays so.
+ * Return: whether its process was killed or has let go of the context.
+ */
+bool keel_worker_is_dead(const struct keel_worker *worker)
+{
+	return READ_ONCE(worker->dead);
+}
+
+/**
+ * keel_worker_is_busy() - does other work wait for a worker?
+ * @worker: the worker
+ *
+ * Context: any.
+ * Return: whether the job that runs now should let others have a turn.
+ */
+bool keel_worker_is_busy(const struct keel_worker *worker)
+{
+	return !list_empty_careful(&worker->jobs);
+}
+
+/**
+ * keel_job_init() - make a job that is not queued
+ * @job: the job
+ * @run: &keel_job.run
+ */
+void keel_job_init(struct keel_job *job,
+		   void (*run)(struct keel_job *job, bool alive))
+{
+	INIT_LIST_HEAD(&job->node);
+	job->state = 0;
+	job->worker = NULL;
+	job->run = run;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_job_init);
+
+/**
+ * keel_job_queue() - have a worker do a job
+ * @worker: the worker; the caller has a reference
+ * @job: the job
+ *
+ * A job that runs may be queued again.
+ *
+ * Context: any.
+ * Return: 1: queued; 0: it is queued already, on whichever worker; -ESRCH: the
+ * worker is dead, and the job is as it was.
+ */
+int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
+{
+	unsigned long flags;
+	bool dead;
+
+	/* From here on the job's node is ours. */
+	if (test_and_set_bit(0, &job->state))
+		return 0;
+	spin_lock_irqsave(&worker->lock, flags);
+	dead = worker->dead;
+	if (!dead) {
+		job->worker = worker;
+		list_add_tail(&job->node, &worker->jobs);
+		/* Under the lock: a dead worker's thread may be gone. */
+		keel_thread_wake(&worker->task);
+	}
+	spin_unlock_irqrestore(&worker->lock, flags);
+	if (!dead)
+		return 1;
+	clear_bit_unlock(0, &job->state);
+	return -ESRCH;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_job_queue);
+
+/* Context: the worker's lock is held. */
+static void keel_job_take(struct keel_job *job)
+{
+	list_del_init(&job->node);
+	job->worker = NULL;
+	clear_bit_unlock(0, &job->state);
+}
+
+static bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
+{
+	guard(spinlock_irqsave)(&worker->lock);
+	if (job->worker != worker)
+		return false;
+	keel_job_take(job);
+	return true;
+}
+
+/**
+ * keel_job_cancel() - take a job back, or wait until it has run
+ * @worker: the worker that it may be queued on
+ * @job: the job, which nobody queues any more, and which waits for nobody
+ *
+ * Context: may sleep.
+ * Return: whether it was queued there and has not begun.
+ */
+bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job)
+{
+	bool was_queued = keel_job_take_back(worker, job);
+
+	wait_var_event(&worker->running, READ_ONCE(worker->running) != job);
+	/* The job's last steps come before those of the caller. */
+	smp_acquire__after_ctrl_dep();
+	return was_queued;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_job_cancel);
+
+static struct keel_job *keel_worker_next(struct keel_worker *worker)
+{
+	struct keel_job *job;
+
+	guard(spinlock_irqsave)(&worker->lock);
+	job = list_first_entry_or_null(&worker->jobs, struct keel_job, node);
+	if (job) {
+		keel_job_take(job);
+		WRITE_ONCE(worker->running, job);
+	}
+	return job;
+}
+
+static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
+			   bool alive)
+{
+	job->run(job, alive);
+	/* It may be gone. Pairs with keel_job_cancel(). */
+	smp_store_release(&worker->running, NULL);
+	smp_mb();
+	wake_up_var(&worker->running);
+}
+
+/* One job, or false if there is none. The thread's function. */
+static bool keel_worker_run(void *data)
+{
+	struct keel_worker *worker = data;
+	struct keel_job *job = keel_worker_next(worker);
+
+	/* Without a job the state stays: a job that comes now changes it. */
+	if (!job)
+		return false;
+	__set_current_state(TASK_RUNNING);
+	keel_worker_do(worker, job, !worker->dead);
+	cond_resched();
+	return true;
+}
+
+/*
+ * No more jobs; those that are left hear of it. Also what the thread does when
+ * its process is killed.
+ */
+static void keel_worker_die(void *data)
+{
+	struct keel_worker *worker = data;
+	struct keel_job *job;
+	unsigned long flags;
+
+	spin_lock_irqsave(&worker->lock, flags);
+	WRITE_ONCE(worker->dead, true);
+	spin_unlock_irqrestore(&worker->lock, flags);
+	while ((job = keel_worker_next(worker)))
+		keel_worker_do(worker, job, false);
+}
+
+/*
+ * How a worker locks the memory of its process, or of one that shares a device
+ * with it. This is the only wait for an mmap_lock in keel. Nothing is held
+ * meanwhile, and it ends when the process does.
+ */
+int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm)
+{
+	return keel_thread_lock_mm(mm, &worker->dead);
+}
+
+static void keel_worker_reap(struct work_struct *work)
+{
+	struct keel_worker *worker = container_of(work, struct keel_worker,
+						  reap);
+
+	keel_thread_stop(&worker->task);
+	spin_lock(&keel_reaps.lock);
+	list_del(&worker->reaping);
+	/* Under the lock: nobody who sees an empty list leaves before. */
+	wake_up_all(&keel_reaps.wait);
+	spin_unlock(&keel_reaps.lock);
+	keel_worker_put(worker);
+}
+
+/*
+ * End the thread and drop the reference of the context's list. It ends in a
+ * moment, unless its process is stopped: that is waited for in the background.
+ */
+static void keel_worker_end(struct keel_worker *worker)
+{
+	keel_worker_die(worker);
+	list_del(&worker->node);
+	spin_lock(&keel_reaps.lock);
+	list_add_tail(&worker->reaping, &keel_reaps.list);
+	spin_unlock(&keel_reaps.lock);
+	queue_work(keel_reaps.wq, &worker->reap);
+}
+
+static struct keel_worker *keel_worker_new(void)
+{
+	struct keel_worker *worker = kzalloc_obj(*worker, GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!worker)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&worker->ref);
+	spin_lock_init(&worker->lock);
+	INIT_LIST_HEAD(&worker->jobs);
+	INIT_WORK(&worker->reap, keel_worker_reap);
+	mmgrab(current->mm);
+	worker->mm = current->mm;
+	worker->owner = get_pid(task_tgid(current));
+	ret = keel_thread_start(&worker->task, keel_worker_run,
+				keel_worker_die, worker);
+	if (!ret)
+		return worker;
+	keel_worker_put(worker);
+	return ERR_PTR(ret);
+}
+
+/**
+ * keel_worker_get() - the worker of the calling process
+ * @workers: of a context that it uses
+ *
+ * Context: process context of a user process.
+ * Return: the worker, with a reference that the caller drops; ERR_PTR(-ENOMEM),
+ * ERR_PTR(-EAGAIN) when the process can have no more threads, or
+ * ERR_PTR(-ERESTARTNOINTR) for a signal, after which the call starts anew.
+ */
+struct keel_worker *keel_worker_get(struct keel_workers *workers)
+{
+	struct keel_worker *worker, *next;
+
+	if (!current->mm)
+		return ERR_PTR(-EINVAL);
+	guard(mutex)(&workers->lock);
+	list_for_each_entry_safe(worker, next, &workers->list, node) {
+		if (worker->dead) {
+			/* Of a process that is no more. */
+			keel_worker_end(worker);
+		} else if (worker->mm == current->mm) {
+			keel_worker_hold(worker);
+			return worker;
+		}
+	}
+	worker = keel_worker_new();
+	if (IS_ERR(worker))
+		return worker;
+	keel_worker_hold(worker);
+	list_add_tail(&worker->node, &workers->list);
+	return worker;
+}
+
+/**
+ * keel_workers_setup() - make a context that has no worker
+ * @workers: of the context
+ */
+void keel_workers_setup(struct keel_workers *workers)
+{
+	mutex_init(&workers->lock);
+	INIT_LIST_HEAD(&workers->list);
+}
+
+/**
+ * keel_workers_stop() - a context goes, and with it its workers
+ * @workers: of the context, which has no object any more
+ *
+ * Jobs that are queued are run with @alive false, before this returns.
+ *
+ * Context: may sleep.
+ */
+void keel_workers_stop(struct keel_workers *workers)
+{
+	struct keel_worker *worker, *next;
+
+	scoped_guard(mutex, &workers->lock)
+		list_for_each_entry_safe(worker, next, &workers->list, node)
+			keel_worker_end(worker);
+	mutex_destroy(&workers->lock);
+}
+
+static void keel_workers_free(void)
+{
+	if (keel_reaps.deferred)
+		destroy_workqueue(keel_reaps.deferred);
+	if (keel_reaps.wq)
+		destroy_workqueue(keel_reaps.wq);
+}
+
+/**
+ * keel_workers_init() - for all workers of the module
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int keel_workers_init(void)
+{
+	/* Any number may wait for processes that are stopped. */
+	keel_reaps.wq = alloc_workqueue("keel_reap", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	keel_reaps.deferred = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
+	if (keel_reaps.wq && keel_reaps.deferred)
+		return 0;
+	keel_workers_free();
+	return -ENOMEM;
+}
+
+/**
+ * keel_worker_defer() - something short that must be done, and not here
+ * @work: a work; done before the module goes
+ *
+ * Context: any.
+ */
+void keel_worker_defer(struct work_struct *work)
+{
+	queue_work(keel_reaps.deferred, work);
+}
+
+static bool keel_reaps_done(void)
+{
+	guard(spinlock)(&keel_reaps.lock);
+	return list_empty(&keel_reaps.list);
+}
+
+/* The code that would end their threads is about to go. */
+static void keel_reaps_kill(void)
+{
+	struct keel_worker *worker;
+
+	guard(spinlock)(&keel_reaps.lock);
+	list_for_each_entry(worker, &keel_reaps.list, reaping) {
+		pr_warn("keel: process %d is stopped and used a device: killed, for the module to go\n",
+			pid_nr(worker->owner));
+		kill_pid(worker->owner, SIGKILL, 1);
+	}
+}
+
+/**
+ * keel_workers_exit() - undo keel_workers_init(), without devices
+ *
+ * A process that was stopped when its device went still has its thread. One
+ * that stays so for a second is killed: nothing else ends the thread, and the
+ * module must not wait for whoever may wake the process one day.
+ */
+void keel_workers_exit(void)
+{
+	if (!wait_event_timeout(keel_reaps.wait, keel_reaps_done(),
+				KEEL_REAP_PATIENCE))
+		keel_reaps_kill();
+	wait_event(keel_reaps.wait, keel_reaps_done());
+	/* Waits for the functions that have reported themselves. */
+	keel_workers_free();
+}

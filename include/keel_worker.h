@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Workers: threads that do what a user process asked for, or what only it can
+ * provide, when none of its own threads is in the kernel to do it. A core unit:
+ * it knows processes and jobs, but no queue and no verb.
+ *
+ * A worker is a thread of the process that it works for. So its time is charged
+ * to the cgroup of that process, it has its nice value and its memory, it stops
+ * when the process is stopped, and it ends when the process is killed. Kernels
+ * that do not let a driver have such a thread give each worker a workqueue of
+ * its own, which runs one job at a time.
+ */
+#ifndef KEEL_WORKER_H
+#define KEEL_WORKER_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+struct keel_worker;
+struct mm_struct;
+struct pid;
+
+/**
+ * struct keel_job - something for a worker to do
+ * @node: in &keel_worker.jobs
+ * @state: bit 0: the job is queued; its owner alone may touch @node
+ * @worker: the worker that it is queued on, under that worker's lock
+ * @run: does it. @alive is false if the process is dead or has let go of the
+ *	device: then nothing but the job's own references is to be cleared up.
+ *	May sleep. The job may be queued again, or freed, from here on.
+ */
+struct keel_job {
+	struct list_head node;
+	unsigned long state;
+	struct keel_worker *worker;
+	void (*run)(struct keel_job *job, bool alive);
+};
+
+/**
+ * struct keel_workers - the workers of a context, one for each process that
+ *	uses it
+ * @lock: protects @list
+ * @list: struct keel_worker
+ */
+struct keel_workers {
+	struct mutex lock;
+	struct list_head list;
+};
+
+int keel_workers_init(void);
+void keel_workers_exit(void);
+
+void keel_workers_setup(struct keel_workers *workers);
+void keel_workers_stop(struct keel_workers *workers);
+
+struct keel_worker *keel_worker_get(struct keel_workers *workers);
+void keel_worker_hold(struct keel_worker *worker);
+void keel_worker_put(struct keel_worker *worker);
+bool keel_worker_is_dead(const struct keel_worker *worker);
+bool keel_worker_is_busy(const struct keel_worker *worker);
+
+void keel_job_init(struct keel_job *job,
+		   void (*run)(struct keel_job *job, bool alive));
+int keel_job_queue(struct keel_worker *worker, struct keel_job *job);
+bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job);
+
+void keel_worker_defer(struct work_struct *work);
+int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm);
+
+#endif /* KEEL_WORKER_H */
