@@ -24,13 +24,15 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 
 	if (ret)
 		return ret;
+	keel_workers_setup(&to_kctx(context)->workers);
 	keel_context_fill(&resp);
 	return ib_respond_udata(udata, resp);
 }
 
-/* All that a context owns are its uobjects, and the core has them. */
+/* The core has destroyed the uobjects: nobody queues anything any more. */
 static void keel_dealloc_ucontext(struct ib_ucontext *context)
 {
+	keel_workers_stop(&to_kctx(context)->workers);
 }
 
 /*

@@ -167,6 +167,7 @@ static const struct uapi_definition keel_uapi_defs[] = {
 	UAPI_DEF_CHAIN(keel_pd_defs),
 	UAPI_DEF_CHAIN(keel_qp_defs),
 	UAPI_DEF_CHAIN(keel_shpd_defs),
+	UAPI_DEF_CHAIN(keel_srq_defs),
 	UAPI_DEF_CHAIN(keel_td_defs),
 	{},
 };
@@ -232,6 +233,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 	ibdev->local_dma_lkey = KEEL_LOCAL_DMA_LKEY;
 	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1);
 	atomic64_set(&kdev->qps_gone, 0);
+	atomic64_set(&kdev->qp_gens, 0);
 	xa_init_flags(&kdev->srqs, XA_FLAGS_ALLOC1);
 	kdev->next_qpn = 1;
 	kdev->next_srqn = 1;

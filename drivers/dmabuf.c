@@ -12,11 +12,11 @@
 #include <linux/dma-resv.h>
 #include <linux/iosys-map.h>
 #include <linux/jiffies.h>
-#include <linux/sched/signal.h>
 #include <kunit/visibility.h>
 
 #include "compat.h"
 #include "keel_walk.h"
+#include "keel_worker.h"
 
 /* Between two looks at whether to go on waiting. */
 #define KEEL_DMABUF_WAIT	(HZ / 10)
@@ -133,168 +133,120 @@ void keel_dmabuf_unmap(const struct keel_mem *mem, u64 offset)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_dmabuf_unmap);
 
-/**
- * struct keel_dmabuf_copy - a copy that is to begin
- * @dst: its destination
- * @src: its source
- * @ctl: what may end it early, or NULL
- */
-struct keel_dmabuf_copy {
-	const struct keel_segs *dst;
-	const struct keel_segs *src;
-	const struct keel_copy_ctl *ctl;
-};
-
-static bool keel_dmabuf_stop(const struct keel_dmabuf_copy *copy)
-{
-	/* Atomics have nobody to ask: their wait is a short one. */
-	if (!copy)
-		return true;
-	return keel_segs_dead(copy->src->seg, copy->src->n) ||
-	       keel_segs_dead(copy->dst->seg, copy->dst->n) ||
-	       (copy->ctl && copy->ctl->stop(copy->ctl->arg));
-}
-
 /*
- * Wait for the work of others on the buffer, which may take long, and must not
- * keep up who wants any of the regions back. 0 or -EINTR.
+ * Wait for the work of others on the buffer, which may take long: 0, -EAGAIN or
+ * -EINTR.
  */
-static int keel_dmabuf_wait(struct dma_buf *dmabuf, bool write,
-			    const struct keel_dmabuf_copy *copy)
+static int keel_dmabuf_wait(struct dma_buf *dmabuf, bool write, bool wait,
+			    bool (*stop)(void *arg), void *arg)
 {
+	enum dma_resv_usage usage = dma_resv_usage_rw(write);
 	long left;
 
+	if (dma_resv_test_signaled(dmabuf->resv, usage))
+		return 0;
+	if (!wait)
+		return -EAGAIN;
 	do {
-		left = dma_resv_wait_timeout(dmabuf->resv,
-					     dma_resv_usage_rw(write), false,
+		left = dma_resv_wait_timeout(dmabuf->resv, usage, true,
 					     KEEL_DMABUF_WAIT);
 		if (left > 0)
 			return 0;
-	} while (!fatal_signal_pending(current) && !keel_dmabuf_stop(copy));
+	} while (!left && !stop(arg));
 	return -EINTR;
 }
 
-/* Of @seg[0..@n[ those that are of dma-bufs, or none: 0, -EFAULT or -EINTR. */
-static int keel_dmabuf_begin_list(const struct keel_seg *seg, u32 n, bool write,
-				  const struct keel_dmabuf_copy *copy)
-{
-	int ret = 0;
-	u32 i;
-
-	for (i = 0; i < n && !ret; i++) {
-		if (seg[i].mem->type != KEEL_MEM_DMABUF)
-			continue;
-		ret = keel_dmabuf_wait(seg[i].mem->dmabuf, write, copy);
-		if (!ret && dma_buf_begin_cpu_access(seg[i].mem->dmabuf,
-						     keel_dmabuf_dir(write)))
-			ret = -EFAULT;
-	}
-	/* The last one tried is the one that failed. */
-	if (ret)
-		keel_dmabuf_end(seg, i - 1, write);
-	return ret;
-}
-
 /**
- * keel_dmabuf_begin() - before processors access a few bytes
- * @seg: segments; those of other memory than dma-bufs are of no interest
- * @n: how many
- * @write: they are to be written
+ * keel_dmabuf_open() - begin to access a dma-buf
+ * @need: which; KEEL_NEED_OPEN
+ * @wait: wait for the work of others on it
+ * @stop: with @wait: asked ten times a second; true ends the wait
+ * @arg: for @stop
  *
- * Context: may sleep.
- * Return: 0, and keel_dmabuf_end() is to follow; -EFAULT where the exporter
- * refuses, or devices do not come to an end with the buffer; -EINTR for a
- * fatal signal.
+ * Without @wait the exporter is not called: it may wait as well.
+ *
+ * Context: may sleep; no lock is held and no key in use.
+ * Return: 0, and keel_dmabuf_close() is to follow; -EAGAIN without @wait;
+ * -EFAULT where the exporter refuses, -EINTR for a signal or @stop.
  */
-int keel_dmabuf_begin(const struct keel_seg *seg, u32 n, bool write)
+int keel_dmabuf_open(const struct keel_need *need, bool wait,
+		     bool (*stop)(void *arg), void *arg)
 {
-	int ret = keel_dmabuf_begin_list(seg, n, write, NULL);
+	int ret;
 
-	return ret && !fatal_signal_pending(current) ? -EFAULT : ret;
+	if (!wait)
+		return -EAGAIN;
+	ret = keel_dmabuf_wait(need->dmabuf, need->write, wait, stop, arg);
+	if (ret)
+		return ret;
+	return dma_buf_begin_cpu_access(need->dmabuf,
+					keel_dmabuf_dir(need->write)) ?
+	       -EFAULT : 0;
 }
 
 /**
- * keel_dmabuf_end() - after keel_dmabuf_begin()
- * @seg: as there
- * @n: likewise
- * @write: likewise
+ * keel_dmabuf_close() - end access to a dma-buf
+ * @need: which; keel_dmabuf_open() succeeded with it
  *
  * What was written is there for every device.
  *
- * Context: may sleep.
+ * Context: may sleep; no lock is held and no key in use.
  * Return: 0, or -EFAULT where the exporter does not say that it is.
  */
-int keel_dmabuf_end(const struct keel_seg *seg, u32 n, bool write)
+int keel_dmabuf_close(const struct keel_need *need)
 {
-	int ret = 0;
+	return dma_buf_end_cpu_access(need->dmabuf,
+				      keel_dmabuf_dir(need->write)) ?
+	       -EFAULT : 0;
+}
+
+static bool keel_dmabuf_is_open(const struct keel_copy_ctl *ctl,
+				const struct dma_buf *dmabuf, bool write)
+{
+	const struct keel_open *open;
+
+	list_for_each_entry(open, &ctl->open, node)
+		if (open->need.dmabuf == dmabuf && open->need.write == write)
+			return true;
+	return false;
+}
+
+/**
+ * keel_dmabuf_ready() - has access to all dma-bufs of a list begun?
+ * @seg: segments; those of other memory than dma-bufs are of no interest
+ * @n: how many
+ * @write: they are to be written
+ * @ctl: the transfer
+ *
+ * Context: any. The caller uses the keys of the segments.
+ * Return: 0; -EAGAIN: &keel_copy_ctl.need is set; -EFAULT: it was refused.
+ */
+int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
+		      struct keel_copy_ctl *ctl)
+{
+	const struct keel_mem *mem;
+	struct keel_need need;
 	u32 i;
 
-	for (i = 0; i < n; i++)
-		if (seg[i].mem->type == KEEL_MEM_DMABUF &&
-		    dma_buf_end_cpu_access(seg[i].mem->dmabuf,
-					   keel_dmabuf_dir(write)))
-			ret = -EFAULT;
-	return ret;
-}
-
-static enum keel_copy_result
-keel_dmabuf_failed(const struct keel_dmabuf_copy *copy, int ret,
-		   enum keel_copy_result side)
-{
-	if (ret != -EINTR)
-		return side;
-	if (keel_segs_dead(copy->src->seg, copy->src->n))
-		return KEEL_COPY_SRC;
-	if (keel_segs_dead(copy->dst->seg, copy->dst->n))
-		return KEEL_COPY_DST;
-	return KEEL_COPY_STOPPED;
-}
-
-/**
- * keel_dmabuf_enter() - before a copy with dma-bufs in it
- * @dst: its destination
- * @src: its source
- * @ctl: what may end a wait for devices early, or NULL
- *
- * Context: may sleep.
- * Return: KEEL_COPY_DONE, and keel_dmabuf_leave() is to follow; or how the
- * copy ended before it began.
- */
-enum keel_copy_result keel_dmabuf_enter(const struct keel_segs *dst,
-					const struct keel_segs *src,
-					const struct keel_copy_ctl *ctl)
-{
-	const struct keel_dmabuf_copy copy = {
-		.dst = dst, .src = src, .ctl = ctl,
-	};
-	int ret;
-
-	ret = keel_dmabuf_begin_list(src->seg, src->n, false, &copy);
-	if (ret)
-		return keel_dmabuf_failed(&copy, ret, KEEL_COPY_SRC);
-	ret = keel_dmabuf_begin_list(dst->seg, dst->n, true, &copy);
-	if (!ret)
-		return KEEL_COPY_DONE;
-	keel_dmabuf_end(src->seg, src->n, false);
-	return keel_dmabuf_failed(&copy, ret, KEEL_COPY_DST);
-}
-
-/**
- * keel_dmabuf_leave() - after a copy with dma-bufs in it
- * @dst: as keel_dmabuf_enter()
- * @src: likewise
- * @res: how it ended
- *
- * Context: may sleep.
- * Return: @res, or KEEL_COPY_DST where the exporter fails now.
- */
-enum keel_copy_result keel_dmabuf_leave(const struct keel_segs *dst,
-					const struct keel_segs *src,
-					enum keel_copy_result res)
-{
-	int ret = keel_dmabuf_end(dst->seg, dst->n, true);
-
-	/* What was read has been read. */
-	keel_dmabuf_end(src->seg, src->n, false);
-	return ret && res == KEEL_COPY_DONE ? KEEL_COPY_DST : res;
+	for (i = 0; i < n; i++) {
+		mem = seg[i].mem;
+		if (mem->type != KEEL_MEM_DMABUF ||
+		    keel_dmabuf_is_open(ctl, mem->dmabuf, write))
+			continue;
+		need = (struct keel_need){
+			.kind = KEEL_NEED_OPEN, .write = write,
+			.worker = mem->worker, .dmabuf = mem->dmabuf,
+		};
+		if (keel_need_is(&need, &ctl->lacks))
+			return -EFAULT;
+		if (ctl->asked)
+			return -EAGAIN;
+		/* The key that is in use keeps both until here. */
+		get_dma_buf(need.dmabuf);
+		if (need.worker)
+			keel_worker_hold(need.worker);
+		ctl->need = need;
+		return -EAGAIN;
+	}
+	return 0;
 }

@@ -199,7 +199,9 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 	struct keel_qp *peer;
 	bool delivered;
 
-	if (!qp->av.local || !keel_fast_fetch(qp, &wqe))
+	/* The first message of a connection is remembered. */
+	if (!qp->av.local || !atomic64_read(&qp->remote) ||
+	    !keel_fast_fetch(qp, &wqe))
 		return false;
 	peer = keel_fast_peer(qp);
 	/* A stranger's lock is not taken. */
@@ -220,45 +222,73 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 	return true;
 }
 
-static bool keel_fast_drain(struct keel_qp *qp)
+static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
 {
-	u32 budget;
+	u32 left = KEEL_FAST_BUDGET;
 	int posted;
 
-	for (budget = KEEL_FAST_BUDGET; budget; budget--) {
+	for (;;) {
 		/* Attributes are at least as new as the state. */
 		if (smp_load_acquire(&qp->state) != IB_QPS_RTS)
-			return false;
+			return KEEL_FAST_SLOW;
 		posted = keel_ring_posted(&qp->sq.ring);
-		if (posted <= 0)
-			return !posted;
+		if (posted < 0)
+			return KEEL_FAST_SLOW;
+		if (!posted)
+			return KEEL_FAST_DONE;
+		if (!*budget)
+			return KEEL_FAST_LATER;
+		if (!left)
+			return KEEL_FAST_MORE;
 		if (!keel_fast_send(qp))
-			return false;
+			return KEEL_FAST_SLOW;
+		left--;
+		(*budget)--;
 	}
-	return false;
+}
+
+/**
+ * keel_fast_budget() - how many messages a doorbell does
+ * @qp: the QP, a user process's with a send queue
+ *
+ * Those that were posted when it rang, and a few more: other threads leave
+ * theirs to the one that has the queue.
+ *
+ * Context: RCU read side.
+ * Return: how many.
+ */
+u32 keel_fast_budget(const struct keel_qp *qp)
+{
+	const struct keel_ring *ring = &qp->sq.ring;
+
+	return min(READ_ONCE(ring->head->user) - READ_ONCE(ring->index),
+		   keel_ring_size(ring)) + KEEL_DOORBELL_MORE;
 }
 
 /**
  * keel_fast_run() - do common messages of a QP
- * @qp: the QP, a program's
+ * @qp: the QP, a user process's
+ * @budget: so many at most; less by those that were done afterwards
  *
  * Context: process context, RCU read side.
- * Return: true if the send queue is empty and nobody wants it run; false if
- * there may be something left for keel_qp_run().
+ * Return: the result, see there.
  */
-bool keel_fast_run(struct keel_qp *qp)
+enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 {
 	struct keel_sq *sq = &qp->sq;
-	bool done;
+	enum keel_fast res = KEEL_FAST_SLOW;
 
-	/* One that has a send queue; a program's always has memory. */
+	/* One that has a send queue; a user process's always has memory. */
 	if (qp->type != IB_QPT_RC || !mutex_trylock(&sq->lock))
-		return false;
-	done = !READ_ONCE(qp->dying) && sq->wait == KEEL_WAIT_NONE &&
-	       keel_fast_drain(qp);
+		return KEEL_FAST_SLOW;
+	if (!READ_ONCE(qp->dying) && sq->wait == KEEL_WAIT_NONE &&
+	    !sq->fetch.ctl.done)
+		res = keel_fast_drain(qp, budget);
 	/* RCU keeps the mutex until we are out of here. */
 	mutex_unlock(&sq->lock);
-	/* Pairs with keel_sq_run(): who found the lock taken has left a note. */
+	/* Pairs with keel_sq_run(): whoever found the lock taken left a note. */
 	smp_mb();
-	return done && !atomic_read(&sq->kicked);
+	if (res == KEEL_FAST_DONE && atomic_read(&sq->kicked))
+		return KEEL_FAST_SLOW;
+	return res;
 }

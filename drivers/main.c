@@ -156,9 +156,12 @@ static int __init keel_init(void)
 	ret = keel_debugfs_init();
 	if (ret)
 		return ret;
-	ret = keel_gone_init();
+	ret = keel_workers_init();
 	if (ret)
 		goto err_debugfs;
+	ret = keel_gone_init();
+	if (ret)
+		goto err_workers;
 	ret = register_netdevice_notifier(&keel_netdev_nb);
 	if (ret)
 		goto err_gone;
@@ -178,6 +181,8 @@ err_notifier:
 	unregister_netdevice_notifier(&keel_netdev_nb);
 err_gone:
 	keel_gone_exit();
+err_workers:
+	keel_workers_exit();
 err_debugfs:
 	keel_debugfs_exit();
 	return ret;
@@ -191,6 +196,7 @@ static void __exit keel_exit(void)
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
 	unregister_netdevice_notifier(&keel_netdev_nb);
 	keel_gone_exit();
+	keel_workers_exit();
 	keel_debugfs_exit();
 	/* The objects' kfree_rcu() needs no code of this module. */
 }

@@ -39,6 +39,7 @@ static void keel_mr_drop_mem(struct keel_mr *mr)
 		mmdrop(mr->mem.mm);
 	if (mr->mem.type == KEEL_MEM_DMABUF)
 		keel_dmabuf_unmap(&mr->mem, mr->start);
+	keel_worker_put(mr->mem.worker);
 	if (mr->own)
 		keel_own_free(mr);
 	if (mr->list)
@@ -117,6 +118,21 @@ void keel_mr_free(struct keel_mr *mr)
 	kfree(mr);
 }
 
+/* Memory that may have to be waited for: its process is to provide it. */
+static int keel_mr_find_worker(struct keel_mr *mr)
+{
+	struct keel_worker *worker;
+
+	if ((mr->mem.type != KEEL_MEM_ODP && mr->mem.type != KEEL_MEM_DMABUF) ||
+	    mr->mem.worker)
+		return 0;
+	worker = keel_worker_get(keel_context_workers(mr->ctx));
+	if (IS_ERR(worker))
+		return PTR_ERR(worker);
+	mr->mem.worker = worker;
+	return 0;
+}
+
 /**
  * keel_mr_publish() - give a complete region its number, key and struct ib_mr
  * @ibpd: its PD
@@ -143,6 +159,9 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
 	key->domain = pd->domain->obj.id;
 	mr->keys = &kdev->keys;
 	mr->ctx = ibpd->uobject ? ibpd->uobject->context : NULL;
+	ret = keel_mr_find_worker(mr);
+	if (ret)
+		goto err_wrap;
 	ret = keel_obj_add(&kdev->reg, &mr->obj, mr->dm ? KEEL_DM_MR : KEEL_MR,
 			   &keel_mr_obj_ops, &pd->obj,
 			   mr->dm ? &mr->dm->obj : NULL);
@@ -281,10 +300,17 @@ static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
 {
 	bool demand = access & IB_ACCESS_ON_DEMAND;
 	const struct mm_struct *mm;
+	struct keel_mr *mr;
 
-	if (old->mem.type == KEEL_MEM_ODP && demand)
-		return keel_mr_odp(old->mem.mm, old->start, key->length,
-				   key->iova, access);
+	if (old->mem.type == KEEL_MEM_ODP && demand) {
+		mr = keel_mr_odp(old->mem.mm, old->start, key->length,
+				 key->iova, access);
+		if (!IS_ERR(mr)) {
+			keel_worker_hold(old->mem.worker);
+			mr->mem.worker = old->mem.worker;
+		}
+		return mr;
+	}
 	if (old->pages && !demand &&
 	    (old->pages->umem->writable || !ib_access_writable(access))) {
 		refcount_inc(&old->pages->ref);

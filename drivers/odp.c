@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages of programs that are looked up when they are used: on-demand paging.
- * A core unit, as the walker that it is for.
+ * Pages of user processes that are looked up when they are used: on-demand
+ * paging. A core unit, as the walker that it is for.
+ *
+ * A transfer never waits here, for it has keys and locks that others want: it
+ * uses pages that are present, if the mmap_lock is free. Otherwise the page is
+ * brought in by the process that owns it, while the transfer holds nothing.
  */
 #include <linux/fs.h>
+#include <linux/hugetlb_inline.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
@@ -11,104 +16,163 @@
 #include <linux/sched/signal.h>
 #include <kunit/visibility.h>
 
+#include "compat.h"
 #include "keel_walk.h"
+#include "keel_worker.h"
 
 /*
- * A file system that is a program answers when it likes to, and not even a
- * signal ends the wait: of its files only pages that are there are used.
- * Return: how many of @n pages from @addr on the flags are good for.
+ * Memory whose faults end without anybody else's help: anonymous, shared
+ * memory (tmpfs, memfd), huge pages. A file system can be a user process that
+ * does not answer, and not even a signal ends that wait: of other files only
+ * pages that are present are used.
  */
-static unsigned long keel_odp_flags(struct mm_struct *mm, u64 addr,
-				    unsigned long n, unsigned int *flags)
+static bool keel_odp_may_fault(struct vm_area_struct *vma)
 {
-	struct vm_area_struct *vma = vma_lookup(mm, addr);
+	const struct inode *inode;
 
-	if (!vma)
-		return n;
-	if (vma->vm_file &&
-	    file_inode(vma->vm_file)->i_sb->s_magic == FUSE_SUPER_MAGIC)
-		*flags |= FOLL_NOFAULT;
-	return min(n, (vma->vm_end - addr) >> PAGE_SHIFT);
+	if (vma->vm_flags & (VM_IO | VM_PFNMAP))
+		return false;
+	if (vma_is_anonymous(vma) || is_vm_hugetlb_page(vma))
+		return true;
+	if (!vma->vm_file)
+		return false;
+	inode = file_inode(vma->vm_file);
+	/* /dev is tmpfs as well, and its devices are anything. */
+	return S_ISREG(inode->i_mode) && inode->i_sb->s_magic == TMPFS_MAGIC;
+}
+
+/*
+ * To mark a page as written may wait for its file system, so pages that belong
+ * to another file are only read. What is written in a private mapping is not
+ * the file's.
+ */
+static bool keel_odp_may_use(struct vm_area_struct *vma, bool write)
+{
+	if (!(vma->vm_flags & (write ? VM_WRITE : VM_READ)))
+		return false;
+	return !write || !(vma->vm_flags & VM_SHARED) ||
+	       keel_odp_may_fault(vma);
+}
+
+/*
+ * The pages from the one with @addr on, @n at most. There is no way to let go
+ * of the mmap_lock in between, which makes userfaultfd fail and not wait.
+ *
+ * Context: the mmap_lock is held.
+ * Return: how many, 1 at least; -EAGAIN: not present, and a fault may help;
+ * -EFAULT: not to be had; -EINTR for a fatal signal.
+ */
+static long keel_odp_lookup(struct mm_struct *mm, u64 addr, unsigned long n,
+			    unsigned int flags, struct page **page)
+{
+	struct vm_area_struct *vma;
+	bool may_fault;
+	long got;
+
+	addr = untagged_addr_remote(mm, addr) & PAGE_MASK;
+	vma = vma_lookup(mm, addr);
+	if (!vma || !keel_odp_may_use(vma, flags & FOLL_WRITE))
+		return -EFAULT;
+	may_fault = keel_odp_may_fault(vma);
+	if (!may_fault)
+		flags |= FOLL_NOFAULT;
+	n = min(n, (vma->vm_end - addr) >> PAGE_SHIFT);
+	got = pin_user_pages_remote(mm, addr, n, flags, page, NULL);
+	if (got > 0 || got == -EINTR)
+		return got;
+	return flags & FOLL_NOFAULT && may_fault ? -EAGAIN : -EFAULT;
 }
 
 /**
- * keel_odp_pin() - pages of a program, for a while
+ * keel_odp_pin() - pages of a user process that are present, for a while
  * @mm: its address space; the caller keeps the structure
  * @addr: an address; the pages are from the one that has it on
  * @n: how many are wanted
- * @flags: FOLL_WRITE or 0, FOLL_NOFAULT or 0
+ * @write: they are to be written
  * @page: gets them; the caller unpins them
  *
- * They are looked up without a way to let go of the mmap lock, which makes
- * userfaultfd fail, not wait: a peer must not be able to hold up who sends to
- * it.
+ * Waits for nobody.
  *
- * Context: may sleep.
- * Return: how many there are, 1 at least; -EFAULT when the first is not there
- * or cannot be used so, -EINTR for a fatal signal.
+ * Context: process context, with any mutex.
+ * Return: how many there are, 1 at least; -EAGAIN when the first is not present
+ * or the mmap_lock is taken, -EFAULT when it is not to be had.
  */
-long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n,
-		  unsigned int flags, struct page **page)
+long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n, bool write,
+		  struct page **page)
 {
-	long got;
+	unsigned int flags = FOLL_NOFAULT | (write ? FOLL_WRITE : 0);
+	long got = -EAGAIN;
 
 	if (!mmget_not_zero(mm))
 		return -EFAULT;
-	got = mmap_read_lock_killable(mm);
-	if (!got) {
-		addr &= PAGE_MASK;
-		n = keel_odp_flags(mm, addr, n, &flags);
-		got = pin_user_pages_remote(mm, addr, n, flags, page, NULL);
+	if (mmap_read_trylock(mm)) {
+		got = keel_odp_lookup(mm, addr, n, flags, page);
 		mmap_read_unlock(mm);
 	}
 	/* The last one takes the whole address space down; not in here. */
 	mmput_async(mm);
+	/* Only the copy knows what else a signal ends. */
+	return got == -EINTR ? -EAGAIN : got;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_odp_pin);
+
+static int keel_odp_lock(const struct keel_need *need, bool wait)
+{
+	if (mmap_read_trylock(need->mm))
+		return 0;
+	return wait ? keel_worker_lock_mm(need->worker, need->mm) : -EAGAIN;
+}
+
+/* A few pages from @addr on; they are let go at once. */
+static long keel_odp_fetch_some(const struct keel_need *need, u64 addr,
+				unsigned long n, bool wait)
+{
+	struct page *page[KEEL_ODP_BATCH];
+	long got;
+
+	if (!mmget_not_zero(need->mm))
+		return -EFAULT;
+	got = keel_odp_lock(need, wait);
+	if (!got) {
+		got = keel_odp_lookup(need->mm, addr, n,
+				      need->write ? FOLL_WRITE : 0, page);
+		mmap_read_unlock(need->mm);
+	}
+	mmput_async(need->mm);
+	/* Nothing was written: the pages are as clean as they were. */
 	if (got > 0)
-		return got;
-	return got == -EINTR ? got : -EFAULT;
+		unpin_user_pages(page, got);
+	return got;
 }
 
 /**
- * keel_seg_prefetch() - have the pages of a program at hand
- * @seg: what of which memory; all but ODP always is. Whoever takes its key back
- *	is not kept waiting.
- * @write: as if to be written
- * @fault: bring in what is not there; else only see whether it is
+ * keel_odp_fetch() - bring pages of a user process in
+ * @need: which; KEEL_NEED_PAGES
+ * @wait: the caller is the worker of that process: wait for the mmap_lock
  *
- * Context: may sleep.
- * Return: 0; -EFAULT when a page is not there or cannot be used so, -ENOENT
- * when the key is taken back meanwhile, -EINTR for a fatal signal.
+ * Context: may sleep; no lock is held and no key in use.
+ * Return: 0; -EFAULT when one cannot be used so, -EINTR when the process is
+ * killed, -EAGAIN without @wait when the mmap_lock is taken.
  */
-int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault)
+int keel_odp_fetch(const struct keel_need *need, bool wait)
 {
-	unsigned int flags = (write ? FOLL_WRITE : 0) |
-			     (fault ? 0 : FOLL_NOFAULT);
-	const struct keel_mem *mem = seg->mem;
-	struct page *page[KEEL_ODP_BATCH];
-	u64 addr, pages;
+	u64 addr = need->addr;
+	u64 pages = ((addr + need->len - 1) >> PAGE_SHIFT) -
+		    (addr >> PAGE_SHIFT) + 1;
 	long got;
 
-	if (mem->type != KEEL_MEM_ODP || !seg->len)
-		return 0;
-	addr = mem->start + seg->off;
-	pages = ((addr + seg->len - 1) >> PAGE_SHIFT) -
-		(addr >> PAGE_SHIFT) + 1;
 	while (pages) {
-		if (seg->key && READ_ONCE(seg->key->dead))
-			return -ENOENT;
 		if (fatal_signal_pending(current))
 			return -EINTR;
-		got = keel_odp_pin(mem->mm, addr,
-				   min_t(u64, pages, KEEL_ODP_BATCH), flags,
-				   page);
+		got = keel_odp_fetch_some(need, addr,
+					  min_t(u64, pages, KEEL_ODP_BATCH),
+					  wait);
 		if (got < 0)
 			return got;
-		/* Nothing was written: the pages are as clean as they were. */
-		unpin_user_pages(page, got);
 		addr += (u64)got << PAGE_SHIFT;
 		pages -= got;
 		cond_resched();
 	}
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_seg_prefetch);
+EXPORT_SYMBOL_IF_KUNIT(keel_odp_fetch);

@@ -160,9 +160,9 @@ static int keel_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		*bad_wr = wr;
 		ret = keel_rq_post(&qp->rq, wr);
 	}
-	/* Pairs with the barrier in keel_qp_fail(). */
+	/* Pairs with the barriers in keel_qp_fail() and keel_rq_want(). */
 	smp_mb();
-	if (READ_ONCE(qp->state) == IB_QPS_ERR)
+	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->rq.wanted))
 		keel_qp_kick(qp);
 	return ret;
 }

@@ -31,6 +31,8 @@ static void keel_qp_release(struct keel_obj *obj)
 
 	keel_ring_free(&qp->sq.ring);
 	keel_ring_free(&qp->rq.ring);
+	keel_worker_put(qp->worker);
+	kvfree(qp->resp.dgram);
 	kfree_rcu(qp, obj.rcu);
 }
 
@@ -86,8 +88,23 @@ struct keel_qp *keel_qp_hold(struct ib_qp *ibqp)
 	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
 }
 
+static bool keel_qp_queue(struct keel_qp *qp)
+{
+	struct keel_worker *worker;
+	int ret = -ESRCH;
+
+	/* One that is replaced stays for a grace period. */
+	scoped_guard(rcu) {
+		worker = READ_ONCE(qp->worker);
+		if (worker)
+			ret = keel_job_queue(worker, &qp->job);
+	}
+	/* The kernel's own, or of a process that is dead. */
+	return ret == -ESRCH ? queue_work(qp->kdev->wq, &qp->work) : ret;
+}
+
 /**
- * keel_qp_kick() - have the workqueue run a QP
+ * keel_qp_kick() - have a QP run soon
  * @qp: the QP; the caller has a reference, or keeps it from being destroyed
  *
  * Context: any.
@@ -96,16 +113,79 @@ void keel_qp_kick(struct keel_qp *qp)
 {
 	keel_obj_get(&qp->obj);
 	/* The caller's reference is left: this is not the last one. */
-	if (!queue_work(qp->kdev->wq, &qp->work))
+	if (!keel_qp_queue(qp))
 		keel_obj_put(&qp->obj);
+}
+
+/**
+ * keel_qp_wake_peer() - the peer may have waited for this
+ * @qp: the QP; it can receive what it could not, or does not exist as it did
+ *
+ * Context: process context; no lock but mutexes is held.
+ */
+void keel_qp_wake_peer(struct keel_qp *qp)
+{
+	struct keel_qp *peer;
+
+	if (qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI)
+		return;
+	guard(rcu)();
+	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
+	/* Only a peer can be waiting, and a stranger is not to be bothered. */
+	if (!peer || peer == qp || peer->attr.dest_qp_num != qp->qpn)
+		return;
+	/* Destroying it sets @dying under the lock: it has not begun to. */
+	guard(spinlock)(&peer->state_lock);
+	if (!peer->dying)
+		keel_qp_kick(peer);
+}
+
+static void keel_qp_job(struct keel_job *job, bool alive)
+{
+	struct keel_qp *qp = container_of(job, struct keel_qp, job);
+
+	if (alive)
+		keel_qp_run_job(qp);
+	else
+		keel_qp_end(qp);
+	keel_obj_put(&qp->obj);
 }
 
 static void keel_qp_work(struct work_struct *work)
 {
 	struct keel_qp *qp = container_of(work, struct keel_qp, work);
 
-	keel_qp_run(qp);
+	if (qp->worker)
+		keel_qp_end(qp);
+	else
+		keel_qp_run_job(qp);
 	keel_obj_put(&qp->obj);
+}
+
+/**
+ * keel_qp_own_worker() - a QP is run by the worker of the calling process
+ * @qp: the QP of a user process, in a call of its owner
+ *
+ * Context: process context of a user process.
+ * Return: 0, or as keel_worker_get().
+ */
+int keel_qp_own_worker(struct keel_qp *qp)
+{
+	struct keel_worker *worker, *old;
+
+	worker = keel_worker_get(keel_context_workers(qp->context));
+	if (IS_ERR(worker))
+		return PTR_ERR(worker);
+	spin_lock(&qp->state_lock);
+	old = qp->worker;
+	WRITE_ONCE(qp->worker, worker);
+	spin_unlock(&qp->state_lock);
+	if (!old)
+		return 0;
+	if (keel_job_cancel(old, &qp->job))
+		keel_obj_put(&qp->obj);
+	keel_worker_put(old);
+	return 0;
 }
 
 static int keel_qp_check_init(const struct ib_qp_init_attr *init)
@@ -228,6 +308,8 @@ static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 	spin_lock_init(&qp->rq.lock);
 	spin_lock_init(&qp->rq.post_lock);
 	INIT_WORK(&qp->work, keel_qp_work);
+	keel_job_init(&qp->job, keel_qp_job);
+	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	INIT_LIST_HEAD(&qp->mcast);
 	keel_sq_init(qp);
 }
@@ -270,6 +352,24 @@ static struct ib_ucontext *keel_udata_context(struct ib_udata *udata)
 	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
 }
 
+/* What a QP of a user process has besides its rings. */
+static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
+{
+	qp->user = true;
+	if (qp->type == IB_QPT_UD) {
+		qp->resp.dgram = kvzalloc(sizeof(*qp->resp.dgram),
+					  GFP_KERNEL_ACCOUNT);
+		if (!qp->resp.dgram)
+			return -ENOMEM;
+		keel_fetch_init(&qp->resp.dgram->fetch, NULL);
+	}
+	/* An XRC_RECV QP may outlive it, and has no doorbell. */
+	if (!keel_qp_sends(qp))
+		return 0;
+	qp->context = keel_udata_context(udata);
+	return keel_qp_own_worker(qp);
+}
+
 static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 			  struct ib_udata *udata)
 {
@@ -285,13 +385,10 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 	if (!qp)
 		return -ENOMEM;
 	keel_qp_init(qp, ibqp, init);
-	if (udata) {
-		qp->user = true;
-		/* An XRC_RECV QP may outlive it, and has no doorbell. */
-		if (keel_qp_sends(qp))
-			qp->context = keel_udata_context(udata);
-	}
-	ret = udata ? keel_qp_map_rings(qp, udata) : keel_qp_alloc_rings(qp);
+	ret = udata ? keel_qp_init_user(qp, udata) : 0;
+	if (!ret)
+		ret = udata ? keel_qp_map_rings(qp, udata) :
+			      keel_qp_alloc_rings(qp);
 	if (ret)
 		goto err_rings;
 	keel_qp_caps(qp);
@@ -306,8 +403,27 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 err_rings:
 	keel_ring_free(&qp->rq.ring);
 	keel_ring_free(&qp->sq.ring);
+	keel_worker_put(qp->worker);
+	kvfree(qp->resp.dgram);
 	kfree(qp);
 	return ret;
+}
+
+/* Nobody is inside any more, and nobody comes. Drop what it waits for. */
+static void keel_qp_drain(struct keel_qp *qp)
+{
+	mutex_lock(&qp->sq.lock);
+	keel_sq_forget(&qp->sq);
+	keel_srq_wait_end(qp);
+	mutex_unlock(&qp->sq.lock);
+	mutex_lock(&qp->resp.lock);
+	qp->resp.have = false;
+	if (qp->resp.srq)
+		keel_obj_put(&qp->resp.srq->obj);
+	qp->resp.srq = NULL;
+	if (qp->resp.dgram)
+		keel_dgram_drop(qp->resp.dgram);
+	mutex_unlock(&qp->resp.lock);
 }
 
 /*
@@ -334,18 +450,14 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	WRITE_ONCE(qp->ib, NULL);
 	spin_unlock(&qp->state_lock);
 
-	mutex_lock(&qp->sq.lock);
-	mutex_unlock(&qp->sq.lock);
-	mutex_lock(&qp->resp.lock);
-	qp->resp.have = false;
-	if (qp->resp.srq)
-		keel_obj_put(&qp->resp.srq->obj);
-	qp->resp.srq = NULL;
-	mutex_unlock(&qp->resp.lock);
-	/* Who is inside may start the timer, and kick: now nobody is. */
+	keel_qp_drain(qp);
+	/* Those inside may start the timer, and kick: now nobody is. */
 	hrtimer_cancel(&qp->sq.timer);
 	if (cancel_work_sync(&qp->work))
 		keel_obj_put(&qp->obj);
+	if (qp->worker && keel_job_cancel(qp->worker, &qp->job))
+		keel_obj_put(&qp->obj);
+	keel_qp_wake_peer(qp);
 	keel_obj_close(&qp->obj);
 	return 0;
 }
@@ -361,6 +473,7 @@ static int keel_put_qp(struct sk_buff *msg, const struct keel_qp *qp)
 	    rdma_nl_put_driver_string(msg, "waits_for",
 				      wait == KEEL_WAIT_RNR ? "receive" :
 				      wait == KEEL_WAIT_PEER ? "peer" :
+				      wait == KEEL_WAIT_MEMORY ? "memory" :
 				      "nothing"))
 		return -EMSGSIZE;
 	return 0;
@@ -384,15 +497,32 @@ static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	return ret;
 }
 
-/* Return: whether all is done; else it is to be done the long way. */
-static bool keel_qp_ring(struct keel_dev *kdev,
-			 const struct ib_ucontext *context, u32 qpn)
+/* One go of the fast path. @budget is U32_MAX before the first. */
+static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
+					const struct ib_ucontext *context,
+					u32 qpn, u32 *budget)
 {
 	struct keel_qp *qp;
 
 	guard(rcu)();
 	qp = xa_load(&kdev->qps, qpn);
-	return qp && qp->context == context && keel_fast_run(qp);
+	if (!qp || qp->context != context || READ_ONCE(qp->rq.wanted))
+		return KEEL_FAST_SLOW;
+	if (*budget == U32_MAX)
+		*budget = keel_fast_budget(qp);
+	return keel_fast_run(qp, budget);
+}
+
+static enum keel_fast keel_qp_ring(struct keel_dev *kdev,
+				   const struct ib_ucontext *context, u32 qpn)
+{
+	enum keel_fast res;
+	u32 budget = U32_MAX;
+
+	while ((res = keel_qp_ring_once(kdev, context, qpn, &budget)) ==
+	       KEEL_FAST_MORE)
+		cond_resched();
+	return res;
 }
 
 /*
@@ -403,6 +533,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	struct uverbs_attr_bundle *attrs)
 {
 	struct ib_ucontext *context = ib_uverbs_get_ucontext(attrs);
+	enum keel_fast res;
 	struct keel_qp *qp;
 	u32 qpn;
 	int ret;
@@ -412,16 +543,19 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	ret = uverbs_copy_from(&qpn, attrs, KEEL_ATTR_QP_DOORBELL_QPN);
 	if (ret)
 		return ret;
-	if (keel_qp_ring(to_kdev(context->device), context, qpn))
+	res = keel_qp_ring(to_kdev(context->device), context, qpn);
+	if (res == KEEL_FAST_DONE)
 		return 0;
 	qp = keel_qp_get(to_kdev(context->device), qpn);
 	if (!qp)
 		return -ENOENT;
 	/* A number says nothing about who may use it: its owner does. */
-	if (qp->context == context)
-		keel_qp_run(qp);
-	else
+	if (qp->context != context)
 		ret = -ENOENT;
+	else if (res == KEEL_FAST_LATER)
+		keel_qp_kick(qp);
+	else
+		keel_qp_run(qp);
 	keel_obj_put(&qp->obj);
 	return ret;
 }

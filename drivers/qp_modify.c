@@ -146,7 +146,9 @@ static void keel_qp_reset(struct keel_qp *qp)
 
 	mutex_lock(&qp->sq.lock);
 	hrtimer_cancel(&qp->sq.timer);
-	qp->sq.wait = KEEL_WAIT_NONE;
+	WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
+	keel_sq_forget(&qp->sq);
+	keel_srq_wait_end(qp);
 	qp->sq.drained = false;
 	keel_ring_reset(&qp->sq.ring, qp->user);
 	mutex_unlock(&qp->sq.lock);
@@ -157,9 +159,16 @@ static void keel_qp_reset(struct keel_qp *qp)
 	if (qp->resp.srq)
 		keel_obj_put(&qp->resp.srq->obj);
 	qp->resp.srq = NULL;
+	if (qp->resp.dgram)
+		keel_dgram_drop(qp->resp.dgram);
 	qp->est = false;
+	qp->rq.wanted = false;
 	keel_ring_reset(&qp->rq.ring, qp->user);
 	mutex_unlock(&qp->resp.lock);
+	keel_qp_wake_peer(qp);
+	/* Another life: the peer of the last one is not the peer of this. */
+	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
+	atomic64_set(&qp->remote, 0);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	memset(&qp->av, 0, sizeof(qp->av));
 }
@@ -239,22 +248,10 @@ void keel_qp_event(struct keel_qp *qp, enum ib_event_type type)
 	spin_unlock(&qp->state_lock);
 }
 
-/**
- * keel_qp_fail() - an error moves a QP to another state
- * @qp: the QP
- * @state: IB_QPS_ERR, or IB_QPS_SQE from IB_QPS_RTS and IB_QPS_SQD
- * @type: event to raise, or KEEL_EVENT_NONE
- *
- * The workqueue flushes what is to be flushed. A QP that is in the error state
- * already, or in none that errors happen in, stays where it is, in silence.
- *
- * Context: any but interrupts; locks of queues may be held.
- * Return: whether the state changed.
- */
-bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
-		  enum ib_event_type type)
+static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
+				enum ib_event_type type)
 {
-	guard(spinlock)(&qp->state_lock);
+	lockdep_assert_held(&qp->state_lock);
 	if (qp->dying || qp->state == IB_QPS_ERR || qp->state == IB_QPS_RESET)
 		return false;
 	if (state == IB_QPS_SQE && qp->state != IB_QPS_RTS &&
@@ -273,6 +270,30 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 	}
 	/* Under the lock: once the QP is dying nobody kicks it any more. */
 	keel_qp_kick(qp);
+	return true;
+}
+
+/**
+ * keel_qp_fail() - an error moves a QP to another state
+ * @qp: the QP
+ * @state: IB_QPS_ERR, or IB_QPS_SQE from IB_QPS_RTS and IB_QPS_SQD
+ * @type: event to raise, or KEEL_EVENT_NONE
+ *
+ * The workqueue flushes what is to be flushed. A QP that is in the error state
+ * already, or in none that errors happen in, stays where it is, in silence.
+ *
+ * Context: process context; mutexes of queues may be held.
+ * Return: whether the state changed.
+ */
+bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
+		  enum ib_event_type type)
+{
+	scoped_guard(spinlock, &qp->state_lock)
+		if (!keel_qp_fail_locked(qp, state, type))
+			return false;
+	/* A sender that waits for it would wait for ever. */
+	if (state == IB_QPS_ERR)
+		keel_qp_wake_peer(qp);
 	return true;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_fail);
@@ -330,6 +351,9 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return 0;
 	}
 	ret = keel_qp_change(qp, cur, next, attr, mask);
+	/* The peer may have been ready first. */
+	if (!ret && next == IB_QPS_RTR)
+		keel_qp_wake_peer(qp);
 	/*
 	 * Whoever found the send queue's lock taken has left a note and gone,
 	 * be it the flush after the very error that made this fail.

@@ -4,6 +4,9 @@
  * complete it, flush the rest. The peer's doorbell runs this, with the
  * responder's lock held.
  */
+#include <linux/ktime.h>
+#include <linux/sched/signal.h>
+
 #include "keel_qp.h"
 
 /* Where receives of this QP come from just now; NULL: its own queue. */
@@ -20,6 +23,7 @@ static struct keel_cq *keel_recv_cq(const struct keel_qp *qp)
 static void keel_recv_done(struct keel_resp *resp)
 {
 	resp->have = false;
+	resp->from = 0;
 	if (resp->srq)
 		keel_obj_put(&resp->srq->obj);
 	resp->srq = NULL;
@@ -29,7 +33,7 @@ static void keel_recv_done(struct keel_resp *resp)
  * A CQ that takes nothing more ends what reports there. Of XRC that is the
  * SRQ, whose owner's CQ it is; the QP may be another program's.
  */
-static int keel_recv_cqe(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
+static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 			 bool solicited)
 {
 	bool failed = cqe->status != IB_WC_SUCCESS &&
@@ -59,7 +63,9 @@ static void keel_recv_flush_one(struct keel_qp *qp)
 	};
 
 	keel_count(qp->kdev, flushes, 1);
-	keel_recv_cqe(qp, &cqe, false);
+	if (qp->resp.dgram)
+		keel_dgram_drop(qp->resp.dgram);
+	keel_recv_add(qp, &cqe, false);
 }
 
 static u32 keel_rq_entries(const struct keel_qp *qp)
@@ -95,10 +101,15 @@ void keel_rq_flush(struct keel_qp *qp)
 	/* Its owner may post without end, and others want the lock. */
 	u32 budget = keel_rq_entries(qp) + 1;
 
-	/* Whoever reports it kicks the QP afterwards. */
+	/* The kick of whoever reports it comes afterwards. */
 	if (smp_load_acquire(&qp->sq.reporting))
 		return;
 	mutex_lock(&resp->lock);
+	/* Again, for a sender that stopped waiting may have cleared it. */
+	if (qp->rq.ring.head && READ_ONCE(qp->state) == IB_QPS_ERR)
+		WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
+	/* Pairs with the barrier of whoever posts a receive. */
+	smp_mb();
 	/* The state can have gone on: only the error state flushes. */
 	while (READ_ONCE(qp->state) == IB_QPS_ERR && !READ_ONCE(qp->dying)) {
 		if (!resp->have) {
@@ -118,6 +129,35 @@ void keel_rq_flush(struct keel_qp *qp)
 	mutex_unlock(&resp->lock);
 }
 
+/* Take a receive from where the QP has them. */
+static int keel_recv_next(struct keel_qp *qp)
+{
+	struct keel_srq *srq = keel_recv_srq(qp);
+
+	return srq ? keel_srq_take(srq, &qp->resp.recv) :
+		     keel_rq_take(&qp->rq, &qp->resp.recv);
+}
+
+/*
+ * There is none. A sender that waits is woken by the next one.
+ * Return: true if one came in between.
+ */
+static bool keel_recv_want(struct keel_xfer *x)
+{
+	struct keel_srq *srq = keel_recv_srq(x->peer);
+	bool came;
+
+	/* The others lose their messages. */
+	if (x->qp->type != IB_QPT_RC && x->qp->type != IB_QPT_XRC_INI)
+		return false;
+	if (srq)
+		return keel_srq_wait(srq, x->qp);
+	spin_lock(&x->peer->rq.lock);
+	came = keel_rq_want(&x->peer->rq);
+	spin_unlock(&x->peer->rq.lock);
+	return came;
+}
+
 /**
  * keel_recv_take() - have a receive for a message
  * @x: the message
@@ -133,7 +173,6 @@ int keel_recv_take(struct keel_xfer *x)
 {
 	struct keel_qp *peer = x->peer;
 	struct keel_resp *resp = &peer->resp;
-	struct keel_srq *srq;
 	int ret;
 
 	if (resp->have) {
@@ -147,9 +186,9 @@ int keel_recv_take(struct keel_xfer *x)
 		resp->srq = x->srq;
 		keel_obj_get(&x->srq->obj);
 	}
-	srq = keel_recv_srq(peer);
-	ret = srq ? keel_srq_take(srq, &resp->recv) :
-		    keel_rq_take(&peer->rq, &resp->recv);
+	ret = keel_recv_next(peer);
+	if (!ret && keel_recv_want(x))
+		ret = keel_recv_next(peer);
 	if (ret > 0) {
 		resp->have = true;
 		if (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) {
@@ -170,8 +209,8 @@ int keel_recv_take(struct keel_xfer *x)
 
 /**
  * keel_recv_segs() - the memory of the receive that was taken
- * @x: the message
- * @len: its bytes: what it does not use of the receive's memory is not looked
+ * @peer: the QP that receives
+ * @len: bytes of the message: what it does not use of the receive's memory is not looked
  *	at
  * @why: reason of a failure
  *
@@ -179,9 +218,8 @@ int keel_recv_take(struct keel_xfer *x)
  * Return: IB_WC_SUCCESS with &keel_resp.segs to be keel_segs_put(); or the
  * status that the receive completes with.
  */
-enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why)
+enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)
 {
-	struct keel_qp *peer = x->peer;
 	struct keel_recv *recv = &peer->resp.recv;
 	struct keel_srq *srq = keel_recv_srq(peer);
 	u32 max = srq ? srq->rq.max_sge : peer->rq.max_sge;
@@ -200,25 +238,25 @@ enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why)
 }
 
 /**
- * keel_recv_complete() - complete the receive that was taken
- * @x: the message; gives immediate data, solicited bit and who sent it
- * @status: how it ended; the peer's QP fails on anything but success
+ * keel_recv_cqe() - the completion of a receive, but for what it is of the receive
+ * @x: the message; gives immediate data and who sent it
+ * @status: how it ended
  * @why: reason of a failure
  * @byte_len: bytes of the message
  * @flags: enum keel_uapi_cqe_flags
  *
- * Context: may sleep; the peer's responder lock is held.
- * Return: 0; -EIO: its CQ is in error, so that the peer does not hear of the
- * message.
+ * Context: any.
+ * Return: the completion, for keel_recv_report().
  */
-int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
-		       u32 byte_len, u8 flags)
+struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
+				   enum ib_wc_status status, u32 why,
+				   u32 byte_len, u8 flags)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
-	struct keel_qp *peer = x->peer;
 	bool imm = flags & (KEEL_CQE_F_IMM | KEEL_CQE_F_INV);
+
 	/* All of it, so that it is written once and not cleared before. */
-	struct keel_uapi_cqe cqe = {
+	return (struct keel_uapi_cqe){
 		.wr_id = 0,
 		.ts = 0,
 		.wall = 0,
@@ -236,24 +274,58 @@ int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 		.sl = 0,
 		.reserved = { 0, 0, 0 },
 	};
+}
 
+/**
+ * keel_recv_report() - complete the receive that was taken
+ * @peer: the QP that receives; fails on anything but success
+ * @cqe: the completion, see keel_recv_cqe()
+ * @solicited: the sender asked for an event
+ *
+ * Context: may sleep; the responder's lock is held.
+ * Return: 0; -EIO: its CQ is in error, so that the peer does not hear of the
+ * message.
+ */
+int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
+		     bool solicited)
+{
 	keel_count(peer->kdev, rx_msgs, 1);
-	keel_count(peer->kdev, rx_bytes, byte_len);
-	if (status != IB_WC_SUCCESS) {
+	keel_count(peer->kdev, rx_bytes, cqe->byte_len);
+	if (cqe->status != IB_WC_SUCCESS) {
 		keel_count(peer->kdev, wc_errors, 1);
 		/* The flush wants our lock: it comes after the completion. */
 		keel_qp_fail(peer, IB_QPS_ERR, KEEL_EVENT_NONE);
 	}
-	return keel_recv_cqe(peer, &cqe, wqe->flags & IB_SEND_SOLICITED);
+	return keel_recv_add(peer, cqe, solicited);
+}
+
+/**
+ * keel_recv_complete() - complete the receive that was taken for a message
+ * @x: the message
+ * @status: how it ended; the peer's QP fails on anything but success
+ * @why: reason of a failure
+ * @byte_len: bytes of the message
+ * @flags: enum keel_uapi_cqe_flags
+ *
+ * Context: may sleep; the peer's responder lock is held.
+ * Return: as keel_recv_report().
+ */
+int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
+		       u32 byte_len, u8 flags)
+{
+	struct keel_uapi_cqe cqe = keel_recv_cqe(x, status, why, byte_len,
+						 flags);
+
+	return keel_recv_report(x->peer, &cqe,
+				x->wqe->flags & IB_SEND_SOLICITED);
 }
 
 /**
  * keel_xfer_stop() - shall a transfer end before its time?
  * @arg: the struct keel_xfer
  *
- * A program that is killed must not wait for a long copy; what it leaves is
- * done by the workqueue, as long as its QP exists. A QP that is taken away or
- * that failed is not waited for either.
+ * A process that is killed must not wait for a long copy. A QP that is taken
+ * away or that failed is not waited for either, nor are others that want a turn.
  *
  * Context: any.
  * Return: true if so.
@@ -264,7 +336,8 @@ bool keel_xfer_stop(void *arg)
 	enum ib_qp_state state = READ_ONCE(x->qp->state);
 
 	if (fatal_signal_pending(current) || READ_ONCE(x->qp->dying) ||
-	    (state != IB_QPS_RTS && state != IB_QPS_SQD))
+	    (state != IB_QPS_RTS && state != IB_QPS_SQD) ||
+	    ktime_get_ns() > x->until)
 		return true;
 	if (!x->peer)
 		return false;

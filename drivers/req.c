@@ -116,6 +116,17 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 			       reads ? IB_ACCESS_LOCAL_WRITE : 0, &x->why);
 }
 
+/*
+ * A message, or a part of one, has arrived. From here on both know each other,
+ * and neither takes another one that gets the same number. This is where the
+ * PSNs of a NIC would have moved on.
+ */
+static void keel_req_contact(struct keel_qp *qp, struct keel_qp *peer)
+{
+	atomic64_cmpxchg(&qp->remote, 0, atomic64_read(&peer->gen));
+	atomic64_cmpxchg(&peer->remote, 0, atomic64_read(&qp->gen));
+}
+
 static struct keel_qp *keel_req_peer(struct keel_qp *qp)
 {
 	struct keel_qp *peer;
@@ -126,8 +137,8 @@ static struct keel_qp *keel_req_peer(struct keel_qp *qp)
 	if (!peer)
 		return NULL;
 	/*
-	 * A stranger's lock is not waited for. A program that is killed waits
-	 * for none: it sees no peer, and the workqueue looks again.
+	 * A stranger's lock is not waited for. A process that is killed waits
+	 * for none.
 	 */
 	if (keel_qp_connected(qp, peer) &&
 	    !mutex_lock_killable(&peer->resp.lock)) {
@@ -200,6 +211,8 @@ static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 	}
 	x->peer = peer;
 	verdict = keel_req_deliver(x);
+	if (verdict == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
+		keel_req_contact(x->qp, peer);
 	x->rnr_ns = rnr_us[peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
 	mutex_unlock(&peer->resp.lock);
 	x->peer = NULL;

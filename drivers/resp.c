@@ -23,7 +23,10 @@ static enum keel_verdict keel_resp_done(struct keel_xfer *x,
 	return KEEL_XFER_DONE;
 }
 
-/* The request was wrong: the responder fails with an event, no receive. */
+/*
+ * The request was wrong: the responder fails. The error is reported by the
+ * receive that the request would have used, or by an event where it uses none.
+ */
 static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
 					  enum ib_wc_status status, u32 why)
 {
@@ -32,7 +35,11 @@ static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
 				   IB_EVENT_QP_REQ_ERR;
 
 	/* UC drops it without a word. */
-	if (!keel_is_uc(x))
+	if (keel_is_uc(x))
+		return keel_resp_done(x, status, why);
+	if (x->wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM)
+		keel_recv_complete(x, status, why, 0, 0);
+	else
 		keel_qp_fail(x->peer, IB_QPS_ERR, event);
 	return keel_resp_done(x, status, why);
 }
@@ -60,9 +67,7 @@ static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 					    const struct keel_segs *dst,
 					    const struct keel_segs *src)
 {
-	const struct keel_copy_ctl ctl = { .stop = keel_xfer_stop, .arg = x };
-
-	return keel_copy(dst, 0, src, 0, src->len, &ctl);
+	return keel_copy(dst, 0, src, 0, src->len, &x->qp->sq.fetch.ctl);
 }
 
 /* What immediate data or an invalidation adds to the completion. */
@@ -97,10 +102,22 @@ static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
 	keel_segs_put(&x->qp->sq.segs);
 	if (wqe->opcode == IB_WR_SEND_WITH_INV &&
 	    keel_invalidate(x->peer, wqe->imm, x->domain)) {
+		/* Class J: the bytes are there, and the requester has done well. */
 		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
-		return keel_resp_done(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY);
+		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 	}
 	return keel_resp_received(x, len);
+}
+
+/* A receive that no message has begun to use is filled from its start. */
+static void keel_resp_begin(struct keel_xfer *x)
+{
+	struct keel_resp *resp = &x->peer->resp;
+	u64 gen = atomic64_read(&x->qp->gen);
+
+	if (resp->from != gen)
+		x->qp->sq.fetch.ctl.done = 0;
+	resp->from = gen;
 }
 
 /**
@@ -121,7 +138,8 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x)
 
 	if (ret <= 0)
 		return keel_resp_no_recv(x, ret);
-	status = keel_recv_segs(x, src->len, &why);
+	keel_resp_begin(x);
+	status = keel_recv_segs(x->peer, src->len, &why);
 	if (status != IB_WC_SUCCESS)
 		return keel_resp_bad_recv(x, status, why);
 	if (src->len > dst->len) {
@@ -142,6 +160,8 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x)
 		x->status = IB_WC_LOC_PROT_ERR;
 		x->why = KEEL_WHY_FAULT;
 		return KEEL_XFER_DONE;
+	case KEEL_COPY_ABSENT:
+		return KEEL_XFER_ABSENT;
 	default:
 		return KEEL_XFER_STOPPED;
 	}
@@ -173,6 +193,8 @@ static enum keel_verdict keel_resp_copied(struct keel_xfer *x,
 {
 	if (copied == KEEL_COPY_STOPPED)
 		return KEEL_XFER_STOPPED;
+	if (copied == KEEL_COPY_ABSENT)
+		return KEEL_XFER_ABSENT;
 	if (copied == KEEL_COPY_DONE)
 		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 	if (copied != local)
@@ -183,15 +205,34 @@ static enum keel_verdict keel_resp_copied(struct keel_xfer *x,
 	return KEEL_XFER_DONE;
 }
 
+/* Immediate data take a receive, whose memory is not used. */
+static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
+{
+	enum ib_wc_status status;
+	u32 why = KEEL_WHY_NONE;
+	int ret = keel_recv_take(x);
+
+	if (ret <= 0) {
+		*verdict = keel_resp_no_recv(x, ret);
+		return false;
+	}
+	status = keel_recv_segs(x->peer, 0, &why);
+	if (status != IB_WC_SUCCESS) {
+		*verdict = keel_resp_bad_recv(x, status, why);
+		return false;
+	}
+	return true;
+}
+
 /**
  * keel_resp_write() - an RDMA write arrives
  * @x: the message, with a peer
  *
- * Immediate data take a receive, whose memory is not used. It is taken first:
- * where there is none, nothing need be copied twice.
+ * The receive for immediate data is taken first: it reports what is wrong with
+ * the key, and where there is none, nothing need be copied twice.
  *
  * Context: may sleep; the peer's responder lock is held.
- * Return: what became of it.
+ * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_write(struct keel_xfer *x)
 {
@@ -200,23 +241,12 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
 	u64 len = sq->segs.len;
 	enum keel_copy_result copied;
 	enum keel_verdict verdict;
-	enum ib_wc_status status;
-	u32 why = KEEL_WHY_NONE;
-	int ret;
 
+	if (imm && !keel_resp_take_imm(x, &verdict))
+		return verdict;
 	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_WRITE, x->wqe->rdma.rkey,
 			      x->wqe->rdma.remote_addr, len, &verdict))
 		return verdict;
-	ret = imm ? keel_recv_take(x) : 1;
-	if (ret <= 0) {
-		keel_segs_put(&sq->remote);
-		return keel_resp_no_recv(x, ret);
-	}
-	status = imm ? keel_recv_segs(x, 0, &why) : IB_WC_SUCCESS;
-	if (status != IB_WC_SUCCESS) {
-		keel_segs_put(&sq->remote);
-		return keel_resp_bad_recv(x, status, why);
-	}
 	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
 	keel_segs_put(&sq->remote);
 	if (copied != KEEL_COPY_DONE)
@@ -272,13 +302,38 @@ static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 /* Nothing has changed. */
 static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
 {
-	/* Somebody kills us: the peer is innocent. */
-	if (ret == -EINTR)
-		return KEEL_XFER_STOPPED;
+	if (ret == -EAGAIN)
+		return KEEL_XFER_ABSENT;
 	if (ret == -EINVAL)
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
 					KEEL_WHY_ALIGN);
 	return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, KEEL_WHY_FAULT);
+}
+
+/* Change the memory, once: a message that is begun anew does not again. */
+static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_sq *sq = &x->qp->sq;
+	int ret;
+
+	if (sq->stage == KEEL_STAGE_DONE)
+		return true;
+	if (!keel_resp_word(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
+			    wqe->atomic.remote_addr, verdict))
+		return false;
+	ret = keel_atomic(&sq->remote.seg[0],
+			  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
+			  wqe->atomic.compare_add, wqe->atomic.swap, &sq->word,
+			  &sq->fetch.ctl);
+	keel_segs_put(&sq->remote);
+	if (ret) {
+		*verdict = keel_resp_word_failed(x, ret);
+		return false;
+	}
+	sq->stage = KEEL_STAGE_DONE;
+	keel_count(x->qp->kdev, atomics, 1);
+	return true;
 }
 
 /**
@@ -286,37 +341,39 @@ static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
  * @x: the message, with a peer
  *
  * Context: may sleep; the peer's responder lock is held.
- * Return: what became of it.
+ * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 {
-	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_sq *sq = &x->qp->sq;
+	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,
+				      .start = (uintptr_t)&sq->word };
 	enum keel_copy_result copied;
 	enum keel_verdict verdict;
-	struct keel_mem mem;
-	u64 old;
-	int ret;
 
-	if (!keel_resp_word(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
-			    wqe->atomic.remote_addr, &verdict))
+	if (!keel_resp_change(x, &verdict))
 		return verdict;
-	ret = keel_atomic(&sq->remote.seg[0],
-			  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
-			  wqe->atomic.compare_add, wqe->atomic.swap, &old);
-	keel_segs_put(&sq->remote);
-	if (ret)
-		return keel_resp_word_failed(x, ret);
-	keel_count(x->qp->kdev, atomics, 1);
-	mem = (struct keel_mem){ .type = KEEL_MEM_KERNEL,
-				 .start = (uintptr_t)&old };
-	keel_segs_one(&sq->remote, &mem, 0, sizeof(old));
-	x->byte_len = sizeof(old);
-	copied = keel_copy(&sq->segs, 0, &sq->remote, 0, sizeof(old), NULL);
-	/* It must not be done again: what a signal stopped has failed. */
-	if (copied == KEEL_COPY_STOPPED)
-		copied = KEEL_COPY_DST;
+	keel_segs_one(&sq->remote, &mem, 0, sizeof(sq->word));
+	x->byte_len = sizeof(sq->word);
+	copied = keel_resp_copy(x, &sq->segs, &sq->remote);
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
+}
+
+/* The operand of an atomic write, before anything of the peer is looked at. */
+static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
+{
+	struct keel_sq *sq = &x->qp->sq;
+	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,
+				      .start = (uintptr_t)&sq->word };
+	enum keel_copy_result copied;
+
+	if (sq->stage != KEEL_STAGE_NEW)
+		return KEEL_COPY_DONE;
+	keel_segs_one(&sq->remote, &mem, 0, sizeof(sq->word));
+	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
+	if (copied == KEEL_COPY_DONE)
+		sq->stage = KEEL_STAGE_FETCHED;
+	return copied;
 }
 
 /**
@@ -324,32 +381,33 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
  * @x: the message, with a peer
  *
  * Context: may sleep; the peer's responder lock is held.
- * Return: what became of it.
+ * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
 {
 	struct keel_sq *sq = &x->qp->sq;
 	enum keel_copy_result copied;
 	enum keel_verdict verdict;
-	struct keel_mem mem;
-	u64 value;
 	int ret;
 
-	mem = (struct keel_mem){ .type = KEEL_MEM_KERNEL,
-				 .start = (uintptr_t)&value };
-	keel_segs_one(&sq->remote, &mem, 0, sizeof(value));
-	copied = keel_copy(&sq->remote, 0, &sq->segs, 0, sizeof(value), NULL);
+	copied = keel_resp_operand(x);
 	if (copied != KEEL_COPY_DONE)
 		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
-	if (!keel_resp_word(x, IB_ACCESS_REMOTE_WRITE, x->wqe->rdma.rkey,
-			    x->wqe->rdma.remote_addr, &verdict))
-		return verdict;
-	ret = keel_atomic_write(&sq->remote.seg[0], value);
-	keel_segs_put(&sq->remote);
-	if (ret)
-		return keel_resp_word_failed(x, ret);
-	keel_count(x->qp->kdev, atomic_writes, 1);
-	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+	if (sq->stage != KEEL_STAGE_DONE) {
+		if (!keel_resp_word(x, IB_ACCESS_REMOTE_WRITE,
+				    x->wqe->rdma.rkey,
+				    x->wqe->rdma.remote_addr, &verdict))
+			return verdict;
+		ret = keel_atomic_write(&sq->remote.seg[0], sq->word,
+					&sq->fetch.ctl);
+		keel_segs_put(&sq->remote);
+		if (ret)
+			return keel_resp_word_failed(x, ret);
+		sq->stage = KEEL_STAGE_DONE;
+		keel_count(x->qp->kdev, atomic_writes, 1);
+	}
+	return keel_resp_copied(x, keel_copy_end(&sq->fetch.ctl),
+				KEEL_COPY_SRC);
 }
 
 /**

@@ -54,6 +54,41 @@ int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv)
 	return ret > 0 ? 1 : ret;
 }
 
+/**
+ * keel_rq_want() - ask to be told of the next receive
+ * @rq: a queue without receives
+ *
+ * Context: process context; &keel_rq.lock is held, or of a QP's own queue the
+ * responder's.
+ * Return: true if one came in between; else whoever posts one will tell.
+ */
+bool keel_rq_want(struct keel_rq *rq)
+{
+	WRITE_ONCE(rq->wanted, true);
+	WRITE_ONCE(rq->ring.head->flags, KEEL_RING_F_KICK);
+	/* Pairs with the barrier of whoever posts: one sees the other. */
+	smp_mb();
+	return keel_ring_posted(&rq->ring) > 0;
+}
+
+/**
+ * keel_rq_was_wanted() - a receive may have been posted
+ * @rq: the queue
+ *
+ * Context: any.
+ * Return: whether somebody is to be told. Nobody is told twice.
+ */
+bool keel_rq_was_wanted(struct keel_rq *rq)
+{
+	if (!READ_ONCE(rq->wanted) || !xchg(&rq->wanted, false))
+		return false;
+	/* The next one that waits asks again. */
+	WRITE_ONCE(rq->ring.head->flags, 0);
+	/* Before those who are told look for receives. */
+	smp_mb();
+	return true;
+}
+
 static void keel_rq_fill(struct keel_uapi_recv_wqe *entry,
 			 const struct ib_recv_wr *wr)
 {

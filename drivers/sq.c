@@ -1,28 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Running a send queue: whoever rings the doorbell does the work, one at a
- * time, entry by entry. A queue that has to wait leaves a timer behind and
- * nobody waiting.
+ * Running a send queue, WQE by WQE. The thread that rings the doorbell does what
+ * was posted when it rang; the worker of its process does the rest. A queue that
+ * has to wait is woken by what it waits for. Its timer is for the deadline.
+ *
+ * Nothing under the lock of a queue waits for another process. When memory is
+ * not present, the lock is dropped, the memory is asked for (memreq.c), and the
+ * WQE is begun anew where it was.
  */
-#include <linux/jiffies.h>
 #include <linux/ktime.h>
+#include <linux/sched/signal.h>
 
 #include "keel_qp.h"
 
-/*
- * A look at a peer that is not ready: soon at first, then less often. Who has
- * waited long can wait a little longer: nobody is looked for 250 times a second
- * for ever.
- */
-#define KEEL_PAUSE_MIN	(10 * NSEC_PER_USEC)
-#define KEEL_PAUSE_MAX	(4 * NSEC_PER_MSEC)
-#define KEEL_PAUSE_LONG	(64 * NSEC_PER_MSEC)
+/* How long a doorbell copies before the worker goes on. */
+#define KEEL_DOORBELL_NS	(100 * NSEC_PER_MSEC)
+/* A turn of one queue, when others of the same process have work as well. */
+#define KEEL_TURN_NS		(2 * NSEC_PER_MSEC)
 
-/* What a look at the first entry led to. */
+/* The result of a look at the first WQE. */
 enum keel_step {
 	KEEL_STEP_MORE,		/* done with it: there may be another */
 	KEEL_STEP_IDLE,		/* nothing can be done now */
-	KEEL_STEP_LATER,	/* the workqueue shall go on */
+	KEEL_STEP_LATER,	/* the worker shall go on */
+	KEEL_STEP_ABSENT,	/* memory is to be asked for, without the lock */
+	KEEL_STEP_OVER,		/* the caller is killed: its QP has failed */
+};
+
+/**
+ * struct keel_turn - how much of a queue is to be run
+ * @doorbell: by a doorbell, or another call of its owner
+ * @end: doorbell: index of the first WQE that was posted too late for this turn
+ * @until: when the turn is over, ns of ktime_get_ns()
+ */
+struct keel_turn {
+	bool doorbell;
+	u32 end;
+	u64 until;
 };
 
 static const u8 keel_wc_opcodes[] = {
@@ -91,7 +105,10 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 {
 	lockdep_assert_held(&qp->sq.lock);
 	keel_ring_advance(&qp->sq.ring);
-	qp->sq.wait = KEEL_WAIT_NONE;
+	if (qp->sq.wait != KEEL_WAIT_NONE) {
+		hrtimer_try_to_cancel(&qp->sq.timer);
+		WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
+	}
 	if (status != IB_WC_SUCCESS || qp->sig_all ||
 	    qp->sq.wqe.flags & IB_SEND_SIGNALED)
 		keel_sq_report(qp, status, why, byte_len);
@@ -137,53 +154,115 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 {
 	struct keel_sq *sq = &qp->sq;
 
-	sq->wait = wait;
-	sq->since = now;
-	sq->pause = KEEL_PAUSE_MIN;
+	WRITE_ONCE(sq->wait, wait);
+	sq->waited = sq->fetch.ctl.done;
 	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
+	if (sq->deadline != U64_MAX)
+		hrtimer_start(&sq->timer, ns_to_ktime(sq->deadline),
+			      HRTIMER_MODE_ABS);
+	else
+		hrtimer_try_to_cancel(&sq->timer);
 	if (wait == KEEL_WAIT_RNR)
 		keel_count(qp->kdev, rnr_waits, 1);
-	else
+	else if (wait == KEEL_WAIT_PEER)
 		keel_count(qp->kdev, peer_waits, 1);
 }
 
-static u64 keel_sq_pause_max(u64 waited)
-{
-	return clamp_t(u64, waited / 64, KEEL_PAUSE_MAX, KEEL_PAUSE_LONG);
-}
-
-/* Nobody to take it. Wait for the next look, or give up. */
-static enum keel_step keel_sq_wait(struct keel_qp *qp, enum keel_wait wait,
-				   u64 ns)
+/* Wait, unless that has taken too long. Return: whether to wait. */
+static bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 {
 	struct keel_sq *sq = &qp->sq;
 	u64 now = ktime_get_ns();
 
-	if (sq->wait != wait)
+	/* Memory that comes piece by piece is waited for piece by piece. */
+	if (sq->wait != wait ||
+	    (wait == KEEL_WAIT_MEMORY && sq->waited != sq->fetch.ctl.done))
 		keel_sq_wait_begin(qp, wait, now, ns);
-	if (now >= sq->deadline) {
-		bool rnr = wait == KEEL_WAIT_RNR;
-
-		keel_sq_error(qp, rnr ? IB_WC_RNR_RETRY_EXC_ERR :
-			      IB_WC_RETRY_EXC_ERR,
-			      rnr ? KEEL_WHY_NOT_READY : KEEL_WHY_PEER, 0);
-		return KEEL_STEP_MORE;
-	}
-	/* One whose function runs is not queued: it may have kicked us here. */
-	if (!hrtimer_is_queued(&sq->timer)) {
-		hrtimer_start(&sq->timer,
-			      ns_to_ktime(min(sq->pause, sq->deadline - now)),
-			      HRTIMER_MODE_REL);
-		sq->pause = min(sq->pause * 2, keel_sq_pause_max(now - sq->since));
-	}
-	return KEEL_STEP_IDLE;
+	return now < sq->deadline;
 }
 
-static enum hrtimer_restart keel_sq_look(struct hrtimer *timer)
+/* Why there is no peer. */
+static u32 keel_sq_peer_why(const struct keel_qp *qp)
+{
+	const struct keel_qp *peer;
+
+	guard(rcu)();
+	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
+	if (!peer || peer->attr.dest_qp_num != qp->qpn ||
+	    READ_ONCE(peer->state) < IB_QPS_RTR)
+		return KEEL_WHY_PEER;
+	return keel_qp_psns_match(qp, peer) ? KEEL_WHY_PEER : KEEL_WHY_PSN;
+}
+
+static enum keel_step keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
+{
+	if (keel_sq_wait(qp, KEEL_WAIT_RNR, keel_sq_rnr_ns(qp, rnr_ns)))
+		return KEEL_STEP_IDLE;
+	keel_sq_error(qp, IB_WC_RNR_RETRY_EXC_ERR, KEEL_WHY_NOT_READY, 0);
+	return KEEL_STEP_MORE;
+}
+
+static enum keel_step keel_sq_wait_peer(struct keel_qp *qp)
+{
+	if (keel_sq_wait(qp, KEEL_WAIT_PEER, keel_sq_peer_ns(qp)))
+		return KEEL_STEP_IDLE;
+	keel_sq_error(qp, IB_WC_RETRY_EXC_ERR, keel_sq_peer_why(qp), 0);
+	return KEEL_STEP_MORE;
+}
+
+static enum hrtimer_restart keel_sq_expired(struct hrtimer *timer)
 {
 	/* Destroying the QP waits for the timer before it lets go. */
 	keel_qp_kick(container_of(timer, struct keel_qp, sq.timer));
 	return HRTIMER_NORESTART;
+}
+
+/* A process that was killed does not go on, nor does anybody for it. */
+static enum keel_step keel_sq_stopped(struct keel_qp *qp)
+{
+	if (fatal_signal_pending(current)) {
+		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+		return KEEL_STEP_OVER;
+	}
+	/* The state, which the next look tells, or the end of the turn. */
+	return KEEL_STEP_LATER;
+}
+
+/*
+ * Memory is not present. Ask for it, or wait for what was asked for; its owner
+ * has some time to provide it.
+ */
+static enum keel_step keel_sq_absent(struct keel_qp *qp)
+{
+	struct keel_fetch *fetch = &qp->sq.fetch;
+	u64 ns = KEEL_PAGES_NS;
+
+	if (fetch->ctl.need.kind == KEEL_NEED_CLOSE)
+		keel_fetch_close(fetch);
+	if (fatal_signal_pending(current))
+		return keel_sq_stopped(qp);
+	if (!fetch->req)
+		return KEEL_STEP_ABSENT;
+	if (fetch->req->open.need.kind == KEEL_NEED_OPEN)
+		ns = KEEL_FENCE_NS;
+	else if (fetch->req->open.need.kind == KEEL_NEED_CLOSE)
+		ns = U64_MAX;
+	if (keel_sq_wait(qp, KEEL_WAIT_MEMORY, ns))
+		return KEEL_STEP_IDLE;
+	keel_fetch_give_up(fetch);
+	return KEEL_STEP_MORE;
+}
+
+/**
+ * keel_sq_forget() - nothing of the first WQE has been done yet
+ * @sq: the send queue, whose WQE has completed, or which is reset or destroyed
+ *
+ * Context: process context; the lock of the queue is held.
+ */
+void keel_sq_forget(struct keel_sq *sq)
+{
+	keel_fetch_drop(&sq->fetch);
+	sq->stage = KEEL_STAGE_NEW;
 }
 
 static void keel_sq_fetch(struct keel_sq *sq)
@@ -195,12 +274,26 @@ static void keel_sq_fetch(struct keel_sq *sq)
 static enum keel_step keel_sq_flush_one(struct keel_qp *qp)
 {
 	keel_sq_fetch(&qp->sq);
+	keel_sq_forget(&qp->sq);
+	keel_srq_wait_end(qp);
 	keel_count(qp->kdev, flushes, 1);
 	keel_sq_complete(qp, IB_WC_WR_FLUSH_ERR, KEEL_WHY_FLUSH, 0);
 	return KEEL_STEP_MORE;
 }
 
-static enum keel_step keel_sq_do_one(struct keel_qp *qp)
+static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
+{
+	keel_sq_forget(&qp->sq);
+	if (x->status != IB_WC_SUCCESS) {
+		keel_sq_error(qp, x->status, x->why, x->byte_len);
+		return;
+	}
+	keel_count(qp->kdev, tx_msgs, 1);
+	keel_count(qp->kdev, tx_bytes, x->len);
+	keel_sq_complete(qp, x->status, x->why, x->byte_len);
+}
+
+static enum keel_step keel_sq_do_one(struct keel_qp *qp, u64 until)
 {
 	/* All of it, so that it is written once and not cleared before. */
 	struct keel_xfer x = {
@@ -214,30 +307,26 @@ static enum keel_step keel_sq_do_one(struct keel_qp *qp)
 		.status = IB_WC_SUCCESS,
 		.why = KEEL_WHY_NONE,
 		.byte_len = 0,
+		.until = until,
 	};
 
 	keel_sq_fetch(&qp->sq);
+	keel_fetch_collect(&qp->sq.fetch);
+	keel_srq_wait_end(qp);
+	qp->sq.fetch.ctl.arg = &x;
 	switch (keel_req_run(&x)) {
 	case KEEL_XFER_RNR:
-		return keel_sq_wait(qp, KEEL_WAIT_RNR,
-				    keel_sq_rnr_ns(qp, x.rnr_ns));
+		return keel_sq_wait_receive(qp, x.rnr_ns);
 	case KEEL_XFER_NO_PEER:
-		return keel_sq_wait(qp, KEEL_WAIT_PEER, keel_sq_peer_ns(qp));
+		return keel_sq_wait_peer(qp);
 	case KEEL_XFER_STOPPED:
-		/* Ours to end, or the peer's state: the next look tells. */
-		return fatal_signal_pending(current) ? KEEL_STEP_LATER :
-						       KEEL_STEP_MORE;
+		return keel_sq_stopped(qp);
+	case KEEL_XFER_ABSENT:
+		return keel_sq_absent(qp);
 	default:
-		break;
-	}
-	if (x.status != IB_WC_SUCCESS) {
-		keel_sq_error(qp, x.status, x.why, x.byte_len);
+		keel_sq_done(qp, &x);
 		return KEEL_STEP_MORE;
 	}
-	keel_count(qp->kdev, tx_msgs, 1);
-	keel_count(qp->kdev, tx_bytes, x.len);
-	keel_sq_complete(qp, x.status, x.why, x.byte_len);
-	return KEEL_STEP_MORE;
 }
 
 /* SQD: what had begun is done. */
@@ -251,27 +340,18 @@ static enum keel_step keel_sq_drained(struct keel_qp *qp)
 	return KEEL_STEP_IDLE;
 }
 
-static enum keel_step keel_sq_step(struct keel_qp *qp)
+static enum keel_step keel_sq_step(struct keel_qp *qp, int posted, u64 until)
 {
 	struct keel_sq *sq = &qp->sq;
-	int posted;
 
-	if (READ_ONCE(qp->dying))
-		return KEEL_STEP_IDLE;
-	posted = keel_ring_posted(&sq->ring);
-	if (posted < 0) {
-		/* Nothing in there can be told from garbage. */
-		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
-		return KEEL_STEP_IDLE;
-	}
 	/* Attributes are at least as new as the state they came with. */
 	switch (smp_load_acquire(&qp->state)) {
 	case IB_QPS_RTS:
-		return posted ? keel_sq_do_one(qp) : KEEL_STEP_IDLE;
+		return posted ? keel_sq_do_one(qp, until) : KEEL_STEP_IDLE;
 	case IB_QPS_SQD:
-		if (!posted || sq->wait == KEEL_WAIT_NONE)
+		if (!posted || (sq->wait == KEEL_WAIT_NONE && !sq->fetch.ctl.done))
 			return keel_sq_drained(qp);
-		return keel_sq_do_one(qp);
+		return keel_sq_do_one(qp, until);
 	case IB_QPS_SQE:
 	case IB_QPS_ERR:
 		return posted ? keel_sq_flush_one(qp) : KEEL_STEP_IDLE;
@@ -281,70 +361,151 @@ static enum keel_step keel_sq_step(struct keel_qp *qp)
 }
 
 /*
- * Others may post without end, and whoever takes the device away waits for
- * doorbells, but not for the workqueue: not all of that is ours.
- *
- * Return: true if the workqueue shall go on.
+ * Others may post without end: a doorbell does what was there when it rang, and
+ * a worker gives its other queues a turn.
  */
-static bool keel_sq_drain(struct keel_qp *qp, u32 *budget, unsigned long end)
+static bool keel_sq_turn_over(const struct keel_qp *qp,
+			      const struct keel_turn *turn)
 {
-	while (*budget && !time_after(jiffies, end)) {
-		(*budget)--;
-		switch (keel_sq_step(qp)) {
-		case KEEL_STEP_IDLE:
-			return false;
-		case KEEL_STEP_LATER:
-			return true;
-		default:
-			cond_resched();
-		}
-	}
-	return true;
+	if (turn->doorbell)
+		return (s32)(qp->sq.ring.index - turn->end) >= 0;
+	return ktime_get_ns() > turn->until;
 }
 
-static void keel_sq_run(struct keel_qp *qp)
+static enum keel_step keel_sq_drain(struct keel_qp *qp,
+				    const struct keel_turn *turn)
 {
+	enum keel_step step;
+	int posted;
+
+	for (;;) {
+		if (READ_ONCE(qp->dying))
+			return KEEL_STEP_IDLE;
+		posted = keel_ring_posted(&qp->sq.ring);
+		if (posted < 0) {
+			/* Nothing in there can be told from garbage. */
+			keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+			return KEEL_STEP_IDLE;
+		}
+		if (posted && keel_sq_turn_over(qp, turn))
+			return KEEL_STEP_LATER;
+		step = keel_sq_step(qp, posted, turn->until);
+		if (step != KEEL_STEP_MORE)
+			return step;
+		cond_resched();
+	}
+}
+
+static void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
+{
+	struct keel_need need = {};
 	struct keel_sq *sq = &qp->sq;
-	u32 budget = keel_ring_size(&sq->ring) * 2;
-	unsigned long end = jiffies + HZ;
-	bool later = false;
+	enum keel_step step;
 
 	atomic_set(&sq->kicked, 1);
 	do {
 		/*
 		 * Pairs with the one behind mutex_unlock(): either we get the
-		 * lock, or whoever has it sees that there is more.
+		 * lock, or its holder sees that there is more.
 		 */
 		smp_mb();
 		if (!mutex_trylock(&sq->lock))
 			return;
-		while (!later && atomic_xchg(&sq->kicked, 0))
-			later = keel_sq_drain(qp, &budget, end);
-		if (later && !READ_ONCE(qp->dying))
+		step = KEEL_STEP_IDLE;
+		while (step == KEEL_STEP_IDLE && atomic_xchg(&sq->kicked, 0))
+			step = keel_sq_drain(qp, turn);
+		/* Under the lock: nobody kicks a QP that is destroyed. */
+		if (step == KEEL_STEP_LATER && !READ_ONCE(qp->dying))
 			keel_qp_kick(qp);
+		/* Dropped without the lock, even where nobody wants it. */
+		swap(need, sq->fetch.ctl.need);
 		mutex_unlock(&sq->lock);
-		/* Pairs with the one above. */
+		if (step == KEEL_STEP_ABSENT) {
+			keel_fetch_provide(&sq->fetch, &sq->lock, qp, &need);
+			atomic_set(&sq->kicked, 1);
+		}
+		keel_need_drop(&need);
+		/*
+		 * Pairs with the one above. A worker that found the lock taken
+		 * before we dropped it is kicked once more.
+		 */
 		smp_mb();
-	} while (!later && atomic_read(&sq->kicked));
+	} while (atomic_read(&sq->kicked));
 }
 
-/**
- * keel_qp_run() - do what there is to do for a QP
- * @qp: the QP
- *
- * Runs the send queue until it is empty or has to wait, and in the error state
- * flushes both queues. If somebody else does already, that one sees what is
- * new.
- *
- * Context: may sleep; no lock of a queue is held.
- */
-void keel_qp_run(struct keel_qp *qp)
+static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
+	if (keel_rq_was_wanted(&qp->rq))
+		keel_qp_wake_peer(qp);
 	/* Pairs with keel_qp_fail(): a report that is due is seen too. */
 	if (smp_load_acquire(&qp->state) == IB_QPS_ERR)
 		keel_rq_flush(qp);
+	if (qp->resp.dgram)
+		keel_ud_run(qp);
 	if (qp->sq.ring.head)
-		keel_sq_run(qp);
+		keel_sq_run(qp, turn);
+}
+
+/**
+ * keel_qp_run() - do what there is to do for a QP, in a call of its owner
+ * @qp: the QP
+ *
+ * Runs what was posted to the send queue before the call, until it has to wait,
+ * and in the error state flushes both queues. If another thread does so
+ * already, that thread sees what is new. The worker goes on where this ends
+ * early.
+ *
+ * Context: may sleep; no lock of a queue is held. Waits for no other process.
+ */
+void keel_qp_run(struct keel_qp *qp)
+{
+	struct keel_turn turn = {
+		.doorbell = true,
+		.until = ktime_get_ns() + KEEL_DOORBELL_NS,
+	};
+
+	/* The process whose worker it was may be gone, and the device shared. */
+	if (qp->worker && keel_worker_is_dead(qp->worker))
+		keel_qp_own_worker(qp);
+	if (qp->sq.ring.head)
+		turn.end = READ_ONCE(qp->sq.ring.head->user) +
+			   KEEL_DOORBELL_MORE;
+	keel_qp_run_turn(qp, &turn);
+}
+
+/**
+ * keel_qp_run_job() - a turn of a QP that a worker or the workqueue runs
+ * @qp: the QP
+ *
+ * Context: as keel_qp_run().
+ */
+void keel_qp_run_job(struct keel_qp *qp)
+{
+	const struct keel_turn turn = {
+		.until = ktime_get_ns() + KEEL_TURN_NS,
+	};
+
+	keel_qp_run_turn(qp, &turn);
+}
+
+/**
+ * keel_qp_end() - a QP whose process does not go on
+ * @qp: the QP
+ *
+ * Its process is dead, or has let go of the device, and no other one has rung
+ * since. Nothing is transferred for it any more: a QP that has WQEs to send
+ * fails. They are flushed, which is bounded by the size of the queues.
+ *
+ * Context: as keel_qp_run().
+ */
+void keel_qp_end(struct keel_qp *qp)
+{
+	enum ib_qp_state state = READ_ONCE(qp->state);
+
+	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
+	    keel_ring_posted(&qp->sq.ring))
+		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	keel_qp_run_job(qp);
 }
 
 /**
@@ -357,8 +518,10 @@ void keel_sq_init(struct keel_qp *qp)
 
 	mutex_init(&sq->lock);
 	spin_lock_init(&sq->post_lock);
-	hrtimer_setup(&sq->timer, keel_sq_look, CLOCK_MONOTONIC,
-		      HRTIMER_MODE_REL);
+	hrtimer_setup(&sq->timer, keel_sq_expired, CLOCK_MONOTONIC,
+		      HRTIMER_MODE_ABS);
+	keel_fetch_init(&sq->fetch, keel_xfer_stop);
+	INIT_LIST_HEAD(&sq->waiting);
 	sq->inline_mem.type = KEEL_MEM_KERNEL;
 	sq->inline_mem.start = (uintptr_t)sq->data;
 }

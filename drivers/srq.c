@@ -14,6 +14,8 @@
 #define KEEL_SRQN_MAX	0xffffff
 /* Entries that are moved to another ring under one hold of the lock. */
 #define KEEL_SRQ_MOVE	1024U
+/* Senders that are woken under one hold of the lock. */
+#define KEEL_SRQ_WAKE	32
 
 static void keel_srq_release(struct keel_obj *obj)
 {
@@ -104,6 +106,96 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 EXPORT_SYMBOL_IF_KUNIT(keel_srq_take);
 
 /**
+ * keel_srq_wait() - a sender waits for a receive of an SRQ
+ * @srq: the SRQ; the caller has a reference
+ * @qp: the sender, which does not wait for any SRQ yet; its send queue's lock is
+ *	held
+ *
+ * Context: process context.
+ * Return: true if a receive came in between; else whoever posts one kicks @qp,
+ * as does the end of the SRQ.
+ */
+bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
+{
+	struct keel_sq *sq = &qp->sq;
+
+	guard(spinlock)(&srq->rq.lock);
+	if (srq->dead || !srq->ib)
+		return true;
+	if (keel_rq_want(&srq->rq))
+		return true;
+	keel_obj_get(&srq->obj);
+	sq->srq = srq;
+	list_add_tail(&sq->waiting, &srq->waiters);
+	return false;
+}
+
+/**
+ * keel_srq_wait_end() - undo keel_srq_wait()
+ * @qp: the sender, whether it waits or not; its send queue's lock is held
+ *
+ * Context: process context.
+ */
+void keel_srq_wait_end(struct keel_qp *qp)
+{
+	struct keel_srq *srq = qp->sq.srq;
+
+	if (!srq)
+		return;
+	scoped_guard(spinlock, &srq->rq.lock)
+		list_del_init(&qp->sq.waiting);
+	qp->sq.srq = NULL;
+	keel_obj_put(&srq->obj);
+}
+
+/*
+ * All who wait look for a receive again: one of them may be stopped, and must
+ * not keep it from the others. Those that still find none come again, behind
+ * those that are left.
+ */
+static void keel_srq_wake(struct keel_srq *srq)
+{
+	LIST_HEAD(woken);
+	struct keel_sq *sq;
+	int n = 0;
+
+	spin_lock(&srq->rq.lock);
+	list_splice_init(&srq->waiters, &woken);
+	while (!list_empty(&woken)) {
+		sq = list_first_entry(&woken, struct keel_sq, waiting);
+		/* It leaves the list under the lock before it is destroyed. */
+		list_del_init(&sq->waiting);
+		keel_qp_kick(container_of(sq, struct keel_qp, sq));
+		if (++n % KEEL_SRQ_WAKE)
+			continue;
+		spin_unlock(&srq->rq.lock);
+		cond_resched();
+		spin_lock(&srq->rq.lock);
+	}
+	spin_unlock(&srq->rq.lock);
+}
+
+/* Receives were posted, and somebody may wait for them. */
+static void keel_srq_posted(struct keel_srq *srq)
+{
+	bool wanted;
+
+	/* A resize may change the ring. */
+	scoped_guard(spinlock, &srq->rq.lock)
+		wanted = srq->ib && keel_rq_was_wanted(&srq->rq);
+	if (wanted)
+		keel_srq_wake(srq);
+}
+
+static void keel_srq_work(struct work_struct *work)
+{
+	struct keel_srq *srq = container_of(work, struct keel_srq, work);
+
+	keel_srq_posted(srq);
+	keel_obj_put(&srq->obj);
+}
+
+/**
  * keel_srq_fail() - receives of an SRQ cannot be reported any more
  * @srq: the SRQ; the caller has a reference
  *
@@ -121,6 +213,7 @@ void keel_srq_fail(struct keel_srq *srq)
 	}
 	if (!was)
 		keel_srq_event(srq, IB_EVENT_SRQ_ERR);
+	keel_srq_wake(srq);
 }
 
 /**
@@ -191,6 +284,8 @@ static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 	spin_lock_init(&srq->rq.lock);
 	spin_lock_init(&srq->rq.post_lock);
 	mutex_init(&srq->event_lock);
+	INIT_LIST_HEAD(&srq->waiters);
+	INIT_WORK(&srq->work, keel_srq_work);
 	srq->ib = ibsrq;
 	srq->rq.max_sge = init->attr.max_sge;
 	srq->domain = to_kpd(ibsrq->pd)->domain->obj.id;
@@ -274,6 +369,9 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	scoped_guard(mutex, &srq->event_lock)
 		scoped_guard(spinlock, &srq->rq.lock)
 			srq->ib = NULL;
+	if (cancel_work_sync(&srq->work))
+		keel_obj_put(&srq->obj);
+	keel_srq_wake(srq);
 	keel_obj_close(&srq->obj);
 	return 0;
 }
@@ -302,6 +400,9 @@ static int keel_srq_move(struct keel_srq *srq, struct keel_ring *to)
 			to->index = ring->index;
 			WRITE_ONCE(to->head->kernel, to->index);
 			WRITE_ONCE(to->head->user, user);
+			/* Senders that wait are to be told of receives there. */
+			WRITE_ONCE(to->head->flags,
+				   srq->rq.wanted ? KEEL_RING_F_KICK : 0);
 			swap(*ring, *to);
 			spin_unlock(&srq->rq.lock);
 			return 0;
@@ -388,17 +489,49 @@ static int keel_post_srq_recv(struct ib_srq *ibsrq,
 			      const struct ib_recv_wr **bad)
 {
 	struct keel_srq *srq = to_ksrq(ibsrq);
-	int ret;
+	int ret = 0;
 
-	for (; wr; wr = wr->next) {
+	for (; wr && !ret; wr = wr->next) {
 		ret = keel_rq_post(&srq->rq, wr);
-		if (ret) {
+		if (ret)
 			*bad = wr;
-			return ret;
-		}
 	}
+	/* Pairs with the barrier in keel_rq_want(). */
+	smp_mb();
+	if (READ_ONCE(srq->rq.wanted)) {
+		/* We may not sleep. The caller keeps the SRQ. */
+		keel_obj_get(&srq->obj);
+		if (!queue_work(to_kdev(ibsrq->device)->wq, &srq->work))
+			keel_obj_put(&srq->obj);
+	}
+	return ret;
+}
+
+/* A user process has posted receives, and was asked to tell. */
+static int UVERBS_HANDLER(KEEL_METHOD_SRQ_DOORBELL)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_srq *ibsrq = uverbs_attr_get_obj(attrs,
+						   KEEL_ATTR_SRQ_DOORBELL_SRQ);
+
+	if (IS_ERR(ibsrq))
+		return PTR_ERR(ibsrq);
+	keel_srq_posted(to_ksrq(ibsrq));
 	return 0;
 }
+
+DECLARE_UVERBS_NAMED_METHOD(
+	KEEL_METHOD_SRQ_DOORBELL,
+	UVERBS_ATTR_IDR(KEEL_ATTR_SRQ_DOORBELL_SRQ, UVERBS_OBJECT_SRQ,
+			UVERBS_ACCESS_READ, UA_MANDATORY));
+
+ADD_UVERBS_METHODS(keel_srq_methods, UVERBS_OBJECT_SRQ,
+		   &UVERBS_METHOD(KEEL_METHOD_SRQ_DOORBELL));
+
+const struct uapi_definition keel_srq_defs[] = {
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_SRQ, &keel_srq_methods),
+	{},
+};
 
 /* What there is and what waits, all at one moment. */
 static int keel_put_srq(struct sk_buff *msg, struct keel_srq *srq)

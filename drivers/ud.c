@@ -12,8 +12,6 @@
 
 #include "keel_qp.h"
 
-/* The largest datagram: the MTU. */
-#define KEEL_UD_MTU	4096
 /* Of RoCE v2. */
 #define KEEL_UDP_PORT	4791
 /* The upper bit of a Q_Key in a work request asks for that of the QP. */
@@ -65,8 +63,30 @@ static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 	       state != IB_QPS_ERR && peer->attr.qkey == qkey;
 }
 
+/* May memory of the list be absent? */
+static bool keel_segs_may_lack(const struct keel_segs *segs)
+{
+	u32 i;
+
+	for (i = 0; i < segs->n; i++)
+		if (segs->seg[i].mem->type == KEEL_MEM_ODP ||
+		    segs->seg[i].mem->type == KEEL_MEM_DMABUF)
+			return true;
+	return false;
+}
+
+/* All of it is present. False: a key is taken back. */
+static bool keel_ud_copy(const struct keel_segs *dst, u64 dst_off,
+			 const struct keel_segs *src, u64 len)
+{
+	struct keel_copy_ctl ctl;
+
+	keel_copy_ctl_init(&ctl, NULL, NULL);
+	return keel_copy(dst, dst_off, src, 0, len, &ctl) == KEEL_COPY_DONE;
+}
+
 /* The peer's receive is there and large enough: fill it. */
-static enum keel_copy_result keel_ud_fill(struct keel_xfer *x, const u8 *grh)
+static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
 {
 	const struct keel_mem mem = {
 		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)grh,
@@ -74,61 +94,171 @@ static enum keel_copy_result keel_ud_fill(struct keel_xfer *x, const u8 *grh)
 	struct keel_segs *src = &x->qp->sq.segs;
 	struct keel_segs *dst = &x->peer->resp.segs;
 	struct keel_segs *head = &x->qp->sq.remote;
-	enum keel_copy_result copied;
 
 	keel_segs_one(head, &mem, 0, KEEL_GRH_BYTES);
-	copied = keel_copy(dst, 0, head, 0, KEEL_GRH_BYTES, NULL);
-	if (copied != KEEL_COPY_DONE)
-		return copied;
-	return keel_copy(dst, KEEL_GRH_BYTES, src, 0, src->len, NULL);
+	return keel_ud_copy(dst, 0, head, KEEL_GRH_BYTES) &&
+	       keel_ud_copy(dst, KEEL_GRH_BYTES, src, src->len);
 }
 
-/* Whose memory it was that failed says whose completion tells. */
-static void keel_ud_unfilled(struct keel_xfer *x, enum keel_copy_result copied)
+/*
+ * The memory of the receive may be absent, and a sender of datagrams waits for
+ * nobody: the datagram is kept for the receiver, which fetches it. Until then
+ * it gets no other one.
+ */
+static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
+			 const struct keel_uapi_cqe *cqe)
 {
-	if (copied == KEEL_COPY_DST)
-		keel_recv_complete(x, IB_WC_LOC_PROT_ERR, KEEL_WHY_FAULT, 0, 0);
-	/* Otherwise the receive waits for the next datagram. */
-	if (copied != KEEL_COPY_SRC)
-		return;
-	x->status = IB_WC_LOC_PROT_ERR;
-	x->why = KEEL_WHY_FAULT;
+	struct keel_dgram *dgram = x->peer->resp.dgram;
+	const struct keel_mem mem = {
+		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)dgram->data,
+	};
+	struct keel_segs *src = &x->qp->sq.segs;
+	struct keel_segs *to = &x->qp->sq.remote;
+
+	memcpy(dgram->data, grh, KEEL_GRH_BYTES);
+	keel_segs_one(to, &mem, KEEL_GRH_BYTES, src->len);
+	if (!keel_ud_copy(to, 0, src, src->len))
+		return false;
+	dgram->len = KEEL_GRH_BYTES + src->len;
+	dgram->cqe = *cqe;
+	dgram->solicited = x->wqe->flags & IB_SEND_SOLICITED;
+	dgram->pending = true;
+	keel_qp_kick(x->peer);
+	return true;
+}
+
+/* A receive that is large enough. False: there is none. */
+static bool keel_ud_take(struct keel_xfer *x, u32 len)
+{
+	struct keel_segs *dst = &x->peer->resp.segs;
+	enum ib_wc_status status;
+	u32 why = KEEL_WHY_NONE;
+
+	if (keel_recv_take(x) <= 0)
+		return false;
+	status = keel_recv_segs(x->peer, len, &why);
+	if (status != IB_WC_SUCCESS) {
+		keel_recv_complete(x, status, why, 0, 0);
+		return false;
+	}
+	if (dst->len >= len)
+		return true;
+	/* The receive stays for a shorter one. */
+	keel_segs_put(dst);
+	return false;
 }
 
 /* Context: the peer's responder lock is held. */
 static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 {
-	u32 len = x->qp->sq.segs.len, why = KEEL_WHY_NONE;
 	u8 flags = KEEL_CQE_F_GRH | (av->ipv4 ? KEEL_CQE_F_IPV4 : 0);
-	struct keel_segs *dst = &x->peer->resp.segs;
-	enum ib_wc_status status;
+	u32 len = x->qp->sq.segs.len;
+	struct keel_resp *resp = &x->peer->resp;
 	u8 grh[KEEL_GRH_BYTES] __aligned(8);
-	enum keel_copy_result copied;
+	struct keel_uapi_cqe cqe;
+	bool lacks, filled;
 
-	if (keel_recv_take(x) <= 0)
+	/* The datagram before this one has the receive. */
+	if (resp->dgram && resp->dgram->pending)
 		return false;
-	status = keel_recv_segs(x, KEEL_GRH_BYTES + len, &why);
-	if (status != IB_WC_SUCCESS) {
-		keel_recv_complete(x, status, why, 0, 0);
+	if (!keel_ud_take(x, KEEL_GRH_BYTES + len))
 		return false;
-	}
-	if (dst->len < KEEL_GRH_BYTES + len) {
-		/* The receive stays for a shorter one. */
-		keel_segs_put(dst);
-		return false;
-	}
-	keel_ud_grh(av, len, grh);
-	copied = keel_ud_fill(x, grh);
-	keel_segs_put(dst);
-	if (copied != KEEL_COPY_DONE) {
-		keel_ud_unfilled(x, copied);
-		return false;
-	}
 	if (x->wqe->opcode == IB_WR_SEND_WITH_IMM)
 		flags |= KEEL_CQE_F_IMM;
-	keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE,
-			   KEEL_GRH_BYTES + len, flags);
-	return true;
+	cqe = keel_recv_cqe(x, IB_WC_SUCCESS, KEEL_WHY_NONE,
+			    KEEL_GRH_BYTES + len, flags);
+	keel_ud_grh(av, len, grh);
+	/* Of the kernel's own queue pairs none does. */
+	lacks = resp->dgram && keel_segs_may_lack(&resp->segs);
+	filled = lacks ? keel_ud_keep(x, grh, &cqe) : keel_ud_fill(x, grh);
+	keel_segs_put(&resp->segs);
+	/* Otherwise the receive waits for the next datagram. */
+	if (filled && !lacks)
+		keel_recv_report(x->peer, &cqe, x->wqe->flags & IB_SEND_SOLICITED);
+	return filled;
+}
+
+/* Another try to fill the receive. Context: the responder's lock is held. */
+static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
+{
+	struct keel_dgram *dgram = qp->resp.dgram;
+	const struct keel_mem mem = {
+		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)dgram->data,
+	};
+	struct keel_uapi_cqe *cqe = &dgram->cqe;
+	enum keel_copy_result copied = KEEL_COPY_DST;
+	struct keel_segs src;
+	u32 why = KEEL_WHY_FAULT;
+
+	cqe->status = keel_recv_segs(qp, dgram->len, &why);
+	if (cqe->status == IB_WC_SUCCESS) {
+		keel_segs_one(&src, &mem, 0, dgram->len);
+		copied = keel_copy(&qp->resp.segs, 0, &src, 0, dgram->len,
+				   &dgram->fetch.ctl);
+		keel_segs_put(&qp->resp.segs);
+	}
+	if (copied == KEEL_COPY_ABSENT)
+		return copied;
+	if (copied != KEEL_COPY_DONE) {
+		if (cqe->status == IB_WC_SUCCESS)
+			cqe->status = IB_WC_LOC_PROT_ERR;
+		cqe->vendor_err = why;
+		cqe->byte_len = 0;
+		cqe->flags = 0;
+	}
+	keel_dgram_drop(dgram);
+	keel_recv_report(qp, cqe, dgram->solicited);
+	return copied;
+}
+
+/**
+ * keel_dgram_drop() - no datagram is kept any more
+ * @dgram: where it is, if there is one
+ *
+ * Context: process context; the responder's lock is held.
+ */
+void keel_dgram_drop(struct keel_dgram *dgram)
+{
+	dgram->pending = false;
+	keel_fetch_drop(&dgram->fetch);
+}
+
+/* Return: true if @need is missing, and nobody works on it. */
+static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
+{
+	struct keel_dgram *dgram = qp->resp.dgram;
+	struct keel_fetch *fetch = &dgram->fetch;
+
+	guard(mutex)(&qp->resp.lock);
+	if (!dgram->pending || READ_ONCE(qp->dying) ||
+	    keel_fetch_collect(fetch))
+		return false;
+	if (keel_dgram_copy(qp) != KEEL_COPY_ABSENT)
+		return false;
+	if (fetch->ctl.need.kind == KEEL_NEED_CLOSE) {
+		keel_fetch_close(fetch);
+		return false;
+	}
+	swap(*need, fetch->ctl.need);
+	return need->kind != KEEL_NEED_NONE;
+}
+
+/**
+ * keel_ud_run() - receive the datagram that is kept for a QP
+ * @qp: the QP, of a user process
+ *
+ * Its memory is waited for by its owner alone.
+ *
+ * Context: may sleep; no lock is held.
+ */
+void keel_ud_run(struct keel_qp *qp)
+{
+	struct keel_need need = {};
+
+	while (READ_ONCE(qp->resp.dgram->pending) &&
+	       keel_dgram_lacks(qp, &need))
+		keel_fetch_provide(&qp->resp.dgram->fetch, &qp->resp.lock, qp,
+				   &need);
 }
 
 static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
@@ -184,22 +314,70 @@ static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
 	keel_obj_put(&peer->obj);
 }
 
+/*
+ * Memory of the sender that may be absent goes to its receivers from a copy:
+ * what they got must not be sent again.
+ */
+static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
+{
+	struct keel_dgram *dgram = qp->resp.dgram;
+	struct keel_sq *sq = &qp->sq;
+	enum keel_copy_result copied;
+	u64 len = sq->segs.len;
+
+	if (!dgram || !keel_segs_may_lack(&sq->segs))
+		return KEEL_COPY_DONE;
+	dgram->source_mem = (struct keel_mem){
+		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)dgram->source,
+	};
+	keel_segs_one(&sq->remote, &dgram->source_mem, 0, len);
+	copied = keel_copy(&sq->remote, 0, &sq->segs, 0, len, &sq->fetch.ctl);
+	if (copied != KEEL_COPY_DONE)
+		return copied;
+	keel_segs_put(&sq->segs);
+	keel_segs_one(&sq->segs, &dgram->source_mem, 0, len);
+	return KEEL_COPY_DONE;
+}
+
+static void keel_ud_transmit(struct keel_xfer *x, struct keel_ah *ah)
+{
+	u32 qkey = x->wqe->ud.qkey;
+
+	if (qkey & KEEL_QKEY_OF_QP)
+		qkey = x->qp->attr.qkey;
+	if (ah->av.mcast)
+		keel_ud_multicast(x, &ah->av, qkey);
+	else
+		keel_ud_unicast(x, &ah->av, qkey);
+}
+
 /**
  * keel_ud_send() - a datagram goes
  * @x: the message; its local side is there
  *
  * Context: may sleep; the send queue's lock is held.
- * Return: KEEL_XFER_DONE.
+ * Return: KEEL_XFER_DONE; KEEL_XFER_ABSENT or KEEL_XFER_STOPPED for the memory
+ * of the sender.
  */
 enum keel_verdict keel_ud_send(struct keel_xfer *x)
 {
 	struct keel_qp *qp = x->qp;
-	u32 qkey = x->wqe->ud.qkey;
+	enum keel_copy_result copied;
 	struct keel_ah *ah;
 
 	if (qp->sq.segs.len > KEEL_UD_MTU) {
 		x->status = IB_WC_LOC_LEN_ERR;
 		x->why = KEEL_WHY_LENGTH;
+		return KEEL_XFER_DONE;
+	}
+	copied = keel_ud_source(qp);
+	if (copied == KEEL_COPY_ABSENT)
+		return KEEL_XFER_ABSENT;
+	if (copied == KEEL_COPY_STOPPED)
+		return KEEL_XFER_STOPPED;
+	if (copied != KEEL_COPY_DONE) {
+		x->status = IB_WC_LOC_PROT_ERR;
+		x->why = KEEL_WHY_FAULT;
 		return KEEL_XFER_DONE;
 	}
 	ah = keel_ah_get(qp->kdev, x->wqe->ud.ah);
@@ -210,13 +388,8 @@ enum keel_verdict keel_ud_send(struct keel_xfer *x)
 		x->why = KEEL_WHY_AH;
 		return KEEL_XFER_DONE;
 	}
-	if (qkey & KEEL_QKEY_OF_QP)
-		qkey = qp->attr.qkey;
 	x->status = IB_WC_SUCCESS;
-	if (ah->av.mcast)
-		keel_ud_multicast(x, &ah->av, qkey);
-	else
-		keel_ud_unicast(x, &ah->av, qkey);
+	keel_ud_transmit(x, ah);
 	keel_obj_put(&ah->obj);
 	return KEEL_XFER_DONE;
 }

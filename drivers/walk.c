@@ -9,13 +9,17 @@
 #include <linux/atomic.h>
 #include <linux/bits.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/sizes.h>
 #include <linux/string.h>
 #include <kunit/visibility.h>
 
+#include "compat.h"
 #include "keel_aperture.h"
 #include "keel_walk.h"
+#include "keel_worker.h"
 
 /* Between two looks at what else there is to do. */
 #define KEEL_COPY_STEP	SZ_64K
@@ -47,6 +51,7 @@ struct keel_pinned {
  * @len: bytes of it
  * @pinned: room for what ODP needs; may be NULL where there is none. Kernels
  *	that clear their stack take longer for it than for a short message.
+ * @ctl: the transfer; gets what is absent
  */
 struct keel_cursor {
 	const struct keel_seg *list;
@@ -59,10 +64,12 @@ struct keel_cursor {
 	void *addr;
 	size_t len;
 	struct keel_pinned *pinned;
+	struct keel_copy_ctl *ctl;
 };
 
 static void keel_cursor_init(struct keel_cursor *c, const struct keel_seg *seg,
-			     u32 n, u64 off, bool write)
+			     u32 n, u64 off, bool write,
+			     struct keel_copy_ctl *ctl)
 {
 	c->list = seg;
 	c->n = n;
@@ -76,6 +83,7 @@ static void keel_cursor_init(struct keel_cursor *c, const struct keel_seg *seg,
 	c->addr = NULL;
 	c->len = 0;
 	c->pinned = NULL;
+	c->ctl = ctl;
 }
 
 static void keel_cursor_odp(struct keel_cursor *c, struct keel_pinned *pinned)
@@ -94,6 +102,25 @@ static bool keel_cursor_settle(struct keel_cursor *c)
 	return c->left;
 }
 
+/*
+ * Pages that were written. They were marked when they were pinned; this is for
+ * those that were cleaned since. All are swap's or shared memory's, for which a
+ * mark is all there is to do. Somebody may have the page's lock for long: it is
+ * not waited for.
+ */
+static void keel_pages_dirty(struct page **page, u32 n)
+{
+	struct folio *folio;
+
+	for (; n; n--, page++) {
+		folio = page_folio(*page);
+		if (folio_test_dirty(folio) || !folio_trylock(folio))
+			continue;
+		folio_mark_dirty(folio);
+		folio_unlock(folio);
+	}
+}
+
 static void keel_cursor_unpin(struct keel_cursor *c)
 {
 	struct keel_pinned *p = c->pinned;
@@ -101,9 +128,8 @@ static void keel_cursor_unpin(struct keel_cursor *c)
 	if (!p || !p->n)
 		return;
 	if (c->write)
-		unpin_user_pages_dirty_lock(p->page, p->n, true);
-	else
-		unpin_user_pages(p->page, p->n);
+		keel_pages_dirty(p->page, p->n);
+	unpin_user_pages(p->page, p->n);
 	p->n = 0;
 }
 
@@ -133,6 +159,28 @@ static void keel_cursor_done(struct keel_cursor *c)
 	}
 }
 
+/* Pages that are not present: whose they are, and how many are of use. */
+static int keel_piece_absent(struct keel_cursor *c, u64 addr)
+{
+	const struct keel_mem *mem = c->seg->mem;
+	struct keel_need need = {
+		.kind = KEEL_NEED_PAGES, .write = c->write,
+		.worker = mem->worker, .mm = mem->mm, .addr = addr,
+		.len = min_t(u64, c->seg->len - c->off, KEEL_ODP_FETCH),
+	};
+
+	if (keel_need_is(&need, &c->ctl->lacks))
+		return -EFAULT;
+	if (c->ctl->asked)
+		return -EAGAIN;
+	/* The key that is in use keeps both until here. */
+	mmgrab(need.mm);
+	if (need.worker)
+		keel_worker_hold(need.worker);
+	c->ctl->need = need;
+	return -EAGAIN;
+}
+
 static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
 {
 	struct keel_pinned *p = c->pinned;
@@ -141,10 +189,15 @@ static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
 
 	if (p->at == p->end) {
 		keel_cursor_unpin(c);
+		/* It does not wait, but it looks for others that want to run. */
+		non_block_end();
 		got = keel_odp_pin(c->seg->mem->mm, addr,
 				   min_t(size_t, KEEL_ODP_BATCH,
 					 DIV_ROUND_UP(in + max, PAGE_SIZE)),
-				   c->write ? FOLL_WRITE : 0, p->page);
+				   c->write, p->page);
+		non_block_start();
+		if (got == -EAGAIN)
+			return keel_piece_absent(c, addr);
 		if (got < 0)
 			return got;
 		p->n = got;
@@ -204,43 +257,100 @@ static int keel_piece(struct keel_cursor *c, size_t max)
 	return ret;
 }
 
-static enum keel_copy_result keel_copy_step(struct keel_cursor *to,
-					    struct keel_cursor *from, size_t n)
+/*
+ * Userspace polls the end of what an RDMA write brings. So the last aligned word
+ * is stored last, in one go where the message ends on a word.
+ */
+static void keel_copy_last(void *to, const void *from, size_t len)
 {
+	size_t tail = (uintptr_t)(to + len) % sizeof(u64) ?: sizeof(u64);
+
+	if (tail > len) {
+		memcpy(to, from, len);
+		return;
+	}
+	len -= tail;
+	memcpy(to, from, len);
+	to += len;
+	from += len;
+	/* The bytes before it are seen before it is. */
+	smp_wmb();
+	if (tail == sizeof(u64)) {
+		WRITE_ONCE(*(u64 *)to, get_unaligned((const u64 *)from));
+		return;
+	}
+	/* @to is aligned: larger pieces first. */
+	if (tail & sizeof(u32)) {
+		WRITE_ONCE(*(u32 *)to, get_unaligned((const u32 *)from));
+		to += sizeof(u32);
+		from += sizeof(u32);
+		smp_wmb();
+	}
+	if (tail & sizeof(u16)) {
+		WRITE_ONCE(*(u16 *)to, get_unaligned((const u16 *)from));
+		to += sizeof(u16);
+		from += sizeof(u16);
+		smp_wmb();
+	}
+	if (tail & 1)
+		WRITE_ONCE(*(u8 *)to, *(const u8 *)from);
+}
+
+static enum keel_copy_result keel_piece_result(int err,
+					       enum keel_copy_result side)
+{
+	return err == -EAGAIN ? KEEL_COPY_ABSENT : side;
+}
+
+/* Nothing in here waits for anybody, which the debug build checks. */
+static enum keel_copy_result keel_copy_step(struct keel_cursor *to,
+					    struct keel_cursor *from, size_t *n)
+{
+	enum keel_copy_result res = KEEL_COPY_DONE;
 	size_t len;
 	int ret;
 
-	while (n) {
-		ret = from->len ? 0 : keel_piece(from, n);
-		if (ret)
-			return ret == -EINTR ? KEEL_COPY_STOPPED : KEEL_COPY_SRC;
-		ret = to->len ? 0 : keel_piece(to, n);
-		if (ret)
-			return ret == -EINTR ? KEEL_COPY_STOPPED : KEEL_COPY_DST;
+	non_block_start();
+	while (*n) {
+		ret = from->len ? 0 : keel_piece(from, *n);
+		if (ret) {
+			res = keel_piece_result(ret, KEEL_COPY_SRC);
+			break;
+		}
+		ret = to->len ? 0 : keel_piece(to, *n);
+		if (ret) {
+			res = keel_piece_result(ret, KEEL_COPY_DST);
+			break;
+		}
 		len = min(from->len, to->len);
-		memcpy(to->addr, from->addr, len);
+		if (len == *n)
+			keel_copy_last(to->addr, from->addr, len);
+		else
+			memcpy(to->addr, from->addr, len);
 		from->addr += len;
 		from->len -= len;
 		to->addr += len;
 		to->len -= len;
-		n -= len;
+		*n -= len;
 	}
-	return KEEL_COPY_DONE;
+	non_block_end();
+	keel_cursor_done(to);
+	keel_cursor_done(from);
+	return res;
 }
 
 static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
 					   struct keel_cursor *from, u64 len,
-					   const struct keel_copy_ctl *ctl)
+					   struct keel_copy_ctl *ctl)
 {
 	enum keel_copy_result res = KEEL_COPY_DONE;
 
 	while (len) {
-		size_t n = min_t(u64, len, KEEL_COPY_STEP);
+		size_t n = min_t(u64, len, KEEL_COPY_STEP), left = n;
 
-		res = keel_copy_step(to, from, n);
-		keel_cursor_done(to);
-		keel_cursor_done(from);
-		len -= n;
+		res = keel_copy_step(to, from, &left);
+		len -= n - left;
+		ctl->done += n - left;
 		if (res != KEEL_COPY_DONE || !len)
 			break;
 		cond_resched();
@@ -248,7 +358,7 @@ static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
 			return KEEL_COPY_SRC;
 		if (keel_segs_dead(to->list, to->n))
 			return KEEL_COPY_DST;
-		if (ctl && ctl->stop(ctl->arg))
+		if (ctl->stop && ctl->stop(ctl->arg))
 			return KEEL_COPY_STOPPED;
 	}
 	return res;
@@ -257,7 +367,7 @@ static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
 /* On its own, for the stack that others need not have. */
 static noinline enum keel_copy_result
 keel_copy_odp(struct keel_cursor *to, struct keel_cursor *from, u64 len,
-	      const struct keel_copy_ctl *ctl)
+	      struct keel_copy_ctl *ctl)
 {
 	struct keel_pinned dst, src;
 
@@ -276,6 +386,54 @@ static u32 keel_segs_types(const struct keel_segs *segs)
 	return types;
 }
 
+/* Access to the dma-bufs of both sides has begun, or what it lacks. */
+static enum keel_copy_result keel_copy_opened(const struct keel_segs *dst,
+					      const struct keel_segs *src,
+					      struct keel_copy_ctl *ctl)
+{
+	int ret;
+
+	ret = keel_dmabuf_ready(src->seg, src->n, false, ctl);
+	if (ret)
+		return keel_piece_result(ret, KEEL_COPY_SRC);
+	ret = keel_dmabuf_ready(dst->seg, dst->n, true, ctl);
+	return ret ? keel_piece_result(ret, KEEL_COPY_DST) : KEEL_COPY_DONE;
+}
+
+/**
+ * keel_copy_ctl_init() - a transfer that has not begun
+ * @ctl: the transfer
+ * @stop: &keel_copy_ctl.stop, or NULL
+ * @arg: for @stop
+ */
+void keel_copy_ctl_init(struct keel_copy_ctl *ctl, bool (*stop)(void *arg),
+			void *arg)
+{
+	*ctl = (struct keel_copy_ctl){ .stop = stop, .arg = arg };
+	INIT_LIST_HEAD(&ctl->open);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_copy_ctl_init);
+
+/**
+ * keel_copy_end() - all is copied: access to dma-bufs is to end
+ * @ctl: the transfer
+ *
+ * Context: any.
+ * Return: KEEL_COPY_DONE; KEEL_COPY_ABSENT for KEEL_NEED_CLOSE, as long as there
+ * is one open; KEEL_COPY_DST: the exporter of a destination has failed.
+ */
+enum keel_copy_result keel_copy_end(struct keel_copy_ctl *ctl)
+{
+	if (ctl->asked)
+		return KEEL_COPY_ABSENT;
+	if (!list_empty(&ctl->open)) {
+		ctl->need.kind = KEEL_NEED_CLOSE;
+		return KEEL_COPY_ABSENT;
+	}
+	return ctl->lost ? KEEL_COPY_DST : KEEL_COPY_DONE;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_copy_end);
+
 /**
  * keel_copy() - copy between two lists of segments
  * @dst: where to
@@ -283,65 +441,63 @@ static u32 keel_segs_types(const struct keel_segs *segs)
  * @src: where from
  * @src_off: likewise
  * @len: bytes; either list has as many behind its offset
- * @ctl: what may end it early, or NULL
+ * @ctl: the transfer, which goes on where it was
  *
- * What is copied where memory of both sides overlaps is anybody's guess.
+ * The result is undefined where memory of both sides overlaps. The call never
+ * waits for another process: see KEEL_COPY_ABSENT.
  *
- * Context: may sleep, and gives way to others now and then.
- * Return: how it ended. A fatal signal counts as &keel_copy_ctl.stop where
- * the pages of a program, or other users of a dma-buf, have to be waited for.
+ * Context: process context; gives way to others now and then.
+ * Return: how it ended.
  */
 enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 				const struct keel_segs *src, u64 src_off,
-				u64 len, const struct keel_copy_ctl *ctl)
+				u64 len, struct keel_copy_ctl *ctl)
 {
 	u32 types = keel_segs_types(dst) | keel_segs_types(src);
 	enum keel_copy_result res;
 	struct keel_cursor to, from;
 
-	if (types & BIT(KEEL_MEM_DMABUF)) {
-		res = keel_dmabuf_enter(dst, src, ctl);
+	/* The owner of a queue may have changed the request meanwhile. */
+	if (ctl->done > len)
+		ctl->done = 0;
+	if (types & BIT(KEEL_MEM_DMABUF) && ctl->done < len) {
+		res = keel_copy_opened(dst, src, ctl);
 		if (res != KEEL_COPY_DONE)
 			return res;
 	}
-	keel_cursor_init(&to, dst->seg, dst->n, dst_off, true);
-	keel_cursor_init(&from, src->seg, src->n, src_off, false);
+	keel_cursor_init(&to, dst->seg, dst->n, dst_off + ctl->done, true, ctl);
+	keel_cursor_init(&from, src->seg, src->n, src_off + ctl->done, false,
+			 ctl);
+	len -= ctl->done;
 	if (types & BIT(KEEL_MEM_ODP))
 		res = keel_copy_odp(&to, &from, len, ctl);
 	else
 		res = keel_copy_all(&to, &from, len, ctl);
-	if (types & BIT(KEEL_MEM_DMABUF))
-		res = keel_dmabuf_leave(dst, src, res);
-	return res;
+	return res == KEEL_COPY_DONE ? keel_copy_end(ctl) : res;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_copy);
 
-/* After the change of @seg. */
-static int keel_word_done(struct keel_cursor *c, const struct keel_seg *seg)
-{
-	keel_cursor_unpin(c);
-	return keel_dmabuf_end(seg, 1, true);
-}
-
-/* All 8 bytes of @seg as one; on success keel_word_done() is to follow. */
+/* All 8 bytes of @seg as one; on success keel_cursor_unpin() is to follow. */
 static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
-		     const struct keel_seg *seg)
+		     const struct keel_seg *seg, struct keel_copy_ctl *ctl)
 {
 	int ret;
 
 	if (seg->len < sizeof(u64))
 		return -EINVAL;
-	ret = keel_dmabuf_begin(seg, 1, true);
+	ret = keel_dmabuf_ready(seg, 1, true, ctl);
 	if (ret)
 		return ret;
-	keel_cursor_init(c, seg, 1, 0, true);
+	keel_cursor_init(c, seg, 1, 0, true, ctl);
 	keel_cursor_odp(c, pinned);
+	non_block_start();
 	ret = keel_piece(c, sizeof(u64));
+	non_block_end();
 	/* Aligned, they are in one page, and all of them in one piece. */
 	if (!ret && !IS_ALIGNED((uintptr_t)c->addr, sizeof(u64)))
 		ret = -EINVAL;
 	if (ret)
-		keel_word_done(c, seg);
+		keel_cursor_unpin(c);
 	return ret;
 }
 
@@ -371,56 +527,61 @@ static u64 keel_word_change(const struct keel_seg *seg, u64 *word,
  * @compare_add: see @swap
  * @new: see @swap
  * @old: gets what they were
+ * @ctl: the transfer
  *
  * Atomic against every other atomic operation on them, of other queue pairs
  * and of processors, whoever maps them where; but of device
  * memory whose backend has an atomic() against those of queue pairs only.
  * Numbers are in host order.
  *
- * Context: may sleep.
- * Return: 0; -EINVAL for bytes that are not aligned, -EFAULT for a program
- * that unmapped them, -EINTR for a fatal signal. On failure nothing changes,
- * but where the exporter of a dma-buf fails afterwards: -EFAULT.
+ * Context: process context; waits for nobody.
+ * Return: 0; -EINVAL for bytes that are not aligned, -EFAULT for memory that
+ * is not to be had, -EAGAIN with &keel_copy_ctl.need as for keel_copy(). On
+ * failure nothing changes.
  */
 int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
-		u64 new, u64 *old)
+		u64 new, u64 *old, struct keel_copy_ctl *ctl)
 {
 	struct keel_pinned pinned;
 	struct keel_cursor c;
 	int ret;
 
-	ret = keel_word(&c, &pinned, seg);
+	ret = keel_word(&c, &pinned, seg, ctl);
 	if (ret)
 		return ret;
 	*old = keel_word_change(seg, c.addr, swap ? KEEL_ATOMIC_SWAP :
 						    KEEL_ATOMIC_ADD,
 				compare_add, new);
-	return keel_word_done(&c, seg);
+	keel_cursor_unpin(&c);
+	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic);
 
 /**
  * keel_atomic_write() - store 8 bytes in one go
  * @seg: where
- * @value: what, as it is to be in memory
+ * @value: the bytes, as they are to be in memory
+ * @ctl: the transfer
  *
- * Nobody sees a part of it; and who sees it sees all that the caller wrote
- * before. Atomic against keel_atomic(), too.
+ * Nobody sees a part of it. A reader that sees it sees all that the caller
+ * wrote before. Atomic against keel_atomic(), too.
  *
- * Context: may sleep.
+ * Context: process context; waits for nobody.
  * Return: as keel_atomic().
  */
-int keel_atomic_write(const struct keel_seg *seg, u64 value)
+int keel_atomic_write(const struct keel_seg *seg, u64 value,
+		      struct keel_copy_ctl *ctl)
 {
 	struct keel_pinned pinned;
 	struct keel_cursor c;
 	int ret;
 
-	ret = keel_word(&c, &pinned, seg);
+	ret = keel_word(&c, &pinned, seg, ctl);
 	if (ret)
 		return ret;
 	keel_word_change(seg, c.addr, KEEL_ATOMIC_STORE, 0, value);
-	return keel_word_done(&c, seg);
+	keel_cursor_unpin(&c);
+	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic_write);
 

@@ -22,6 +22,7 @@
 #include "keel_aperture.h"
 #include "keel_keys.h"
 #include "keel_obj.h"
+#include "keel_worker.h"
 
 #define UVERBS_MODULE_NAME keel
 #include <rdma/uverbs_named_ioctl.h>
@@ -127,6 +128,7 @@ struct keel_counters {
  *	as long as the driver is bound, which is longer than the device
  * @qps: QPs by number
  * @qps_gone: how many were destroyed: who remembers one looks here
+ * @qp_gens: how many lives QPs have had, see &keel_qp.gen
  * @srqs: SRQs by number
  * @next_qpn: where to look for the next number of a QP
  * @next_srqn: likewise for SRQs
@@ -149,6 +151,7 @@ struct keel_dev {
 	struct p2pdma_provider *provider;
 	struct xarray qps;
 	atomic64_t qps_gone;
+	atomic64_t qp_gens;
 	struct xarray srqs;
 	u32 next_qpn;
 	u32 next_srqn;
@@ -247,6 +250,7 @@ struct keel_ib_ctx {
 	struct ib_ucontext ib;
 	/* Where the mappings of its file are; NULL while there was none. */
 	struct address_space *mapping;
+	struct keel_workers workers;
 };
 
 struct keel_ib_pd {
@@ -272,6 +276,12 @@ static inline struct keel_dev *to_kdev(struct ib_device *ib)
 static inline struct keel_ib_ctx *to_kctx(struct ib_ucontext *ib)
 {
 	return container_of(ib, struct keel_ib_ctx, ib);
+}
+
+static inline struct keel_workers *
+keel_context_workers(const struct ib_ucontext *ib)
+{
+	return &to_kctx((struct ib_ucontext *)ib)->workers;
 }
 
 static inline struct keel_ib_pd *to_kibpd(struct ib_pd *ib)
@@ -424,6 +434,7 @@ extern const struct uapi_definition keel_dm_map_defs[];
 extern const struct uapi_definition keel_pd_defs[];
 extern const struct uapi_definition keel_qp_defs[];
 extern const struct uapi_definition keel_shpd_defs[];
+extern const struct uapi_definition keel_srq_defs[];
 extern const struct uapi_definition keel_td_defs[];
 
 #endif /* KEEL_H */

@@ -25,11 +25,18 @@
 #include "keel_mr.h"
 #include "keel_ring.h"
 #include "keel_walk.h"
+#include "keel_worker.h"
 
 /* Longest message. */
 #define KEEL_MAX_MSG	SZ_1G
 /* Bytes in front of a UD message. */
 #define KEEL_GRH_BYTES	40
+/* The largest datagram: the MTU. */
+#define KEEL_UD_MTU	4096
+/* How long memory may be absent before that is its owner's error. */
+#define KEEL_PAGES_NS	(5 * NSEC_PER_SEC)
+/* Devices that work on a dma-buf may take longer. */
+#define KEEL_FENCE_NS	(30 * NSEC_PER_SEC)
 
 /**
  * struct keel_cq - a completion queue
@@ -74,12 +81,14 @@ struct keel_recv {
  * @ring: its ring
  * @max_sge: SGEs of an entry
  * @post_lock: kernel consumers: one post at a time
+ * @wanted: a sender waits for a receive: whoever posts one wakes it
  */
 struct keel_rq {
 	spinlock_t lock;
 	struct keel_ring ring;
 	u32 max_sge;
 	spinlock_t post_lock;
+	bool wanted;
 };
 
 /**
@@ -96,6 +105,8 @@ struct keel_rq {
  * @domain: number of the domain that its lkeys belong to
  * @xrcd: XRC: the domain
  * @cq: XRC: where receives complete
+ * @waiters: struct keel_sq of senders that wait for a receive, under @rq.lock
+ * @work: wakes them, where a consumer in the kernel posts
  */
 struct keel_srq {
 	struct keel_obj obj;
@@ -108,6 +119,8 @@ struct keel_srq {
 	u32 domain;
 	struct keel_xrcd *xrcd;
 	struct keel_cq *cq;
+	struct list_head waiters;
+	struct work_struct work;
 };
 
 /**
@@ -152,6 +165,47 @@ enum keel_wait {
 	KEEL_WAIT_NONE,
 	KEEL_WAIT_RNR,		/* the peer has no receive */
 	KEEL_WAIT_PEER,		/* there is no peer */
+	KEEL_WAIT_MEMORY,	/* memory is not present */
+};
+
+/**
+ * struct keel_memreq - a request for memory that is not present
+ * @ref: of the job, and of whoever waits for it
+ * @job: for the worker of the process whose memory it is
+ * @work: where there is no such worker any more
+ * @open: which memory; access to a dma-buf that has begun is in
+ *	&keel_copy_ctl.open
+ * @lock: protects @qp, @result and @finished
+ * @qp: the QP that runs again when it is finished; NULL: nobody waits
+ * @result: 0 or a negative errno, once @finished
+ * @finished: it was provided, or cannot be
+ */
+struct keel_memreq {
+	struct kref ref;
+	struct keel_job job;
+	struct work_struct work;
+	struct keel_open open;
+	spinlock_t lock;
+	struct keel_qp *qp;
+	int result;
+	bool finished;
+};
+
+/**
+ * struct keel_fetch - a transfer and the memory that it asked for
+ * @ctl: the transfer
+ * @req: memory that was asked for, or NULL
+ */
+struct keel_fetch {
+	struct keel_copy_ctl ctl;
+	struct keel_memreq *req;
+};
+
+/* How far an atomic or an atomic write is. */
+enum keel_stage {
+	KEEL_STAGE_NEW,
+	KEEL_STAGE_FETCHED,	/* the operand is in &keel_sq.word */
+	KEEL_STAGE_DONE,	/* the memory has changed */
 };
 
 /**
@@ -160,10 +214,8 @@ enum keel_wait {
  * @kicked: there may be more to do
  * @ring: its ring
  * @wait: why the first entry waits
- * @since: since when, ns of ktime_get_ns()
- * @deadline: when that is an error; U64_MAX: never
- * @pause: ns until the next look
- * @timer: kicks the QP for that look
+ * @deadline: when that is an error, ns of ktime_get_ns(); U64_MAX: never
+ * @timer: kicks the QP then
  * @wqe: copy of the entry that runs
  * @data: copy of what is behind it: inline data or SGEs
  * @inline_mem: inline data in @data as memory
@@ -177,15 +229,19 @@ enum keel_wait {
  *	was; or NULL
  * @qps_gone: &keel_dev.qps_gone, read before the lookup of @peer
  * @memo: the lkey of last time
+ * @fetch: how far the entry is that runs, if it was begun before
+ * @waited: &keel_copy_ctl.done when it began to wait for memory
+ * @stage: how far it is, of atomics and atomic writes
+ * @word: of an atomic what the memory was, of an atomic write the operand
+ * @srq: the SRQ whose receive it waits for, with a reference, or NULL
+ * @waiting: in &keel_srq.waiters
  */
 struct keel_sq {
 	struct mutex lock;
 	atomic_t kicked;
 	struct keel_ring ring;
 	enum keel_wait wait;
-	u64 since;
 	u64 deadline;
-	u64 pause;
 	struct hrtimer timer;
 	struct keel_uapi_send_wqe wqe;
 	u8 data[KEEL_MAX_STRIDE - sizeof(struct keel_uapi_send_wqe)] __aligned(16);
@@ -198,6 +254,36 @@ struct keel_sq {
 	struct keel_qp *peer;
 	s64 qps_gone;
 	struct keel_key_memo memo;
+	struct keel_fetch fetch;
+	u64 waited;
+	enum keel_stage stage;
+	u64 word;
+	struct keel_srq *srq;
+	struct list_head waiting;
+};
+
+/**
+ * struct keel_dgram - datagrams and memory that is not present (UD)
+ * @pending: @data is a datagram for the receive that was taken, whose memory is
+ *	not present; under &keel_resp.lock
+ * @fetch: how far it is copied
+ * @len: bytes of @data
+ * @cqe: the completion, but for what the receive adds
+ * @solicited: the sender asked for an event
+ * @data: GRH and payload
+ * @source: a datagram that is sent from memory which may be absent: it goes to
+ *	its receivers from here; under the lock of the send queue
+ * @source_mem: @source as memory
+ */
+struct keel_dgram {
+	bool pending;
+	struct keel_fetch fetch;
+	u32 len;
+	struct keel_uapi_cqe cqe;
+	bool solicited;
+	u8 data[KEEL_GRH_BYTES + KEEL_UD_MTU] __aligned(16);
+	u8 source[KEEL_UD_MTU] __aligned(16);
+	struct keel_mem source_mem;
 };
 
 /**
@@ -208,16 +294,20 @@ struct keel_sq {
  * @segs: the QP's side of the message that is delivered
  * @srq: XRC: the SRQ that @recv came from, with a reference while @have
  * @last: the last receive of an SRQ was reported
+ * @from: &keel_qp.gen of the sender whose message @recv began to be used for
  * @memo: the lkey of last time
+ * @dgram: UD: see there; else NULL
  */
 struct keel_resp {
 	struct mutex lock;
 	bool have;
 	bool last;
+	u64 from;
 	struct keel_recv recv;
 	struct keel_segs segs;
 	struct keel_srq *srq;
 	struct keel_key_memo memo;
+	struct keel_dgram *dgram;
 };
 
 /**
@@ -247,7 +337,13 @@ struct keel_resp {
  * @sq: its send queue
  * @rq: its receive queue, if it has one of its own
  * @resp: its responder
- * @work: runs the send queue, and flushes
+ * @gen: which QP this is, in which of its lives: RESET begins another one. No
+ *	two are the same.
+ * @remote: @gen of the QP that it has had contact with; 0: none yet
+ * @worker: runs the send queue when no doorbell does, and flushes; a reference.
+ *	Changes under @state_lock. NULL: of a consumer in the kernel, or XRC_RECV
+ * @job: for @worker
+ * @work: where there is no worker, or it is dead
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {
@@ -275,6 +371,10 @@ struct keel_qp {
 	struct keel_sq sq;
 	struct keel_rq rq;
 	struct keel_resp resp;
+	atomic64_t gen;
+	atomic64_t remote;
+	struct keel_worker *worker;
+	struct keel_job job;
 	struct work_struct work;
 	struct list_head mcast;
 };
@@ -331,6 +431,7 @@ static inline struct keel_ah *to_kah(struct ib_ah *ib)
  * @status: how it ended
  * @why: reason of a failure
  * @byte_len: for the completion
+ * @until: when others are to have a turn, ns of ktime_get_ns()
  */
 struct keel_xfer {
 	struct keel_qp *qp;
@@ -343,6 +444,7 @@ struct keel_xfer {
 	enum ib_wc_status status;
 	u32 why;
 	u32 byte_len;
+	u64 until;
 };
 
 /**
@@ -350,13 +452,16 @@ struct keel_xfer {
  * @KEEL_XFER_DONE: it completes with &keel_xfer.status
  * @KEEL_XFER_RNR: the peer has no receive: wait
  * @KEEL_XFER_NO_PEER: there is no peer that is ready: wait
- * @KEEL_XFER_STOPPED: a signal or somebody's state came in between: look again
+ * @KEEL_XFER_STOPPED: a signal, somebody's state or the end of its turn came in
+ *	between: look again
+ * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
  */
 enum keel_verdict {
 	KEEL_XFER_DONE,
 	KEEL_XFER_RNR,
 	KEEL_XFER_NO_PEER,
 	KEEL_XFER_STOPPED,
+	KEEL_XFER_ABSENT,
 };
 
 /* ah.c */
@@ -377,11 +482,15 @@ int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);
 int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv);
 int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr);
+bool keel_rq_want(struct keel_rq *rq);
+bool keel_rq_was_wanted(struct keel_rq *rq);
 
 /* srq.c */
 struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn);
 int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
 void keel_srq_fail(struct keel_srq *srq);
+bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp);
+void keel_srq_wait_end(struct keel_qp *qp);
 
 /* mcast.c */
 int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
@@ -392,6 +501,8 @@ void keel_mcast_leave(struct keel_qp *qp);
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 struct keel_qp *keel_qp_hold(struct ib_qp *ibqp);
 void keel_qp_kick(struct keel_qp *qp);
+void keel_qp_wake_peer(struct keel_qp *qp);
+int keel_qp_own_worker(struct keel_qp *qp);
 
 /* qp_modify.c */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
@@ -412,12 +523,42 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 
 /* sq.c */
 void keel_qp_run(struct keel_qp *qp);
+void keel_qp_run_job(struct keel_qp *qp);
+void keel_qp_end(struct keel_qp *qp);
+void keel_sq_forget(struct keel_sq *sq);
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len);
 void keel_sq_init(struct keel_qp *qp);
 
+/* Messages that a doorbell does of those that are posted meanwhile. */
+#define KEEL_DOORBELL_MORE	64
+
+/**
+ * enum keel_fast - the result of the fast path
+ * @KEEL_FAST_DONE: the send queue is empty, and nobody wants it run
+ * @KEEL_FAST_MORE: there are more: to be called again after a pause
+ * @KEEL_FAST_LATER: there are more than the caller has to do
+ * @KEEL_FAST_SLOW: there may be something for keel_qp_run()
+ */
+enum keel_fast {
+	KEEL_FAST_DONE,
+	KEEL_FAST_MORE,
+	KEEL_FAST_LATER,
+	KEEL_FAST_SLOW,
+};
+
 /* fast.c */
-bool keel_fast_run(struct keel_qp *qp);
+u32 keel_fast_budget(const struct keel_qp *qp);
+enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
+
+/* memreq.c */
+void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg));
+bool keel_fetch_collect(struct keel_fetch *fetch);
+void keel_fetch_close(struct keel_fetch *fetch);
+void keel_fetch_give_up(struct keel_fetch *fetch);
+void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
+			struct keel_qp *qp, struct keel_need *need);
+void keel_fetch_drop(struct keel_fetch *fetch);
 
 /* wqe.c */
 bool keel_wqe_clean(const struct keel_uapi_send_wqe *wqe, enum ib_qp_type type);
@@ -436,13 +577,20 @@ enum keel_verdict keel_resp_flush(struct keel_xfer *x);
 /* recv.c */
 void keel_rq_flush(struct keel_qp *qp);
 int keel_recv_take(struct keel_xfer *x);
-enum ib_wc_status keel_recv_segs(struct keel_xfer *x, u64 len, u32 *why);
+enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why);
+struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
+				   enum ib_wc_status status, u32 why,
+				   u32 byte_len, u8 flags);
+int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
+		     bool solicited);
 int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 		       u32 byte_len, u8 flags);
 bool keel_xfer_stop(void *arg);
 
 /* ud.c */
 enum keel_verdict keel_ud_send(struct keel_xfer *x);
+void keel_ud_run(struct keel_qp *qp);
+void keel_dgram_drop(struct keel_dgram *dgram);
 
 /* segs.c */
 enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
@@ -458,6 +606,28 @@ enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
 				const struct keel_uapi_send_wqe *wqe, u32 *why);
 enum ib_wc_status keel_wqe_invalidate(struct keel_qp *qp, u32 rkey, u32 *why);
 int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain);
+
+/*
+ * Is @peer the QP that @qp has had contact with, if any? A number can belong to
+ * another QP by now, or to the same in another life.
+ */
+static inline bool keel_qp_knows(const struct keel_qp *qp,
+				 const struct keel_qp *peer)
+{
+	u64 remote = atomic64_read(&qp->remote);
+
+	return !remote || remote == atomic64_read(&peer->gen);
+}
+
+/*
+ * The packets of a UC queue pair start anew with each message; those of others
+ * are counted from what both sides were given.
+ */
+static inline bool keel_qp_psns_match(const struct keel_qp *qp,
+				      const struct keel_qp *peer)
+{
+	return qp->type == IB_QPT_UC || qp->attr.sq_psn == peer->attr.rq_psn;
+}
 
 /**
  * keel_qp_connected() - does a QP take messages of another one?
@@ -479,7 +649,9 @@ static inline bool keel_qp_connected(const struct keel_qp *qp,
 
 	return peer->type == wanted && !READ_ONCE(peer->dying) &&
 	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&
-	       peer->attr.dest_qp_num == qp->qpn;
+	       peer->attr.dest_qp_num == qp->qpn &&
+	       keel_qp_psns_match(qp, peer) && keel_qp_knows(qp, peer) &&
+	       keel_qp_knows(peer, qp);
 }
 
 #endif /* KEEL_QP_H */

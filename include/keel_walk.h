@@ -7,17 +7,22 @@
 #ifndef KEEL_WALK_H
 #define KEEL_WALK_H
 
+#include <linux/list.h>
 #include <linux/mm_types.h>
+#include <linux/sizes.h>
 #include <linux/types.h>
 #include <rdma/keel-abi.h>
 
 #include "keel_keys.h"
 
-/* Pages of a program that are looked up at once. */
+/* Pages of a user process that are looked up at once. */
 #define KEEL_ODP_BATCH	16
+/* Bytes that are brought in at once. */
+#define KEEL_ODP_FETCH	SZ_2M
 
 struct dma_buf;
 struct keel_aperture;
+struct keel_worker;
 
 /**
  * enum keel_mem_type - what memory is made of
@@ -45,9 +50,12 @@ enum keel_mem_type {
  * @mm: ODP: whose address that is; the owner of the memory has a reference on
  *	the structure (mmgrab()), not on what is mapped
  * @dmabuf: DMABUF: the buffer, on which the owner has a reference
+ * @worker: ODP, DMABUF: the worker of the process that registered it, on which
+ *	the owner has a reference: it does what the memory has to wait for
  */
 struct keel_mem {
 	enum keel_mem_type type;
+	struct keel_worker *worker;
 	union {
 		struct {
 			struct page **pages;
@@ -92,22 +100,82 @@ struct keel_segs {
 };
 
 /**
- * struct keel_copy_ctl - what makes a copy end early
+ * enum keel_need_kind - what a transfer cannot go on without
+ * @KEEL_NEED_NONE: nothing
+ * @KEEL_NEED_PAGES: pages of a user process that are not there
+ * @KEEL_NEED_OPEN: access to a dma-buf, which begins after the work of others
+ * @KEEL_NEED_CLOSE: the end of such access, after the copy
+ */
+enum keel_need_kind {
+	KEEL_NEED_NONE,
+	KEEL_NEED_PAGES,
+	KEEL_NEED_OPEN,
+	KEEL_NEED_CLOSE,
+};
+
+/**
+ * struct keel_need - something that may have to be waited for
+ * @kind: what
+ * @write: the memory is to be written
+ * @worker: of the process whose memory it is: a reference, or NULL
+ * @mm: PAGES: mmgrab()
+ * @dmabuf: OPEN, CLOSE: a reference
+ * @addr: PAGES: the first address
+ * @len: PAGES: bytes; @addr + @len does not wrap
+ */
+struct keel_need {
+	enum keel_need_kind kind;
+	bool write;
+	struct keel_worker *worker;
+	struct mm_struct *mm;
+	struct dma_buf *dmabuf;
+	u64 addr;
+	u64 len;
+};
+
+/**
+ * struct keel_open - access to a dma-buf that has begun
+ * @node: in &keel_copy_ctl.open
+ * @need: which; holds its references
+ */
+struct keel_open {
+	struct list_head node;
+	struct keel_need need;
+};
+
+/**
+ * struct keel_copy_ctl - one transfer, however often it is begun
  * @stop: asked every 64 KiB; true ends the copy with KEEL_COPY_STOPPED
  * @arg: for @stop
+ * @done: bytes that are copied. The copy goes on behind them.
+ * @need: with KEEL_COPY_ABSENT: what is missing, the caller's to
+ *	keel_need_drop()
+ * @lacks: what could not be provided, to be compared only: the copy fails if it
+ *	needs that
+ * @asked: something is being provided: @need is left alone
+ * @open: struct keel_open: access to dma-bufs that has begun
+ * @lost: the exporter of a destination did not make the bytes visible
  */
 struct keel_copy_ctl {
 	bool (*stop)(void *arg);
 	void *arg;
+	u64 done;
+	struct keel_need need;
+	struct keel_need lacks;
+	bool asked;
+	struct list_head open;
+	bool lost;
 };
 
 /**
  * enum keel_copy_result - how a copy ended
  * @KEEL_COPY_DONE: all bytes are there
  * @KEEL_COPY_SRC: the source could not be read: the key of one of its segments
- *	was taken back, or its owner unmapped it
+ *	was taken back, or its owner does not provide it
  * @KEEL_COPY_DST: likewise for the destination
  * @KEEL_COPY_STOPPED: &keel_copy_ctl.stop said so
+ * @KEEL_COPY_ABSENT: &keel_copy_ctl.need is missing. To be provided without
+ *	any lock and key; then the copy is to be called again.
  *
  * All but DONE may have copied a part.
  */
@@ -116,21 +184,32 @@ enum keel_copy_result {
 	KEEL_COPY_SRC,
 	KEEL_COPY_DST,
 	KEEL_COPY_STOPPED,
+	KEEL_COPY_ABSENT,
 };
 
+void keel_copy_ctl_init(struct keel_copy_ctl *ctl, bool (*stop)(void *arg),
+			void *arg);
 enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 				const struct keel_segs *src, u64 src_off,
-				u64 len, const struct keel_copy_ctl *ctl);
+				u64 len, struct keel_copy_ctl *ctl);
 int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
-		u64 new, u64 *old);
-int keel_atomic_write(const struct keel_seg *seg, u64 value);
+		u64 new, u64 *old, struct keel_copy_ctl *ctl);
+int keel_atomic_write(const struct keel_seg *seg, u64 value,
+		      struct keel_copy_ctl *ctl);
+enum keel_copy_result keel_copy_end(struct keel_copy_ctl *ctl);
 bool keel_segs_dead(const struct keel_seg *seg, u32 n);
 void keel_segs_put(struct keel_segs *segs);
 
+/* need.c */
+void keel_need_drop(struct keel_need *need);
+bool keel_need_is(const struct keel_need *need, const struct keel_need *other);
+int keel_need_provide(const struct keel_need *need, bool wait,
+		      bool (*stop)(void *arg), void *arg);
+
 /* odp.c */
-long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n,
-		  unsigned int flags, struct page **page);
-int keel_seg_prefetch(const struct keel_seg *seg, bool write, bool fault);
+long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n, bool write,
+		  struct page **page);
+int keel_odp_fetch(const struct keel_need *need, bool wait);
 
 /* dmabuf.c */
 int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset, u64 length,
@@ -138,14 +217,11 @@ int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset, u64 length,
 int keel_dmabuf_map(struct keel_mem *mem, struct dma_buf *dmabuf, u64 offset,
 		    u64 length, bool write);
 void keel_dmabuf_unmap(const struct keel_mem *mem, u64 offset);
-int keel_dmabuf_begin(const struct keel_seg *seg, u32 n, bool write);
-int keel_dmabuf_end(const struct keel_seg *seg, u32 n, bool write);
-enum keel_copy_result keel_dmabuf_enter(const struct keel_segs *dst,
-					const struct keel_segs *src,
-					const struct keel_copy_ctl *ctl);
-enum keel_copy_result keel_dmabuf_leave(const struct keel_segs *dst,
-					const struct keel_segs *src,
-					enum keel_copy_result res);
+int keel_dmabuf_open(const struct keel_need *need, bool wait,
+		     bool (*stop)(void *arg), void *arg);
+int keel_dmabuf_close(const struct keel_need *need);
+int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
+		      struct keel_copy_ctl *ctl);
 
 /**
  * keel_segs_one() - a list of one stretch

@@ -10,6 +10,7 @@
 #include <linux/unaligned.h>
 
 #include "arena.h"
+#include "whole.h"
 #include "crowd.h"
 #include "keel_aperture.h"
 
@@ -86,7 +87,7 @@ static void atomic_values(struct kunit *test)
 		seg.mem = &all[i].mem;
 		atomic_write_at(&all[i], PLACE, c->before);
 		old = ~c->before;
-		KUNIT_EXPECT_EQ(test, 0, keel_atomic(&seg, c->swap,
+		KUNIT_EXPECT_EQ(test, 0, whole_atomic(&seg, c->swap,
 						     c->compare_add, c->new,
 						     &old));
 		KUNIT_EXPECT_EQ(test, c->before, old);
@@ -110,7 +111,7 @@ static void atomic_write_values(struct kunit *test)
 			seg.mem = &all[i].mem;
 			atomic_write_at(&all[i], PLACE, ~stores[n]);
 			KUNIT_EXPECT_EQ(test, 0,
-					keel_atomic_write(&seg, stores[n]));
+					whole_atomic_write(&seg, stores[n]));
 			KUNIT_EXPECT_EQ(test, stores[n],
 					atomic_read_at(&all[i], PLACE));
 			/* And nothing beside it. */
@@ -132,20 +133,20 @@ static void atomic_not_aligned(struct kunit *test)
 		for (by = 1; by < 8; by++) {
 			seg.off = PLACE + by;
 			KUNIT_EXPECT_EQ(test, -EINVAL,
-					keel_atomic(&seg, false, 1, 0, &old));
+					whole_atomic(&seg, false, 1, 0, &old));
 			KUNIT_EXPECT_EQ(test, -EINVAL,
-					keel_atomic(&seg, true,
+					whole_atomic(&seg, true,
 						    atomic_read_at(&all[i],
 								   seg.off),
 						    0, &old));
 			KUNIT_EXPECT_EQ(test, -EINVAL,
-					keel_atomic_write(&seg, 1234));
+					whole_atomic_write(&seg, 1234));
 		}
 		seg.off = PLACE;
 		seg.len = 7;
-		KUNIT_EXPECT_EQ(test, -EINVAL, keel_atomic_write(&seg, 1234));
+		KUNIT_EXPECT_EQ(test, -EINVAL, whole_atomic_write(&seg, 1234));
 		KUNIT_EXPECT_EQ(test, -EINVAL,
-				keel_atomic(&seg, false, 1, 0, &old));
+				whole_atomic(&seg, false, 1, 0, &old));
 		seg.len = 8;
 		KUNIT_EXPECT_EQ(test, -1L, arena_differs(&all[i]));
 	}
@@ -170,12 +171,12 @@ static void together_thread(void *arg, unsigned int who)
 			continue;
 		}
 		if (who < 2) {
-			ret = keel_atomic(&t->seg, false, 1, 0, &old);
+			ret = whole_atomic(&t->seg, false, 1, 0, &old);
 			continue;
 		}
 		do {
 			was = old;
-			ret = keel_atomic(&t->seg, true, was, was + 1, &old);
+			ret = whole_atomic(&t->seg, true, was, was + 1, &old);
 		} while (!ret && old != was);
 	}
 	KUNIT_EXPECT_EQ(t->test, 0, ret);
@@ -253,7 +254,7 @@ static u64 between_run(struct kunit *test, struct between *b,
 	hrtimer_start(&b->timer, PERIOD, HRTIMER_MODE_REL_PINNED_HARD);
 	while (READ_ONCE(b->met) < INTERRUPTS) {
 		was = old;
-		if (keel_atomic(seg, swap, swap ? was : 1, was + 1, &old))
+		if (whole_atomic(seg, swap, swap ? was : 1, was + 1, &old))
 			break;
 		n += !swap || old == was;
 	}

@@ -11,6 +11,7 @@
 
 #include "compat.h"
 #include "keel_walk.h"
+#include "whole.h"
 
 KEEL_IMPORT_NS(DMA_BUF);
 
@@ -133,12 +134,12 @@ static void dmabuf_test_exit(struct kunit *test)
 
 static enum keel_copy_result into(struct shared *s)
 {
-	return keel_copy(&s->segs, 0, &s->other, 0, 100, NULL);
+	return whole_copy(&s->segs, 0, &s->other, 0, 100, NULL, NULL);
 }
 
 static enum keel_copy_result out_of(struct shared *s)
 {
-	return keel_copy(&s->other, 0, &s->segs, 0, 100, NULL);
+	return whole_copy(&s->other, 0, &s->segs, 0, 100, NULL, NULL);
 }
 
 static void dmabuf_bracket(struct kunit *test)
@@ -154,20 +155,20 @@ static void dmabuf_bracket(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
 	KUNIT_EXPECT_EQ(test, 1, s->began[WRITING]);
 	KUNIT_EXPECT_EQ(test, 1, s->began[READING]);
-	KUNIT_EXPECT_EQ(test, 0, keel_atomic(&s->segs.seg[0], false, 1, 0,
+	KUNIT_EXPECT_EQ(test, 0, whole_atomic(&s->segs.seg[0], false, 1, 0,
 					     &old));
 	KUNIT_EXPECT_EQ(test, 2, s->began[WRITING]);
-	KUNIT_EXPECT_EQ(test, 0, keel_atomic_write(&s->segs.seg[0], 7));
+	KUNIT_EXPECT_EQ(test, 0, whole_atomic_write(&s->segs.seg[0], 7));
 	KUNIT_EXPECT_EQ(test, 3, s->began[WRITING]);
 	KUNIT_EXPECT_EQ(test, 7, *(u64 *)s->buf);
 	/* From one to itself, it is both. */
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
-			keel_copy(&s->segs, 0, &s->segs, 1000, 100, NULL));
+			whole_copy(&s->segs, 0, &s->segs, 1000, 100, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, 4, s->began[WRITING]);
 	KUNIT_EXPECT_EQ(test, 2, s->began[READING]);
 	/* Not even aligned, or not even a word. */
 	s->segs.seg[0].off = 1;
-	KUNIT_EXPECT_EQ(test, -EINVAL, keel_atomic(&s->segs.seg[0], false, 1,
+	KUNIT_EXPECT_EQ(test, -EINVAL, whole_atomic(&s->segs.seg[0], false, 1,
 						   0, &old));
 }
 
@@ -179,10 +180,10 @@ static void dmabuf_refused(struct kunit *test)
 	s->refuse[WRITING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
-			keel_copy(&s->segs, 0, &s->segs, 1000, 100, NULL));
-	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&s->segs.seg[0], false, 1,
+			whole_copy(&s->segs, 0, &s->segs, 1000, 100, NULL, NULL));
+	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic(&s->segs.seg[0], false, 1,
 						   0, &old));
-	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic_write(&s->segs.seg[0], 7));
+	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic_write(&s->segs.seg[0], 7));
 	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
 	s->refuse[READING] = true;
@@ -194,7 +195,7 @@ static void dmabuf_refused(struct kunit *test)
 	s->refuse[WRITING] = false;
 	s->lose[WRITING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
-	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic_write(&s->segs.seg[0], 7));
+	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic_write(&s->segs.seg[0], 7));
 	/* What was read was read. */
 	s->lose[READING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
@@ -243,34 +244,32 @@ static bool asked(void *arg)
 	return !(*left)--;
 }
 
+/* A transfer does not wait for devices: it says that somebody has to. */
 static void dmabuf_fence(struct kunit *test)
 {
 	struct shared *s = test->priv;
 	struct dma_fence *fence = work_begin(test, s);
-	struct keel_key key = { .dead = true };
-	struct keel_copy_ctl ctl = { .stop = asked };
+	struct keel_copy_ctl ctl;
 	int left = 2;
-	u64 old;
 
 	/* Others may read what a device reads. */
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
-	/* Writing waits, but not when the region is wanted back, ... */
-	s->segs.seg[0].key = &key;
-	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
-	s->segs.seg[0].key = NULL;
-	s->other.seg[0].key = &key;
-	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC, into(s));
-	s->other.seg[0].key = NULL;
-	/* ... or somebody wants to stop. */
-	ctl.arg = &left;
-	KUNIT_EXPECT_EQ(test, KEEL_COPY_STOPPED,
+	keel_copy_ctl_init(&ctl, NULL, NULL);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
 			keel_copy(&s->segs, 0, &s->other, 0, 100, &ctl));
-	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&s->segs.seg[0], false, 1,
-						   0, &old));
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_OPEN, ctl.need.kind);
+	KUNIT_EXPECT_PTR_EQ(test, s->dmabuf, ctl.need.dmabuf);
+	KUNIT_EXPECT_TRUE(test, ctl.need.write);
+	/* It is not to be waited for, or not for long. */
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			keel_need_provide(&ctl.need, false, NULL, NULL));
+	KUNIT_EXPECT_EQ(test, -EINTR,
+			keel_need_provide(&ctl.need, true, asked, &left));
+	KUNIT_EXPECT_EQ(test, -1, left);
+	keel_need_drop(&ctl.need);
 	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
 	KUNIT_EXPECT_EQ(test, 0, s->began[WRITING]);
 	dma_fence_signal(fence);
-	memset((void *)(uintptr_t)s->plain.start, 'p', 100);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, into(s));
 	KUNIT_EXPECT_EQ(test, 'p', s->buf[0]);
 	dma_fence_put(fence);

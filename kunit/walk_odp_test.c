@@ -10,6 +10,7 @@
 #include <linux/uaccess.h>
 
 #include "keel_walk.h"
+#include "whole.h"
 
 /* More than the walker looks up at once, and more than a step. */
 #define PAGES		40
@@ -35,11 +36,30 @@ struct odp {
 	struct keel_segs user, kernel;
 };
 
-static int odp_fetch(struct odp *o, u64 off, u64 len, bool write, bool fault)
+/* Bring pages in. */
+static int odp_fetch(struct odp *o, u64 off, u64 len, bool write)
 {
-	const struct keel_seg seg = { .mem = &o->mem, .off = off, .len = len };
+	const struct keel_need need = {
+		.kind = KEEL_NEED_PAGES, .mm = o->mem.mm, .write = write,
+		.addr = o->mem.start + off, .len = len,
+	};
 
-	return keel_seg_prefetch(&seg, write, fault);
+	return keel_need_provide(&need, false, NULL, NULL);
+}
+
+/* How many pages from @off on are present, as a transfer finds them. */
+static int odp_present(struct odp *o, u64 off, int pages, bool write)
+{
+	struct page *page;
+	int n;
+
+	for (n = 0; n < pages; n++) {
+		if (keel_odp_pin(o->mem.mm, o->mem.start + off + n * PAGE_SIZE,
+				 1, write, &page) != 1)
+			break;
+		unpin_user_page(page);
+	}
+	return n;
 }
 
 static struct odp *odp_new(struct kunit *test, unsigned long prot)
@@ -97,8 +117,8 @@ static void odp_copy(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, 0, clear_user((void __user *)o->addr,
 						    BYTES));
 		KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
-				keel_copy(&o->user, 4321, &o->kernel, 77,
-					  lens[i], NULL));
+				whole_copy(&o->user, 4321, &o->kernel, 77,
+					  lens[i], NULL, NULL));
 		KUNIT_ASSERT_EQ(test, 0, copy_from_user(o->back,
 							(void __user *)o->addr,
 							BYTES));
@@ -109,8 +129,8 @@ static void odp_copy(struct kunit *test)
 		/* And back again, to another place. */
 		memset(o->buf, 0, 100);
 		KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
-				keel_copy(&o->kernel, 99, &o->user, 4321,
-					  lens[i], NULL));
+				whole_copy(&o->kernel, 99, &o->user, 4321,
+					  lens[i], NULL, NULL));
 		KUNIT_EXPECT_MEMEQ(test, o->back + 4321, o->buf + 99, lens[i]);
 	}
 	odp_no_pins(test, o);
@@ -125,8 +145,8 @@ static void odp_to_itself(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, copy_to_user((void __user *)o->addr, o->buf,
 					      BYTES));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
-			keel_copy(&o->user, half + 13, &o->user, 1000,
-				  half - 1000, NULL));
+			whole_copy(&o->user, half + 13, &o->user, 1000,
+				  half - 1000, NULL, NULL));
 	memcpy(o->buf + half + 13, o->buf + 1000, half - 1000);
 	KUNIT_ASSERT_EQ(test, 0, copy_from_user(o->back,
 						(void __user *)o->addr, BYTES));
@@ -163,14 +183,14 @@ static void odp_unmapped(struct kunit *test)
 
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + c->first * PAGE_SIZE,
 					   c->n * PAGE_SIZE));
-	KUNIT_EXPECT_EQ(test, c->want, keel_copy(dst, 0, src, 0, BYTES, NULL));
+	KUNIT_EXPECT_EQ(test, c->want, whole_copy(dst, 0, src, 0, BYTES, NULL, NULL));
 	/* What is in front of the hole is as good as ever. */
 	if (c->first)
 		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
-				keel_copy(dst, 0, src, 0,
-					  c->first * PAGE_SIZE, NULL));
+				whole_copy(dst, 0, src, 0,
+					  c->first * PAGE_SIZE, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, -EFAULT,
-			odp_fetch(o, 0, BYTES, c->write, true));
+			odp_fetch(o, 0, BYTES, c->write));
 	odp_no_pins(test, o);
 }
 
@@ -182,12 +202,12 @@ static void odp_read_only(struct kunit *test)
 	u64 old;
 
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
-			keel_copy(&o->user, 0, &o->kernel, 0, 1, NULL));
-	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&seg, false, 1, 0, &old));
+			whole_copy(&o->user, 0, &o->kernel, 0, 1, NULL, NULL));
+	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic(&seg, false, 1, 0, &old));
 	KUNIT_EXPECT_EQ(test, -EFAULT,
-			odp_fetch(o, 0, 1, true, true));
+			odp_fetch(o, 0, 1, true));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
-			keel_copy(&o->kernel, 0, &o->user, 0, BYTES, NULL));
+			whole_copy(&o->kernel, 0, &o->user, 0, BYTES, NULL, NULL));
 	KUNIT_EXPECT_NULL(test, memchr_inv(o->buf, 0, BYTES));
 	odp_no_pins(test, o);
 }
@@ -199,13 +219,13 @@ static void odp_kernel_addresses(struct kunit *test)
 
 	o->mem.start = (uintptr_t)o->back;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC,
-			keel_copy(&o->kernel, 0, &o->user, 0, 1, NULL));
+			whole_copy(&o->kernel, 0, &o->user, 0, 1, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
-			keel_copy(&o->user, 0, &o->kernel, 0, 1, NULL));
+			whole_copy(&o->user, 0, &o->kernel, 0, 1, NULL, NULL));
 	o->mem.start = 0;
 	keel_segs_one(&o->user, &o->mem, U64_MAX - 16, 16);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC,
-			keel_copy(&o->kernel, 0, &o->user, 0, 16, NULL));
+			whole_copy(&o->kernel, 0, &o->user, 0, 16, NULL, NULL));
 	KUNIT_EXPECT_NULL(test, memchr_inv(o->back, 0, BYTES));
 }
 
@@ -217,57 +237,107 @@ static void odp_atomic(struct kunit *test)
 	u64 old, now;
 
 	KUNIT_ASSERT_EQ(test, 0, put_user(U32_MAX, place));
-	KUNIT_EXPECT_EQ(test, 0, keel_atomic(&seg, false, 1, 0, &old));
+	KUNIT_EXPECT_EQ(test, 0, whole_atomic(&seg, false, 1, 0, &old));
 	KUNIT_EXPECT_EQ(test, U32_MAX, old);
 	KUNIT_ASSERT_EQ(test, 0, get_user(now, place));
 	KUNIT_EXPECT_EQ(test, 1ULL << 32, now);
 	seg.off++;
-	KUNIT_EXPECT_EQ(test, -EINVAL, keel_atomic(&seg, false, 1, 0, &old));
+	KUNIT_EXPECT_EQ(test, -EINVAL, whole_atomic(&seg, false, 1, 0, &old));
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr, PAGE_SIZE));
 	seg.off--;
-	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic(&seg, false, 1, 0, &old));
+	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic(&seg, false, 1, 0, &old));
 	odp_no_pins(test, o);
 }
 
-/* Without faults it only looks; with them, the pages come. */
-static void odp_prefetch(struct kunit *test)
+/* Pages come when they are asked for, and not before. */
+static void odp_fetched(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
 
-	KUNIT_EXPECT_EQ(test, -EFAULT,
-			odp_fetch(o, 0, BYTES, false, false));
-	KUNIT_EXPECT_EQ(test, 0,
-			odp_fetch(o, 0, BYTES - 1, true, true));
-	KUNIT_EXPECT_EQ(test, 0,
-			odp_fetch(o, 0, BYTES, true, false));
-	KUNIT_EXPECT_EQ(test, 0,
-			odp_fetch(o, 77, 0, true, false));
+	KUNIT_EXPECT_EQ(test, 0, odp_present(o, 0, PAGES, false));
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES - PAGE_SIZE - 1, true));
+	KUNIT_EXPECT_EQ(test, PAGES - 1, odp_present(o, 0, PAGES, true));
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES, true));
+	KUNIT_EXPECT_EQ(test, PAGES, odp_present(o, 0, PAGES, true));
 	/* A byte in the page behind. */
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + BYTES - PAGE_SIZE,
 					   PAGE_SIZE));
-	KUNIT_EXPECT_EQ(test, 0,
-			odp_fetch(o, 5, BYTES - PAGE_SIZE - 5, true, true));
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 5, BYTES - PAGE_SIZE - 5, true));
 	KUNIT_EXPECT_EQ(test, -EFAULT,
-			odp_fetch(o, 5, BYTES - PAGE_SIZE - 4, true, true));
+			odp_fetch(o, 5, BYTES - PAGE_SIZE - 4, true));
 	odp_no_pins(test, o);
 }
 
-/* Whoever takes the key back does not wait for pages. */
-static void odp_prefetch_dead(struct kunit *test)
+/*
+ * A transfer does not fault: it says what is missing, and goes on behind what it
+ * has copied. It fails if that could not be provided.
+ */
+static void odp_absent(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
-	struct keel_key key = { .dead = true };
-	const struct keel_seg seg = {
-		.mem = &o->mem, .key = &key, .len = BYTES,
-	};
+	struct keel_copy_ctl ctl;
 
-	KUNIT_EXPECT_EQ(test, -ENOENT, keel_seg_prefetch(&seg, true, true));
-	/* Not one of them came. */
-	KUNIT_EXPECT_EQ(test, -EFAULT, odp_fetch(o, 0, 1, false, false));
-	key.dead = false;
-	KUNIT_EXPECT_EQ(test, 0, keel_seg_prefetch(&seg, true, true));
-	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES, true, false));
+	keel_copy_ctl_init(&ctl, NULL, NULL);
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, 3 * PAGE_SIZE, true));
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
+			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
+	KUNIT_EXPECT_EQ(test, 3 * PAGE_SIZE, ctl.done);
+	KUNIT_EXPECT_EQ(test, 3, odp_present(o, 0, PAGES, true));
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_PAGES, ctl.need.kind);
+	KUNIT_EXPECT_PTR_EQ(test, o->mem.mm, ctl.need.mm);
+	KUNIT_EXPECT_EQ(test, o->addr + 3 * PAGE_SIZE, ctl.need.addr);
+	KUNIT_EXPECT_EQ(test, BYTES - 3 * PAGE_SIZE, ctl.need.len);
+	KUNIT_EXPECT_TRUE(test, ctl.need.write);
+	/* It was asked for already. */
+	keel_need_drop(&ctl.need);
+	ctl.asked = true;
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
+			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
+	ctl.asked = false;
+	/* It came. */
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 3 * PAGE_SIZE, PAGE_SIZE, true));
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
+			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
+	KUNIT_EXPECT_EQ(test, 4 * PAGE_SIZE, ctl.done);
+	/* It cannot be had. */
+	ctl.lacks = ctl.need;
+	keel_need_drop(&ctl.need);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
+			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
+	/* It can, after all. */
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES, true));
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
+	KUNIT_ASSERT_EQ(test, 0, copy_from_user(o->back,
+						(void __user *)o->addr, BYTES));
+	KUNIT_EXPECT_MEMEQ(test, o->back, o->buf, BYTES);
 	odp_no_pins(test, o);
+}
+
+/* With its mmap_lock taken, memory is as good as absent: nobody waits. */
+static void odp_locked(struct kunit *test)
+{
+	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
+	struct keel_seg seg = { .mem = &o->mem, .len = 8 };
+	struct keel_copy_ctl ctl;
+	u64 old;
+
+	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES, true));
+	keel_copy_ctl_init(&ctl, NULL, NULL);
+	mmap_write_lock(current->mm);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
+			keel_copy(&o->user, 0, &o->kernel, 0, 100, &ctl));
+	keel_need_drop(&ctl.need);
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			keel_atomic(&seg, false, 1, 0, &old, &ctl));
+	keel_need_drop(&ctl.need);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, odp_fetch(o, 0, 1, false));
+	mmap_write_unlock(current->mm);
+	KUNIT_EXPECT_EQ(test, 0, ctl.done);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
+			keel_copy(&o->user, 0, &o->kernel, 0, 100, &ctl));
 }
 
 static struct kunit_case odp_cases[] = {
@@ -277,8 +347,9 @@ static struct kunit_case odp_cases[] = {
 	KUNIT_CASE(odp_read_only),
 	KUNIT_CASE(odp_kernel_addresses),
 	KUNIT_CASE(odp_atomic),
-	KUNIT_CASE(odp_prefetch),
-	KUNIT_CASE(odp_prefetch_dead),
+	KUNIT_CASE(odp_fetched),
+	KUNIT_CASE(odp_absent),
+	KUNIT_CASE(odp_locked),
 	{}
 };
 

@@ -7,6 +7,7 @@
 #include <linux/sizes.h>
 
 #include "arena.h"
+#include "whole.h"
 
 #define WALK_ROUNDS	400
 #define WALK_SEED	0x6b65656cULL
@@ -125,8 +126,8 @@ static void walk_round(struct kunit *test, struct walk *w, int round)
 		*walk_shadow(w, 1, off[1] + at) =
 			*walk_shadow(w, 0, off[0] + at);
 	KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
-			keel_copy(&w->segs[1], off[1], &w->segs[0], off[0],
-				  len, NULL));
+			whole_copy(&w->segs[1], off[1], &w->segs[0], off[0],
+				  len, NULL, NULL));
 	walk_check(test, w, "round", round);
 }
 
@@ -151,11 +152,11 @@ static void walk_nothing(struct kunit *test)
 	struct keel_mem none = { .type = KEEL_MEM_PAGES };
 
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
-			keel_copy(&w->segs[1], 0, &w->segs[0], 0, 0, NULL));
+			whole_copy(&w->segs[1], 0, &w->segs[0], 0, 0, NULL, NULL));
 	keel_segs_one(&w->segs[0], &none, 0, 0);
 	keel_segs_one(&w->segs[1], &w->arenas[0].mem, 0, ARENA_BYTES);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
-			keel_copy(&w->segs[1], 0, &w->segs[0], 0, 0, NULL));
+			whole_copy(&w->segs[1], 0, &w->segs[0], 0, 0, NULL, NULL));
 	walk_check(test, w, "nothing", 0);
 }
 
@@ -170,8 +171,8 @@ static void walk_last_byte(struct kunit *test)
 		keel_segs_one(&w->segs[0], &w->arenas[i].mem, last - 99, 100);
 		keel_segs_one(&w->segs[1], &w->arenas[i].mem, 7, 100);
 		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
-				keel_copy(&w->segs[1], 0, &w->segs[0], 0, 100,
-					  NULL));
+				whole_copy(&w->segs[1], 0, &w->segs[0], 0, 100,
+					  NULL, NULL));
 		KUNIT_EXPECT_EQ(test, arena_get(&w->arenas[i], last),
 				arena_get(&w->arenas[i], 106));
 	}
@@ -214,7 +215,6 @@ static const u32 long_segs[] = { 80 * SZ_1K, 56 * SZ_1K, 24 * SZ_1K, 8 * SZ_1K }
 static enum keel_copy_result walk_long(struct walk *w, struct ender *e,
 				       struct keel_key *keys)
 {
-	const struct keel_copy_ctl ctl = { .stop = ender_ask, .arg = e };
 	int side, i;
 
 	for (side = 0; side < 2; side++) {
@@ -230,7 +230,8 @@ static enum keel_copy_result walk_long(struct walk *w, struct ender *e,
 			w->segs[side].len += long_segs[i];
 		}
 	}
-	return keel_copy(&w->segs[1], 0, &w->segs[0], 0, LONG, &ctl);
+	return whole_copy(&w->segs[1], 0, &w->segs[0], 0, LONG,
+			  ender_ask, e);
 }
 
 struct end_case {
@@ -307,18 +308,41 @@ static void walk_segs_put(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
 }
 
-/* All but the memory of programs is there at any time. */
-static void walk_prefetch_nothing(struct kunit *test)
+/* How the last bytes of a copy are stored must not change what is stored. */
+static void walk_last_bytes(struct kunit *test)
 {
-	struct keel_seg seg = { .len = ARENA_BYTES };
-	struct walk *w = walk_new(test);
-	int i;
+	u8 *to = kunit_kzalloc(test, 64, GFP_KERNEL);
+	u8 *from = kunit_kzalloc(test, 64, GFP_KERNEL);
+	struct keel_mem mem[2] = {
+		{ .type = KEEL_MEM_KERNEL, .start = (uintptr_t)from },
+		{ .type = KEEL_MEM_KERNEL, .start = (uintptr_t)to },
+	};
+	struct keel_segs *segs = kunit_kzalloc(test, 2 * sizeof(*segs),
+					       GFP_KERNEL);
+	u32 at, off, len;
 
-	for (i = 0; i < ARENA_KINDS; i++) {
-		seg.mem = &w->arenas[i].mem;
-		KUNIT_EXPECT_EQ(test, 0, keel_seg_prefetch(&seg, true, false));
-	}
-	walk_check(test, w, "prefetch", 0);
+	KUNIT_ASSERT_NOT_NULL(test, segs);
+	KUNIT_ASSERT_NOT_NULL(test, to);
+	KUNIT_ASSERT_NOT_NULL(test, from);
+	for (at = 0; at < 64; at++)
+		from[at] = 1 + at;
+	for (at = 0; at < 8; at++)
+		for (off = 0; off < 8; off++)
+			for (len = 1; len <= 40; len++) {
+				memset(to, 0, 64);
+				keel_segs_one(&segs[0], &mem[0], off, len);
+				keel_segs_one(&segs[1], &mem[1], at, len);
+				KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
+						whole_copy(&segs[1], 0,
+							   &segs[0], 0, len,
+							   NULL, NULL));
+				KUNIT_ASSERT_MEMEQ(test, to + at, from + off,
+						   len);
+				KUNIT_ASSERT_NULL(test, memchr_inv(to, 0, at));
+				KUNIT_ASSERT_NULL(test,
+						  memchr_inv(to + at + len, 0,
+							     64 - at - len));
+			}
 }
 
 static struct kunit_case walk_cases[] = {
@@ -327,7 +351,7 @@ static struct kunit_case walk_cases[] = {
 	KUNIT_CASE(walk_last_byte),
 	KUNIT_CASE_PARAM(walk_ends, end_gen_params),
 	KUNIT_CASE(walk_segs_put),
-	KUNIT_CASE(walk_prefetch_nothing),
+	KUNIT_CASE(walk_last_bytes),
 	{}
 };
 

@@ -106,6 +106,7 @@ static const char *const reasons[] = {
 	[KEELDV_WHY_RING] = "the ring is not one, or the CQ is in error",
 	[KEELDV_WHY_PLACEMENT] = "no such type or level of a flush",
 	[KEELDV_WHY_RESERVED] = "what must be 0 in the work request is not",
+	[KEELDV_WHY_PSN] = "sq_psn is not the rq_psn that the peer was given",
 };
 
 const char *keeldv_why_str(uint32_t vendor_err)

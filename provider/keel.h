@@ -119,6 +119,9 @@ struct keel_qp {
 	struct keel_rq rq;
 };
 
+/* KEEL_METHOD_SRQ_DOORBELL likewise. */
+int keel_ring_srq_doorbell(const struct ibv_srq *ibsrq);
+
 struct keel_srq {
 	struct verbs_srq vsrq;
 	struct keel_rq rq;

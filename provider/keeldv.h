@@ -70,6 +70,7 @@ enum keeldv_why {
 	KEELDV_WHY_RING		= 18,
 	KEELDV_WHY_PLACEMENT	= 19,
 	KEELDV_WHY_RESERVED	= 20,
+	KEELDV_WHY_PSN		= 21,
 };
 
 /* What an ibv_pd is. */

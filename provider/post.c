@@ -266,9 +266,9 @@ static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
 }
 
 /*
- * The kernel takes receives when a message comes; in the error state none
- * does, and it asks to be told of those that are to be flushed. It sets the
- * flag and then looks at our index, we do the reverse: one sees the other.
+ * The kernel takes receives when a message comes. It asks to be told of those
+ * that a sender waits for, and of those that are to be flushed. It sets the
+ * flag and then reads our index, we do the reverse: one sees the other.
  */
 static bool wants_kick(const struct keel_ring *ring)
 {
@@ -303,7 +303,18 @@ int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 int keel_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr)
 {
-	return put_recvs(ibsrq->context, &to_ksrq(ibsrq)->rq, wr, bad_wr);
+	struct keel_srq *srq = to_ksrq(ibsrq);
+	int ret;
+	int err;
+
+	ret = put_recvs(ibsrq->context, &srq->rq, wr, bad_wr);
+	if (!wants_kick(&srq->rq.ring))
+		return ret;
+
+	err = keel_ring_srq_doorbell(ibsrq);
+	if (err && !ret)
+		*bad_wr = wr;
+	return ret ? ret : err;
 }
 
 /* The window's key changes with each bind; the program learns it from mw. */

@@ -7,6 +7,8 @@
 
 #include <ccan/minmax.h>
 
+#include <infiniband/cmd_write.h>
+
 #include "keel.h"
 
 /* See keel.c. */
@@ -201,6 +203,16 @@ int keel_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 	if (attr_mask & IBV_SRQ_MAX_WR)
 		return resize_srq(srq, attr, attr_mask);
 	return keel_cmd_modify_srq(srq, attr, attr_mask, NULL);
+}
+
+/* The kernel asked to be told of receives: a sender waits for one. */
+int keel_ring_srq_doorbell(const struct ibv_srq *ibsrq)
+{
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_SRQ,
+			       KEEL_METHOD_SRQ_DOORBELL, 1);
+
+	fill_attr_in_obj(cmdb, KEEL_ATTR_SRQ_DOORBELL_SRQ, ibsrq->handle);
+	return execute_ioctl(ibsrq->context, cmdb);
 }
 
 int keel_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr)

@@ -356,7 +356,7 @@ TEST(words, "DEV-4", "keeldv_why_str has words for every reason, each its own, a
 	CHECK_STR(keeldv_why_str(KEELDV_WHY_KEY), "there is no such key");
 	CHECK_STR(keeldv_why_str(KEELDV_WHY_QP_ACCESS),
 		  "the peer's QP does not allow it");
-	for (i = 0; i <= KEELDV_WHY_RESERVED; i++) {
+	for (i = 0; i <= KEELDV_WHY_PSN; i++) {
 		CHECK(strcmp(keeldv_why_str(i), "unknown"));
 		for (j = 0; j < i; j++)
 			CHECK(strcmp(keeldv_why_str(i), keeldv_why_str(j)));

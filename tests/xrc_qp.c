@@ -348,8 +348,10 @@ TEST(overrun, "XRC-9,DEV-4", "a CQ that overruns fails with its SRQ, and the sen
 		CHECK_STATE(e.tx, IBV_QPS_ERR);
 		CHECK_STATE(e.rx, IBV_QPS_RTS);
 		CHECK_NO_EVENT(e.s.ctx);
+		/* A connection is begun anew by both. */
 		qp_to(e.tx, IBV_QPS_RESET);
-		qp_connect(e.tx, e.rx->qp_num);
+		qp_to(e.rx, IBV_QPS_RESET);
+		qp_join(e.tx, e.rx);
 		send_own(&e, 'a' + i);
 		peer_tell(&peer);
 		if (!i)

@@ -30,7 +30,7 @@
 #include <rdma/keel-queue.h>
 
 /* Reported as the device's uverbs ABI version. */
-#define KEEL_ABI_VERSION	1
+#define KEEL_ABI_VERSION	2
 
 /*
  * keel's driver id ("keel" in ASCII). enum rdma_driver_id numbers its members
@@ -313,11 +313,14 @@ enum keel_attrs_dm_map {
 /*
  * Methods on UVERBS_OBJECT_QP.
  *
- * KEEL_METHOD_QP_DOORBELL: look at the send queue, and in the error state at
- *	the receive queue. Transfers run before it returns, unless another
- *	thread is at it already, or the peer is not ready. What goes wrong with
- *	a work request says its completion. Errors: ENOENT for a number that is
- *	no QP of this context, or one that has no send queue (XRC_RECV).
+ * KEEL_METHOD_QP_DOORBELL: run the send queue, in the error state flush the
+ *	receive queue, and wake a sender that waits for a receive. WQEs that
+ *	were posted before the call run before it returns, unless another thread
+ *	runs the queue already, the peer is not ready, memory is not present, or
+ *	they take longer than a tenth of a second: then a kernel thread of the
+ *	process goes on. Errors of a work request are reported in its
+ *	completion. Errors: ENOENT for a number that is no QP of this context,
+ *	or one that has no send queue (XRC_RECV).
  */
 enum keel_methods_qp {
 	KEEL_METHOD_QP_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
@@ -329,6 +332,19 @@ enum keel_methods_qp {
  */
 enum keel_attrs_qp_doorbell {
 	KEEL_ATTR_QP_DOORBELL_QPN,	/* in, u32 */
+};
+
+/*
+ * Methods on UVERBS_OBJECT_SRQ.
+ *
+ * KEEL_METHOD_SRQ_DOORBELL: wake the senders that wait for a receive.
+ */
+enum keel_methods_srq {
+	KEEL_METHOD_SRQ_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+enum keel_attrs_srq_doorbell {
+	KEEL_ATTR_SRQ_DOORBELL_SRQ = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 /* On UVERBS_METHOD_QUERY_CONTEXT: what ibv_import_device() needs to know. */

@@ -56,10 +56,11 @@ enum keel_uapi_arm {
 
 /**
  * enum keel_uapi_ring_flags - of &keel_uapi_ring.flags
- * @KEEL_RING_F_KICK: receive queue of a QP: KEEL_METHOD_QP_DOORBELL is wanted
- *	after receives are posted (the QP is in the error state, and they are to
- *	be flushed). The program looks after it moved its index, a full barrier
- *	between the two.
+ * @KEEL_RING_F_KICK: receive queue: KEEL_METHOD_QP_DOORBELL, or for an SRQ
+ *	KEEL_METHOD_SRQ_DOORBELL, is to be called after receives are posted. A
+ *	sender waits for one, or the QP is in the error state and they are to be
+ *	flushed. The user library reads the flag after it moved its index, with
+ *	a full barrier between the two.
  */
 enum keel_uapi_ring_flags {
 	KEEL_RING_F_KICK	= 1U << 0,
@@ -256,7 +257,8 @@ struct keel_uapi_cqe {
  * @KEEL_WHY_DOMAIN: the key is of another protection domain
  * @KEEL_WHY_ACCESS: the key does not give that right
  * @KEEL_WHY_RANGE: beyond the memory of the key
- * @KEEL_WHY_FAULT: the memory was unmapped, or may not be written
+ * @KEEL_WHY_FAULT: the memory was unmapped, may not be written, or its owner
+ *	did not provide it in time
  * @KEEL_WHY_AH: no such address handle, or of another domain
  * @KEEL_WHY_PEER: no peer is connected to this QP
  * @KEEL_WHY_NOT_READY: the peer has posted no receive
@@ -269,6 +271,7 @@ struct keel_uapi_cqe {
  * @KEEL_WHY_RING: the ring is not one, or the CQ is in error
  * @KEEL_WHY_PLACEMENT: no such type or level of a flush
  * @KEEL_WHY_RESERVED: what must be 0 in the work request is not
+ * @KEEL_WHY_PSN: sq_psn is not the rq_psn that the peer was given
  *
  * The status is what the specification wants; this tells more.
  */
@@ -294,6 +297,7 @@ enum keel_uapi_why {
 	KEEL_WHY_RING		= 18,
 	KEEL_WHY_PLACEMENT	= 19,
 	KEEL_WHY_RESERVED	= 20,
+	KEEL_WHY_PSN		= 21,
 };
 
 /**

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory requests: the worker of a process provides what a transfer of another
+ * one, or of its own, cannot go on without. The transfer holds nothing
+ * meanwhile, and the request does not keep its queue pair: a process that does
+ * not answer is in nobody's way.
+ *
+ * A request has two references: of the job, and of whoever waits for it.
+ */
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+
+#include "keel_qp.h"
+#include "keel_worker.h"
+
+static void keel_memreq_free_work(struct work_struct *work)
+{
+	struct keel_memreq *req = container_of(work, struct keel_memreq, work);
+
+	keel_need_drop(&req->open.need);
+	kfree(req);
+}
+
+static void keel_memreq_free(struct kref *ref)
+{
+	struct keel_memreq *req = container_of(ref, struct keel_memreq, ref);
+
+	/* The last reference on a dma-buf may go, and we may have a lock. */
+	INIT_WORK(&req->work, keel_memreq_free_work);
+	if (req->open.need.kind == KEEL_NEED_PAGES)
+		keel_memreq_free_work(&req->work);
+	else
+		keel_worker_defer(&req->work);
+}
+
+static void keel_memreq_put(struct keel_memreq *req)
+{
+	kref_put(&req->ref, keel_memreq_free);
+}
+
+static bool keel_memreq_finished(const struct keel_memreq *req, int *result)
+{
+	/* Pairs with keel_memreq_finish(). */
+	if (!smp_load_acquire(&req->finished))
+		return false;
+	*result = req->result;
+	return true;
+}
+
+static bool keel_memreq_stop(void *arg)
+{
+	const struct keel_memreq *req = arg;
+
+	return fatal_signal_pending(current) || !READ_ONCE(req->qp) ||
+	       (req->open.need.worker &&
+		keel_worker_is_dead(req->open.need.worker));
+}
+
+/* It is provided, or cannot be. False: nobody wants to know. */
+static bool keel_memreq_finish(struct keel_memreq *req, int result)
+{
+	guard(spinlock)(&req->lock);
+	req->result = result;
+	/* Pairs with keel_memreq_finished(). */
+	smp_store_release(&req->finished, true);
+	/* The QP drops the request before it goes: it is there. */
+	if (req->qp)
+		keel_qp_kick(req->qp);
+	return req->qp;
+}
+
+static void keel_memreq_run(struct keel_job *job, bool alive)
+{
+	struct keel_memreq *req = container_of(job, struct keel_memreq, job);
+	struct keel_need *need = &req->open.need;
+	int ret = -EFAULT;
+
+	if (need->kind == KEEL_NEED_CLOSE)
+		ret = keel_dmabuf_close(need);
+	else if (alive && READ_ONCE(req->qp))
+		ret = keel_need_provide(need, true, keel_memreq_stop, req);
+	if (!keel_memreq_finish(req, ret) && !ret &&
+	    need->kind == KEEL_NEED_OPEN)
+		keel_dmabuf_close(need);
+	keel_memreq_put(req);
+}
+
+static void keel_memreq_close_work(struct work_struct *work)
+{
+	keel_memreq_run(&container_of(work, struct keel_memreq, work)->job,
+			false);
+}
+
+/* Takes the references of @need over, on success. */
+static struct keel_memreq *keel_memreq_new(struct keel_qp *qp,
+					   struct keel_need *need)
+{
+	struct keel_memreq *req = kzalloc_obj(*req, GFP_KERNEL_ACCOUNT);
+
+	if (!req)
+		return NULL;
+	kref_init(&req->ref);
+	spin_lock_init(&req->lock);
+	keel_job_init(&req->job, keel_memreq_run);
+	INIT_LIST_HEAD(&req->open.node);
+	req->open.need = *need;
+	req->qp = qp;
+	*need = (struct keel_need){};
+	return req;
+}
+
+/* It may be finished when this returns. */
+static void keel_memreq_submit(struct keel_memreq *req)
+{
+	struct keel_worker *worker = req->open.need.worker;
+
+	req->finished = false;
+	kref_get(&req->ref);
+	if (worker && keel_job_queue(worker, &req->job) > 0)
+		return;
+	if (req->open.need.kind == KEEL_NEED_CLOSE) {
+		/* Its owner is dead. The exporter wants to hear all the same. */
+		INIT_WORK(&req->work, keel_memreq_close_work);
+		keel_worker_defer(&req->work);
+		return;
+	}
+	keel_memreq_finish(req, -EFAULT);
+	keel_memreq_put(req);
+}
+
+/* End access to a dma-buf that has begun. */
+static void keel_memreq_close(struct keel_memreq *req)
+{
+	req->open.need.kind = KEEL_NEED_CLOSE;
+	keel_memreq_submit(req);
+}
+
+/*
+ * Nobody waits any more. Access to a dma-buf that has begun ends, in the
+ * background.
+ */
+static void keel_memreq_drop(struct keel_memreq *req)
+{
+	bool opened;
+
+	scoped_guard(spinlock, &req->lock) {
+		WRITE_ONCE(req->qp, NULL);
+		opened = req->finished && !req->result &&
+			 req->open.need.kind == KEEL_NEED_OPEN;
+	}
+	if (opened)
+		keel_memreq_close(req);
+	keel_memreq_put(req);
+}
+
+/**
+ * keel_fetch_init() - a transfer that has not begun and has asked for nothing
+ * @fetch: the transfer
+ * @stop: &keel_copy_ctl.stop, or NULL
+ */
+void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg))
+{
+	keel_copy_ctl_init(&fetch->ctl, stop, NULL);
+	fetch->req = NULL;
+}
+
+/* It could not be provided: the transfer fails if it needs it. */
+static void keel_fetch_lacks(struct keel_fetch *fetch,
+			     const struct keel_need *need)
+{
+	/* To be compared only. */
+	fetch->ctl.lacks = *need;
+}
+
+/**
+ * keel_fetch_collect() - see what became of the memory that was asked for
+ * @fetch: the transfer
+ *
+ * Context: process context; the lock that protects @fetch is held.
+ * Return: true if it is still to come.
+ */
+bool keel_fetch_collect(struct keel_fetch *fetch)
+{
+	struct keel_memreq *req = fetch->req;
+	struct keel_copy_ctl *ctl = &fetch->ctl;
+	int ret;
+
+	if (!req)
+		return false;
+	if (!keel_memreq_finished(req, &ret))
+		return true;
+	fetch->req = NULL;
+	ctl->asked = false;
+	if (req->open.need.kind == KEEL_NEED_OPEN && !ret) {
+		list_add_tail(&req->open.node, &ctl->open);
+		return false;
+	}
+	if (req->open.need.kind == KEEL_NEED_CLOSE)
+		ctl->lost |= ret && req->open.need.write;
+	else if (ret)
+		keel_fetch_lacks(fetch, &req->open.need);
+	keel_memreq_drop(req);
+	return false;
+}
+
+/**
+ * keel_fetch_close() - all is copied: end the first access that is left
+ * @fetch: the transfer, which asks for KEEL_NEED_CLOSE
+ *
+ * Context: as keel_fetch_collect().
+ */
+void keel_fetch_close(struct keel_fetch *fetch)
+{
+	struct keel_memreq *req =
+		list_first_entry(&fetch->ctl.open, struct keel_memreq,
+				 open.node);
+
+	fetch->ctl.need.kind = KEEL_NEED_NONE;
+	list_del_init(&req->open.node);
+	fetch->req = req;
+	fetch->ctl.asked = true;
+	keel_memreq_close(req);
+}
+
+/**
+ * keel_fetch_give_up() - do without the memory that was asked for
+ * @fetch: the transfer, which has asked for some
+ *
+ * Context: as keel_fetch_collect().
+ */
+void keel_fetch_give_up(struct keel_fetch *fetch)
+{
+	keel_fetch_lacks(fetch, &fetch->req->open.need);
+	keel_memreq_drop(fetch->req);
+	fetch->req = NULL;
+	fetch->ctl.asked = false;
+}
+
+/**
+ * keel_fetch_provide() - have memory provided
+ * @fetch: the transfer
+ * @lock: protects @fetch; taken here
+ * @qp: whose transfer it is, and runs again when the memory is there
+ * @need: what is missing, moved out of &keel_copy_ctl.need; dropped here
+ *
+ * At once, if the memory is the caller's own and nothing has to be waited for;
+ * else its owner is asked.
+ *
+ * Context: may sleep; no lock is held and no key in use.
+ */
+void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
+			struct keel_qp *qp, struct keel_need *need)
+{
+	struct keel_need lacks = *need;
+	struct keel_memreq *req = NULL;
+	int ret = -EAGAIN;
+
+	if (need->kind == KEEL_NEED_PAGES && need->mm == current->mm)
+		ret = keel_need_provide(need, false, NULL, NULL);
+	if (ret == -EAGAIN) {
+		req = keel_memreq_new(qp, need);
+		ret = req ? 0 : -ENOMEM;
+	}
+	mutex_lock(lock);
+	if (req && !fetch->req && !READ_ONCE(qp->dying)) {
+		fetch->req = req;
+		fetch->ctl.asked = true;
+		keel_memreq_submit(req);
+		req = NULL;
+	}
+	if (ret && ret != -EINTR)
+		keel_fetch_lacks(fetch, &lacks);
+	mutex_unlock(lock);
+	if (req)
+		keel_memreq_drop(req);
+	keel_need_drop(need);
+}
+
+/**
+ * keel_fetch_drop() - a transfer is over, or is to begin anew
+ * @fetch: the transfer
+ *
+ * Context: as keel_fetch_collect().
+ */
+void keel_fetch_drop(struct keel_fetch *fetch)
+{
+	struct keel_memreq *req, *next;
+
+	if (fetch->req)
+		keel_memreq_drop(fetch->req);
+	list_for_each_entry_safe(req, next, &fetch->ctl.open, open.node) {
+		list_del_init(&req->open.node);
+		keel_memreq_drop(req);
+	}
+	keel_fetch_init(fetch, fetch->ctl.stop);
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a transfer cannot go on without, and how it is provided. A core unit.
+ */
+#include <linux/dma-buf.h>
+#include <linux/sched/mm.h>
+#include <kunit/visibility.h>
+
+#include "keel_walk.h"
+#include "keel_worker.h"
+
+/**
+ * keel_need_drop() - drop what a need refers to
+ * @need: the need; KEEL_NEED_NONE afterwards
+ *
+ * Context: may sleep; no lock is held and no key in use: the last reference on
+ * a dma-buf may be among them.
+ */
+void keel_need_drop(struct keel_need *need)
+{
+	switch (need->kind) {
+	case KEEL_NEED_PAGES:
+		mmdrop(need->mm);
+		break;
+	case KEEL_NEED_OPEN:
+	case KEEL_NEED_CLOSE:
+		dma_buf_put(need->dmabuf);
+		break;
+	default:
+		return;
+	}
+	keel_worker_put(need->worker);
+	*need = (struct keel_need){};
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_need_drop);
+
+/**
+ * keel_need_is() - are two needs the same?
+ * @need: a need
+ * @other: another one, whose references may be gone
+ *
+ * Context: any.
+ * Return: true if what could not be provided for one cannot for the other.
+ */
+bool keel_need_is(const struct keel_need *need, const struct keel_need *other)
+{
+	return need->kind == other->kind && need->write == other->write &&
+	       need->mm == other->mm && need->dmabuf == other->dmabuf &&
+	       need->addr == other->addr;
+}
+
+/**
+ * keel_need_provide() - do what a transfer has to wait for
+ * @need: what
+ * @wait: the caller is the worker of the process whose memory it is
+ * @stop: with @wait: asked now and then; true ends a long wait
+ * @arg: for @stop
+ *
+ * Context: may sleep; no lock is held and no key in use.
+ * Return: 0; -EAGAIN without @wait if it has to be waited for; -EFAULT if it
+ * cannot be provided; -EINTR for a fatal signal, or @stop.
+ */
+int keel_need_provide(const struct keel_need *need, bool wait,
+		      bool (*stop)(void *arg), void *arg)
+{
+	switch (need->kind) {
+	case KEEL_NEED_PAGES:
+		return keel_odp_fetch(need, wait);
+	case KEEL_NEED_OPEN:
+		return keel_dmabuf_open(need, wait, stop, arg);
+	case KEEL_NEED_CLOSE:
+		return keel_dmabuf_close(need);
+	default:
+		return 0;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_need_provide);
