@@ -293,15 +293,35 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	return keel_mr_publish(ibpd, mr);
 }
 
-/* The same memory with other rights. */
+/* Flags of a region that are no right to its memory. All others are. */
+#define KEEL_MR_NO_RIGHT	(IB_ZERO_BASED | IB_ACCESS_ON_DEMAND |	\
+				 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
+
+/* The address space whose memory a region opens; only to be compared. */
+static const struct mm_struct *keel_mr_mm(const struct keel_mr *mr)
+{
+	return mr->pages ? mr->pages->umem->owning_mm : mr->mem.mm;
+}
+
+/*
+ * The same memory with other rights.
+ *
+ * A process that imports a region (ibv_import_mr()), or inherits its device
+ * file, has the same uobject as the process that registered it, and may take
+ * rights away and change the PD. It cannot add a right: only the process whose
+ * memory it is can. Memory is never pinned again, nor turned into on-demand
+ * memory, for another process.
+ */
 static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
 				     const struct keel_mr *old,
 				     const struct keel_key *key, u32 access)
 {
+	bool owner = keel_mr_mm(old) == current->mm;
 	bool demand = access & IB_ACCESS_ON_DEMAND;
-	const struct mm_struct *mm;
 	struct keel_mr *mr;
 
+	if (!owner && access & ~key->access & ~KEEL_MR_NO_RIGHT)
+		return ERR_PTR(-EPERM);
 	if (old->mem.type == KEEL_MEM_ODP && demand) {
 		mr = keel_mr_odp(old->mem.mm, old->start, key->length,
 				 key->iova, access);
@@ -317,9 +337,7 @@ static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
 		return keel_mr_of_pages(old->pages, key->length, key->iova,
 					access);
 	}
-	/* Pinned before and not now, or in another way: only its owner can. */
-	mm = old->pages ? old->pages->umem->owning_mm : old->mem.mm;
-	if (mm != current->mm)
+	if (!owner)
 		return ERR_PTR(-EINVAL);
 	return keel_mr_user(kdev, old->start, key->length, key->iova, access);
 }

@@ -6,7 +6,9 @@
 
 #include <infiniband/keeldv.h>
 
+#include "pair.h"
 #include "peer.h"
+#include "raw.h"
 #include "t.h"
 #include "tree.h"
 
@@ -211,4 +213,179 @@ TEST(import_dm_map, "DM-9", "two processes that map one buffer see each other's 
 		CHECK_EQ(map[i * 15 + 1], 1000000ULL * i + 1);
 	}
 	peer_end(&p);
+}
+
+#define REMOTE	(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | \
+		 IBV_ACCESS_REMOTE_ATOMIC)
+#define ALL	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | REMOTE)
+
+/* Two ways to register memory, and what an importer cannot add to either. */
+static const struct lending {
+	unsigned int mode;	/* of all rights alike */
+	unsigned int given;	/* by the owner */
+	unsigned int added[5];	/* by the importer: each is refused */
+} lendings[] = {
+	{ IBV_ACCESS_ON_DEMAND, IBV_ACCESS_REMOTE_READ,
+	  { IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND,
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, ALL } },
+	/* Pinned for writing: pages need not be pinned again for any right. */
+	{ 0, IBV_ACCESS_LOCAL_WRITE,
+	  { IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ,
+	    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_MW_BIND, ALL } },
+};
+
+static int set_rights(struct ibv_mr *mr, unsigned int access)
+{
+	struct ib_uverbs_rereg_mr req = {
+		.mr_handle = mr->handle, .flags = IBV_REREG_MR_CHANGE_ACCESS,
+		.access_flags = access,
+	};
+
+	return raw_rereg_mr(mr->context->cmd_fd, &req);
+}
+
+struct lent {
+	uint32_t pd, mr, rkey;
+	uint64_t addr;
+};
+
+static void lender(struct peer *parent)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct lent lent = { .pd = pd->handle, .addr = (uintptr_t)page };
+	const struct lending *l;
+	struct ibv_mr *mr;
+	int which;
+
+	memset(page, 'o', PAGE);
+	peer_get_var(parent, which);
+	l = &lendings[which];
+	mr = MUST(ibv_reg_mr(pd, page, PAGE, l->mode | l->given));
+	lent.mr = mr->handle;
+	lent.rkey = mr->rkey;
+	peer_put_fd(parent, ctx->cmd_fd);
+	peer_put_var(parent, lent);
+	/* The importer has tried everything. */
+	peer_wait(parent);
+	CHECK_ALL(page, 'o', PAGE);
+	/* The owner itself can give what it likes. */
+	CHECK_OK(set_rights(mr, l->mode | ALL));
+	peer_tell(parent);
+	peer_wait(parent);
+	CHECK_ALL(page, 'x', 8);
+	CHECK_ALL(page + 8, 'o', PAGE - 8);
+	peer_tell(parent);
+	/* By now it is a region of the importer's memory. */
+	peer_wait(parent);
+	CHECK_RET(set_rights(mr, l->mode | ALL), EPERM);
+	peer_tell(parent);
+	pause();
+}
+
+struct importer {
+	struct peer peer;
+	struct lent lent;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr, *mine;
+	struct pair p;
+};
+
+static char local[PAGE] __attribute__((aligned(PAGE)));
+
+static void import_lent(struct importer *i, int which)
+{
+	int fd;
+
+	peer_start(&i->peer, lender);
+	peer_put_var(&i->peer, which);
+	fd = peer_get_fd(&i->peer);
+	peer_get_var(&i->peer, i->lent);
+	i->pd = MUST(ibv_import_pd(MUST(ibv_import_device(fd)), i->lent.pd));
+	i->mr = MUST(ibv_import_mr(i->pd, i->lent.mr));
+	i->mine = MUST(ibv_reg_mr(i->pd, local, PAGE, IBV_ACCESS_LOCAL_WRITE));
+	memset(local, 'x', PAGE);
+}
+
+static enum ibv_wc_status reach(struct importer *i, enum ibv_wr_opcode op,
+				uint32_t rkey, uint64_t addr)
+{
+	enum ibv_wc_status status;
+
+	i->p = pair_new(i->pd);
+	status = pair_rdma(&i->p, 0, op, local, i->mine->lkey, 8, addr, rkey);
+	pair_free(&i->p);
+	return status;
+}
+
+/* Opens its own memory in place of the owner's, and takes all rights away. */
+static void replace_memory(struct importer *i)
+{
+	static char mine[PAGE] __attribute__((aligned(PAGE)));
+	struct ib_uverbs_rereg_mr req = {
+		.mr_handle = i->mr->handle,
+		.flags = IBV_REREG_MR_CHANGE_TRANSLATION |
+			 IBV_REREG_MR_CHANGE_ACCESS,
+		.start = (uintptr_t)mine, .hca_va = (uintptr_t)mine,
+		.length = PAGE, .access_flags = ALL,
+	};
+
+	memset(local, 'x', PAGE);
+	CHECK_OK(raw_rereg_mr(i->mr->context->cmd_fd, &req));
+	CHECK_EQ(reach(i, IBV_WR_RDMA_WRITE, i->lent.rkey, (uintptr_t)mine),
+		 IBV_WC_SUCCESS);
+	CHECK_ALL(mine, 'x', 8);
+	CHECK_ALL(mine + 8, 0, PAGE - 8);
+	CHECK_OK(set_rights(i->mr, 0));
+}
+
+static void check_lending(int which)
+{
+	const struct lending *l = &lendings[which];
+	bool readable = l->given & IBV_ACCESS_REMOTE_READ;
+	struct importer i = {};
+	size_t n;
+
+	import_lent(&i, which);
+	for (n = 0; n < sizeof(l->added) / sizeof(*l->added); n++) {
+		t_note("given %#x, %#x added", l->given, l->added[n]);
+		CHECK_RET(set_rights(i.mr, l->mode | l->given | l->added[n]),
+			  EPERM);
+		CHECK_EQ(reach(&i, IBV_WR_RDMA_WRITE, i.lent.rkey,
+			       i.lent.addr), IBV_WC_REM_ACCESS_ERR);
+	}
+	/* Refused, the region is as it was. */
+	CHECK_EQ(reach(&i, IBV_WR_RDMA_READ, i.lent.rkey, i.lent.addr),
+		 readable ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+	CHECK_ALL(local, readable ? 'o' : 'x', 8);
+	/* A right can be taken away, and is then one that is not given. */
+	CHECK_OK(set_rights(i.mr, l->mode | l->given));
+	CHECK_OK(set_rights(i.mr, l->mode));
+	CHECK_RET(set_rights(i.mr, l->mode | l->given), EPERM);
+	CHECK_EQ(reach(&i, IBV_WR_RDMA_READ, i.lent.rkey, i.lent.addr),
+		 IBV_WC_REM_ACCESS_ERR);
+	peer_tell(&i.peer);
+	peer_wait(&i.peer);
+	memset(local, 'x', PAGE);
+	CHECK_EQ(reach(&i, IBV_WR_RDMA_WRITE, i.lent.rkey, i.lent.addr),
+		 IBV_WC_SUCCESS);
+	peer_tell(&i.peer);
+	peer_wait(&i.peer);
+	replace_memory(&i);
+	peer_tell(&i.peer);
+	peer_wait(&i.peer);
+	CHECK_EQ(reach(&i, IBV_WR_RDMA_READ, i.lent.rkey, i.lent.addr),
+		 IBV_WC_REM_ACCESS_ERR);
+	peer_kill(&i.peer, SIGKILL);
+}
+
+TEST(rights_demand, "ISO-6,SPD-9", "ibv_rereg_mr() of an imported on-demand region adds no right to it (EPERM), and the bytes of its owner stay; its owner can")
+{
+	check_lending(0);
+}
+
+TEST(rights_pinned, "ISO-6,SPD-9", "ibv_rereg_mr() of an imported pinned region adds no right to it (EPERM), although its pages are writable; its owner can")
+{
+	check_lending(1);
 }

@@ -141,6 +141,18 @@ int raw_invoke(int fd, const struct raw_invoke *inv)
 	return raw_run(fd, &cmd);
 }
 
+int raw_rereg_mr(int fd, const struct ib_uverbs_rereg_mr *req)
+{
+	struct ib_uverbs_rereg_mr_resp resp;
+	struct raw_invoke inv = {
+		.command = IB_USER_VERBS_CMD_REREG_MR,
+		.in = req, .in_len = sizeof(*req),
+		.out = &resp, .out_len = sizeof(resp),
+	};
+
+	return raw_invoke(fd, &inv);
+}
+
 int raw_dm_map(int fd, uint32_t dm, uint64_t offset,
 	       struct keel_uapi_dm_map *map)
 {

@@ -61,6 +61,12 @@ struct raw_invoke {
 
 int raw_invoke(int fd, const struct raw_invoke *inv);
 
+/*
+ * ibv_rereg_mr() without the library, which refuses it for imported regions
+ * and for a length of 0: 0 or errno. @req needs no response.
+ */
+int raw_rereg_mr(int fd, const struct ib_uverbs_rereg_mr *req);
+
 /* KEEL_METHOD_DM_MAP: 0 or errno. */
 int raw_dm_map(int fd, uint32_t dm, uint64_t offset,
 	       struct keel_uapi_dm_map *map);
