@@ -154,15 +154,15 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 		kfree(key);
 		return ret;
 	}
+	container_of(ibmw, struct keel_ib_mw, ib)->mw = mw;
 	/*
-	 * Somebody who guesses the key may bind the window at once; who does
-	 * that looks here first.
+	 * A queue pair that guesses the key can bind the window as soon as the
+	 * lock is dropped. That replaces and frees @key.
 	 */
 	mutex_lock(&mw->lock);
+	ibmw->rkey = key->key;
 	rcu_assign_pointer(mw->key, key);
 	mutex_unlock(&mw->lock);
-	container_of(ibmw, struct keel_ib_mw, ib)->mw = mw;
-	ibmw->rkey = key->key;
 	return 0;
 
 err_lock:

@@ -3,6 +3,7 @@
  * Memory windows: what a bind needs, what a bound window opens and to whom,
  * and how it ends.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -344,4 +345,72 @@ TEST(lent, "SPD-3,SPD-7", "a window on a region of another process ends with tha
 	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
 	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, mw->rkey),
 		 IBV_WC_SUCCESS);
+}
+
+/* Two threads: one allocates windows, one binds them by their keys. */
+struct guess {
+	struct setup s;
+	pthread_barrier_t turn;
+	int rounds;
+	struct ibv_mw mw;	/* as the second one knows the window */
+	uint32_t seen;		/* its first key */
+	enum ibv_wc_status status;
+};
+
+/* The key of the only window, or 0 if it has none yet. */
+static uint32_t guess_key(void)
+{
+	uint32_t key = 0;
+	struct tree tree;
+	int i;
+
+	tree_read(KEEL0, &tree);
+	for (i = 0; i < tree.count; i++)
+		if (!strcmp(tree.objs[i].kind, "mw") &&
+		    strstr(tree.objs[i].text, "key "))
+			key = tree_value(&tree.objs[i], "key");
+	tree_free(&tree);
+	return key;
+}
+
+static void *guesser(void *arg)
+{
+	struct guess *g = arg;
+	int i;
+
+	for (i = 0; i < g->rounds; i++) {
+		pthread_barrier_wait(&g->turn);
+		do
+			g->seen = guess_key();
+		while (!g->seen);
+		g->mw = (struct ibv_mw){
+			.context = g->s.pd->context, .pd = g->s.pd,
+			.rkey = g->seen, .type = IBV_MW_TYPE_1,
+		};
+		g->status = bind(&g->s.p, 0, &g->mw, g->s.mr, page, 8, REMOTE);
+		pthread_barrier_wait(&g->turn);
+	}
+	return NULL;
+}
+
+TEST(guessed, "DEV-4", "a window that is bound by its key while ibv_alloc_mw() still runs has the rkey that it was born with, and its new one works")
+{
+	struct guess g = { .s = setup(RIGHTS), .rounds = t_rounds(200) };
+	struct ibv_mw *mw;
+	pthread_t thread;
+	int i;
+
+	CHECK_OK(pthread_barrier_init(&g.turn, NULL, 2));
+	CHECK_OK(pthread_create(&thread, NULL, guesser, &g));
+	for (i = 0; i < g.rounds; i++) {
+		pthread_barrier_wait(&g.turn);
+		mw = MUST(ibv_alloc_mw(g.s.pd, IBV_MW_TYPE_1));
+		pthread_barrier_wait(&g.turn);
+		CHECK_EQ(g.status, IBV_WC_SUCCESS);
+		CHECK_EQ(mw->rkey, g.seen);
+		CHECK_EQ(reach(&g.s, IBV_WR_RDMA_READ, page, 8, g.mw.rkey),
+			 IBV_WC_SUCCESS);
+		CHECK_OK(ibv_dealloc_mw(mw));
+	}
+	CHECK_OK(pthread_join(thread, NULL));
 }
