@@ -8,6 +8,7 @@
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/task.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
@@ -44,6 +45,8 @@ static void keel_mr_drop_mem(struct keel_mr *mr)
 		keel_own_free(mr);
 	if (mr->list)
 		kvfree(mr->mem.pages);
+	if (mr->task)
+		put_task_struct(mr->task);
 	kfree(mr->spare);
 	mutex_destroy(&mr->lock);
 }
@@ -158,7 +161,10 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
 	key = keel_mr_key(mr);
 	key->domain = pd->domain->obj.id;
 	mr->keys = &kdev->keys;
-	mr->ctx = ibpd->uobject ? ibpd->uobject->context : NULL;
+	if (ibpd->uobject) {
+		mr->ctx = ibpd->uobject->context;
+		mr->task = get_task_struct(current);
+	}
 	ret = keel_mr_find_worker(mr);
 	if (ret)
 		goto err_wrap;
@@ -380,12 +386,32 @@ static void keel_mr_close(struct keel_ib_mr *wrap)
 	kfree(wrap);
 }
 
+/*
+ * ib_core takes a region off its list ("rdma resource show") before it calls
+ * the driver, and does not put it back if the driver refuses. Put it back, as
+ * the region of the task that made it; its number in the list (mrn) is new.
+ */
+static void keel_mr_list_again(struct ib_mr *ibmr)
+{
+	struct rdma_restrack_entry *res = &ibmr->res;
+	struct keel_mr *mr = to_kmr(ibmr);
+
+	/* Still valid, the region is for ib_core to put back. */
+	if (res->valid || !mr->task)
+		return;
+	rdma_restrack_new(res, RDMA_RESTRACK_MR);
+	res->task = get_task_struct(mr->task);
+	rdma_restrack_add(res);
+}
+
 static int keel_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 {
 	int ret = keel_mr_seal(to_kmr(ibmr));
 
-	if (ret)
+	if (ret) {
+		keel_mr_list_again(ibmr);
 		return ret;
+	}
 	keel_mr_close(container_of(ibmr, struct keel_ib_mr, ib));
 	return 0;
 }

@@ -423,7 +423,8 @@ static inline int keel_udata_out(struct ib_udata *udata, void *resp,
 /*
  * ib_core exports these for the uverbs module that makes PDs, and declares
  * them in a header of its own directory. keel makes parent domains itself,
- * and "rdma resource show" shall list them with the other PDs.
+ * and "rdma resource show" shall list them with the other PDs; and regions
+ * whose ibv_dereg_mr() was refused with the other regions.
  */
 void rdma_restrack_new(struct rdma_restrack_entry *res,
 		       enum rdma_restrack_type type);

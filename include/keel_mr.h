@@ -45,6 +45,7 @@ struct keel_pages {
  * @own: DM that came as a dma-buf, or NULL
  * @start: address in the program, for ibv_rereg_mr(); offset in the dma-buf
  * @ctx: whose it is; only to be compared. NULL: the kernel's
+ * @task: made it, as ib_core lists it, with a reference. NULL: the kernel
  * @lock: protects @windows, @going and fast registration
  * @windows: windows that are bound to it; each has a reference on @obj
  * @going: no window can be bound to it any more
@@ -62,6 +63,7 @@ struct keel_mr {
 	struct keel_own *own;
 	u64 start;
 	const struct ib_ucontext *ctx;
+	struct task_struct *task;
 	struct mutex lock;
 	struct list_head windows;
 	bool going;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 
 #include <infiniband/shpd.h>
 
@@ -345,6 +346,64 @@ TEST(lent, "SPD-3,SPD-7", "a window on a region of another process ends with tha
 	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
 	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, mw->rkey),
 		 IBV_WC_SUCCESS);
+}
+
+/* A region with a window bound to it, until it is told to end that. */
+static void busy_owner(struct peer *parent)
+{
+	struct setup s;
+	struct ibv_mw *mw;
+
+	prctl(PR_SET_NAME, "the owner");
+	s = setup(RIGHTS);
+	mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1));
+	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
+	CHECK_OK(ibv_dereg_mr(s.mine));
+	peer_put_fd(parent, s.pd->context->cmd_fd);
+	peer_put_var(parent, s.pd->handle);
+	peer_put_var(parent, s.mr->handle);
+	peer_wait(parent);
+	CHECK_OK(ibv_dealloc_mw(mw));
+	CHECK_OK(ibv_dereg_mr(s.mr));
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+/* What the rdma tool says of all regions, without their numbers. */
+static char *listed_mrs(void)
+{
+	return t_shell("rdma resource show mr | sed 's/ mrn [0-9]*//'");
+}
+
+TEST(listed, "PD-2,PD-3", "a region whose ibv_dereg_mr() was refused is still listed by the rdma tool, with the process that made it, whoever tried; after the one that succeeds it is not")
+{
+	uint32_t pd_handle, mr_handle;
+	char *before, *text, who[40];
+	struct ibv_pd *pd;
+	struct peer peer;
+	int fd, i;
+
+	peer_start(&peer, busy_owner);
+	fd = peer_get_fd(&peer);
+	peer_get_var(&peer, pd_handle);
+	peer_get_var(&peer, mr_handle);
+	pd = MUST(ibv_import_pd(MUST(ibv_import_device(fd)), pd_handle));
+	before = listed_mrs();
+	snprintf(who, sizeof(who), "pid %d comm the owner", peer.pid);
+	CHECK(strstr(before, who));
+	for (i = 0; i < 3; i++) {
+		CHECK_RET(ibv_dereg_mr(MUST(ibv_import_mr(pd, mr_handle))),
+			  EBUSY);
+		text = listed_mrs();
+		CHECK_STR(text, before);
+		free(text);
+	}
+	CHECK_EQ(res_count(KEEL0, "mr"), 1);
+	peer_tell(&peer);
+	peer_wait(&peer);
+	CHECK_EQ(res_count(KEEL0, "mr"), 0);
+	peer_tell(&peer);
+	peer_end(&peer);
 }
 
 /* Two threads: one allocates windows, one binds them by their keys. */
