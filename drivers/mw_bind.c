@@ -13,6 +13,7 @@
  * these work requests, and which was called "memory window bind error" when
  * windows were the only ones.
  */
+#include <linux/bits.h>
 #include <linux/slab.h>
 
 #include "keel_qp.h"
@@ -48,6 +49,14 @@ static enum keel_uapi_why keel_find_why(int err)
 	return err == -EPERM ? KEEL_WHY_DOMAIN : KEEL_WHY_KEY;
 }
 
+/* The consumer owns the lower 8 bits of a key; it cannot change the others. */
+static u32 keel_bind_new_key(const struct keel_uapi_send_wqe *wqe)
+{
+	const u32 own = BIT(KEEL_KEY_INDEX_SHIFT) - 1;
+
+	return (wqe->bind.rkey & ~own) | (wqe->bind.new_rkey & own);
+}
+
 /* What of a bind does not depend on the region. */
 static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
 					  const struct keel_key *old,
@@ -59,9 +68,10 @@ static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
 	/* Somebody else was faster. */
 	if (!old || old->key != wqe->bind.rkey)
 		return KEEL_WHY_KEY;
-	if (mw->type != type ||
-	    wqe->bind.flags & ~KEEL_BIND_F_TYPE_1 ||
-	    (wqe->bind.rkey ^ wqe->bind.new_rkey) >> 8)
+	if (mw->type != type || wqe->bind.flags & ~KEEL_BIND_F_TYPE_1)
+		return KEEL_WHY_WINDOW;
+	/* For type 1 the library chooses the key, as this window's next one. */
+	if (type == IB_MW_TYPE_1 && wqe->bind.new_rkey != keel_bind_new_key(wqe))
 		return KEEL_WHY_WINDOW;
 	if (type == IB_MW_TYPE_2 && mw->mr)
 		return KEEL_WHY_WINDOW;
@@ -98,7 +108,7 @@ static void keel_bind_key(struct keel_key *key, const struct keel_mw *mw,
 			  const struct keel_qp *qp,
 			  const struct keel_uapi_send_wqe *wqe)
 {
-	key->key = wqe->bind.new_rkey;
+	key->key = keel_bind_new_key(wqe);
 	key->domain = qp->domain;
 	key->obj = (struct keel_obj *)&mw->obj;
 }

@@ -8,10 +8,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include <infiniband/keeldv.h>
 #include <infiniband/shpd.h>
 
 #include "pair.h"
 #include "peer.h"
+#include "qp.h"
 #include "t.h"
 #include "tree.h"
 
@@ -259,6 +261,109 @@ TEST(type_2, "PD-4", "a window of type 2 is bound once until it is invalidated, 
 		 IBV_WC_SUCCESS);
 	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, rkey),
 		 IBV_WC_REM_ACCESS_ERR);
+}
+
+/* The two ways to post a bind of a window of type 2: signaled, as @wr_id. */
+struct poster {
+	struct ibv_pd *pd;
+	struct ibv_mr *mr, *mine;
+	struct link l;
+	bool ex;
+};
+
+static struct poster poster_new(bool ex)
+{
+	struct poster p = { .pd = MUST(ibv_alloc_pd(dev_open(KEEL0))),
+			    .ex = ex };
+
+	p.mr = MUST(ibv_reg_mr(p.pd, page, PAGE, RIGHTS));
+	p.mine = MUST(ibv_reg_mr(p.pd, local, sizeof(local),
+				 IBV_ACCESS_LOCAL_WRITE));
+	p.l = link_new_ex(p.pd, IBV_QP_EX_WITH_BIND_MW);
+	memset(local, 'x', sizeof(local));
+	return p;
+}
+
+static struct ibv_wc poster_bind(struct poster *p, struct ibv_mw *mw,
+				 uint32_t rkey, uint64_t length)
+{
+	struct ibv_mw_bind_info info = {
+		.mr = p->mr, .addr = (uintptr_t)page, .length = length,
+		.mw_access_flags = REMOTE,
+	};
+	struct ibv_send_wr wr = {
+		.wr_id = 1, .opcode = IBV_WR_BIND_MW,
+		.send_flags = IBV_SEND_SIGNALED,
+		.bind_mw = { .mw = mw, .rkey = rkey, .bind_info = info },
+	};
+	struct ibv_qp_ex *qp;
+
+	if (p->ex) {
+		qp = MUST(ibv_qp_to_qp_ex(p->l.qp[0]));
+		wr_begin(qp, 1);
+		ibv_wr_bind_mw(qp, mw, rkey, &info);
+		wr_end(qp);
+	} else {
+		post(p->l.qp[0], &wr);
+	}
+	return wc_get(p->l.cq[0]);
+}
+
+static enum ibv_wc_status poster_reach(struct poster *p, uint32_t rkey)
+{
+	struct mem mem = { .addr = local, .len = 8, .lkey = p->mine->lkey };
+
+	memset(page, 0, PAGE);
+	post_rdma(p->l.qp[1], IBV_WR_RDMA_WRITE, 2, mem, (uintptr_t)page, rkey);
+	return wc_get(p->l.cq[1]).status;
+}
+
+static void poster_invalidate(struct poster *p, uint32_t rkey)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = 3, .opcode = IBV_WR_LOCAL_INV,
+		.send_flags = IBV_SEND_SIGNALED, .invalidate_rkey = rkey,
+	};
+
+	post(p->l.qp[0], &wr);
+	CHECK_WC(p->l.cq[0], 3, IBV_WC_SUCCESS);
+}
+
+static void check_key_bits(bool ex)
+{
+	struct poster p = poster_new(ex);
+	const uint32_t upper[] = { 0, 0x5a5a5a00, 0xffffff00,
+				   p.mr->rkey & ~0xff };
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(p.pd, IBV_MW_TYPE_2));
+	uint32_t old, given, want = 0;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		old = mw->rkey;
+		given = upper[i] | ((old + 12) & 0xff);
+		want = (old & ~0xff) | (given & 0xff);
+		t_note("%s, 0x%08x to 0x%08x", ex ? "ibv_wr_bind_mw()" :
+		       "ibv_post_send()", old, given);
+		CHECK_EQ(poster_bind(&p, mw, given, 8).status, IBV_WC_SUCCESS);
+		/* The application keeps track of the key of such a window. */
+		CHECK_EQ(mw->rkey, old);
+		CHECK_EQ(poster_reach(&p, want), IBV_WC_SUCCESS);
+		CHECK_ALL(page, 'x', 8);
+		CHECK_ALL(page + 8, 0, PAGE - 8);
+		mw->rkey = want;
+		if (i < 3)
+			poster_invalidate(&p, want);
+	}
+	/* Neither the key that was passed nor the one before opens anything. */
+	CHECK(given != want);
+	CHECK_EQ(poster_reach(&p, given), IBV_WC_REM_ACCESS_ERR);
+	CHECK_ALL(page, 0, PAGE);
+}
+
+TEST(key_bits, "DEV-4", "of the new rkey of a window of type 2 the lower 8 bits count, and the others stay as they are, by ibv_post_send() and by ibv_wr_bind_mw()")
+{
+	check_key_bits(false);
+	check_key_bits(true);
 }
 
 TEST(busy, "PD-2", "a region with a window bound to it can neither be deregistered nor changed (EBUSY), and works on; unbound, it can")

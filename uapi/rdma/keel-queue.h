@@ -118,9 +118,11 @@ struct keel_uapi_sge {
  *	least one of them, and @flush.level enum ibv_selectivity_level. With
  *	IBV_FLUSH_MR, address and length do not count.
  * @ud: UD; @ud.ah is what struct keel_uapi_create_ah_resp said
- * @bind: memory windows; @bind.rkey is the window's rkey before and
- *	@bind.new_rkey the one after, they differ in the lower 8 bits at most;
- *	@bind.flags is enum keel_uapi_bind_flags
+ * @bind: memory windows; @bind.rkey is the window's rkey before the bind. The
+ *	lower 8 bits of @bind.new_rkey are those of the rkey afterwards; the
+ *	upper 24 bits stay those of @bind.rkey. For a window of type 1,
+ *	@bind.new_rkey must have these upper bits, too; for type 2 they are
+ *	ignored. @bind.flags is enum keel_uapi_bind_flags
  * @reserved: all of the union
  *
  * Followed by @num_sge of struct keel_uapi_sge, or by @inline_len bytes.
