@@ -75,6 +75,9 @@ static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
 		return KEEL_WHY_WINDOW;
 	if (type == IB_MW_TYPE_2 && mw->mr)
 		return KEEL_WHY_WINDOW;
+	/* Length 0 unbinds a window of type 1 only: IBTA o10-37.2.40. */
+	if (type == IB_MW_TYPE_2 && !wqe->bind.length)
+		return KEEL_WHY_LENGTH;
 	if (wqe->bind.access & ~(KEEL_MW_ACCESS | KEEL_MW_OTHER))
 		return KEEL_WHY_ACCESS;
 	return KEEL_WHY_NONE;

@@ -366,6 +366,33 @@ TEST(key_bits, "DEV-4", "of the new rkey of a window of type 2 the lower 8 bits 
 	check_key_bits(true);
 }
 
+static void check_no_bytes(bool ex)
+{
+	struct poster p = poster_new(ex);
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(p.pd, IBV_MW_TYPE_2));
+	uint32_t rkey = ibv_inc_rkey(mw->rkey);
+	struct ibv_wc wc = poster_bind(&p, mw, rkey, 0);
+
+	CHECK_EQ(wc.status, IBV_WC_MW_BIND_ERR);
+	CHECK_EQ(wc.vendor_err, KEELDV_WHY_LENGTH);
+	link_free(&p.l);
+	/* The window has its old key, is not bound and can be. */
+	p.l = link_new_ex(p.pd, IBV_QP_EX_WITH_BIND_MW);
+	CHECK_EQ(poster_bind(&p, mw, rkey, 8).status, IBV_WC_SUCCESS);
+	CHECK_EQ(poster_reach(&p, rkey), IBV_WC_SUCCESS);
+	/* Bound, it is not unbound in this way. */
+	mw->rkey = rkey;
+	CHECK_EQ(poster_bind(&p, mw, ibv_inc_rkey(rkey), 0).status,
+		 IBV_WC_MW_BIND_ERR);
+	CHECK_RET(ibv_dereg_mr(p.mr), EBUSY);
+}
+
+TEST(no_bytes, "DEV-4", "a bind of no bytes is refused for a window of type 2, as a bind error about its length, by ibv_post_send() and by ibv_wr_bind_mw(); the window is as it was")
+{
+	check_no_bytes(false);
+	check_no_bytes(true);
+}
+
 TEST(busy, "PD-2", "a region with a window bound to it can neither be deregistered nor changed (EBUSY), and works on; unbound, it can")
 {
 	struct setup s = setup(RIGHTS);

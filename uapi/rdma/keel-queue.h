@@ -254,7 +254,7 @@ struct keel_uapi_cqe {
  * @KEEL_WHY_NONE: nothing is wrong
  * @KEEL_WHY_OPCODE: the QP's type cannot do that
  * @KEEL_WHY_SGES: more SGEs or inline data than the QP has
- * @KEEL_WHY_LENGTH: too long, or not 8 bytes for an atomic
+ * @KEEL_WHY_LENGTH: too long, not 8 bytes for an atomic, or 0 for a bind
  * @KEEL_WHY_KEY: there is no such key
  * @KEEL_WHY_DOMAIN: the key is of another protection domain
  * @KEEL_WHY_ACCESS: the key does not give that right
