@@ -106,7 +106,7 @@ static int keel_query_device(struct ib_device *ibdev,
 	attr->vendor_id = KEEL_VENDOR_ID;
 	/* No region is larger than the memory there is to pin. */
 	attr->max_mr_size = (u64)totalram_pages() << PAGE_SHIFT;
-	attr->page_size_cap = PAGE_SIZE;
+	attr->page_size_cap = KEEL_PAGE_SIZES;
 	attr->max_pd = KEEL_MAX_PD;
 	attr->max_mr = KEEL_MAX_MR;
 	attr->max_mw = KEEL_MAX_MW;

@@ -44,7 +44,7 @@ static void keel_mr_drop_mem(struct keel_mr *mr)
 	if (mr->own)
 		keel_own_free(mr);
 	if (mr->list)
-		kvfree(mr->mem.pages);
+		kvfree(mr->mem.list);
 	if (mr->task)
 		put_task_struct(mr->task);
 	kfree(mr->spare);

@@ -4,6 +4,7 @@
  * whose pages are chosen beforehand and whose key is made valid and invalid by
  * work requests. Kernel addresses are DMA addresses here.
  */
+#include <linux/log2.h>
 #include <linux/slab.h>
 
 #include "keel_qp.h"
@@ -35,10 +36,9 @@ static struct ib_mr *keel_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 	/* Until it is registered it opens nothing. */
 	key->mem = NULL;
 	mr->list = max_num_sg;
-	mr->mem.type = KEEL_MEM_PAGES;
-	mr->mem.pages = kvcalloc(max_num_sg, sizeof(*mr->mem.pages),
-				 GFP_KERNEL);
-	if (!mr->mem.pages) {
+	mr->mem.type = KEEL_MEM_LIST;
+	mr->mem.list = kvcalloc(max_num_sg, sizeof(*mr->mem.list), GFP_KERNEL);
+	if (!mr->mem.list) {
 		keel_mr_free(mr);
 		return ERR_PTR(-ENOMEM);
 	}
@@ -51,7 +51,7 @@ static int keel_mr_set_page(struct ib_mr *ibmr, u64 addr)
 
 	if (mr->listed == mr->list)
 		return -ENOMEM;
-	mr->mem.pages[mr->listed++] = ib_virt_dma_to_page(addr);
+	mr->mem.list[mr->listed++] = addr;
 	return 0;
 }
 
@@ -61,18 +61,22 @@ static int keel_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg,
 	struct keel_mr *mr = to_kmr(ibmr);
 	int n;
 
-	if (!mr->list || ibmr->page_size != PAGE_SIZE)
+	if (!mr->list || !is_power_of_2(ibmr->page_size) ||
+	    !(ibmr->page_size & KEEL_PAGE_SIZES))
 		return -EINVAL;
 	mr->listed = 0;
 	n = ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, keel_mr_set_page);
-	mr->mem.first = offset_in_page(ibmr->iova);
+	mr->mem.shift = ilog2(ibmr->page_size);
+	mr->mem.first = ibmr->iova & (ibmr->page_size - 1);
 	return n;
 }
 
 /* Whether the pages are there that the core says the region has. */
 static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
 {
-	return mr->mem.first + length <= (u64)mr->listed << PAGE_SHIFT;
+	u64 bytes = (u64)mr->listed << mr->mem.shift;
+
+	return mr->mem.first <= bytes && length <= bytes - mr->mem.first;
 }
 
 /* @old is the region's key until now. */

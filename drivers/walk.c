@@ -149,6 +149,21 @@ static void *keel_pages_run(struct page *const *page, size_t in, size_t max,
 	return start;
 }
 
+/* As keel_pages_run(), of a list of pages: from offset @pos of its first one. */
+static void *keel_list_run(const struct keel_mem *mem, u64 pos, size_t max,
+			   size_t *len)
+{
+	const size_t size = (size_t)1 << mem->shift;
+	const unsigned long *page = &mem->list[pos >> mem->shift];
+	size_t in = pos & (size - 1), n = size - in;
+	unsigned long start = *page + in;
+
+	while (n < max && *++page == start + n)
+		n += size;
+	*len = min(n, max);
+	return (void *)start;
+}
+
 /* What was written is to be seen before the completion is. */
 static void keel_cursor_done(struct keel_cursor *c)
 {
@@ -232,6 +247,9 @@ static int keel_piece(struct keel_cursor *c, size_t max)
 		pos += mem->first;
 		c->addr = keel_pages_run(&mem->pages[pos >> PAGE_SHIFT],
 					 offset_in_page(pos), max, &c->len);
+		break;
+	case KEEL_MEM_LIST:
+		c->addr = keel_list_run(mem, mem->first + pos, max, &c->len);
 		break;
 	case KEEL_MEM_DM:
 		c->addr = keel_aperture_direct(mem->ap, mem->start + pos, &len);

@@ -321,14 +321,6 @@ static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 }
 #endif
 
-/* A device that does not do DMA: its DMA addresses are the kernel's own. */
-#ifndef KEEL_HAVE_VIRT_DMA_TO_PAGE
-static inline struct page *ib_virt_dma_to_page(u64 addr)
-{
-	return virt_to_page((void *)(uintptr_t)addr);
-}
-#endif
-
 /* The core kept this to itself, with a netdev that is going for NULL, too. */
 #ifndef KEEL_HAVE_GET_NETDEV
 static inline struct net_device *ib_device_get_netdev(struct ib_device *ibdev,

@@ -14,8 +14,9 @@
 struct dma_buf;
 struct keel_own;
 
-/* Pages of a fast registration. */
+/* Pages of a fast registration: how many at most, and of which sizes. */
 #define KEEL_MAX_FAST_REG	1024
+#define KEEL_PAGE_SIZES		GENMASK_ULL(31, 12)
 
 /**
  * struct keel_pages - pinned pages of a program
@@ -49,7 +50,7 @@ struct keel_pages {
  * @lock: protects @windows, @going and fast registration
  * @windows: windows that are bound to it; each has a reference on @obj
  * @going: no window can be bound to it any more
- * @list: fast registration: room for so many pages in @mem.pages; else 0
+ * @list: fast registration: room for so many pages in @mem.list; else 0
  * @listed: fast registration: so many are there
  */
 struct keel_mr {

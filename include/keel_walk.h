@@ -31,6 +31,8 @@ struct keel_worker;
  * @KEEL_MEM_ODP: addresses of a program, looked up when they are used
  * @KEEL_MEM_KERNEL: kernel addresses (inline data, kernel consumers)
  * @KEEL_MEM_DMABUF: a dma-buf, where its exporter mapped it for the kernel
+ * @KEEL_MEM_LIST: pages of a size of their own, by their kernel addresses (fast
+ *	registration)
  */
 enum keel_mem_type {
 	KEEL_MEM_PAGES,
@@ -38,13 +40,17 @@ enum keel_mem_type {
 	KEEL_MEM_ODP,
 	KEEL_MEM_KERNEL,
 	KEEL_MEM_DMABUF,
+	KEEL_MEM_LIST,
 };
 
 /**
  * struct keel_mem - memory that segments are stretches of
  * @type: what it is
  * @pages: PAGES: one after the other
- * @first: PAGES: offset of the first byte in @pages[0]
+ * @list: LIST: addresses of pages, of which only the bytes that belong to the
+ *	memory need to exist
+ * @first: PAGES, LIST: offset of the first byte in the first page
+ * @shift: LIST: log2 of the size of a page, which need not be PAGE_SIZE
  * @ap: DM: the aperture
  * @start: DM: offset of the first byte in @ap; ODP, KERNEL, DMABUF: its address
  * @mm: ODP: whose address that is; the owner of the memory has a reference on
@@ -58,8 +64,12 @@ struct keel_mem {
 	struct keel_worker *worker;
 	union {
 		struct {
-			struct page **pages;
+			union {
+				struct page **pages;
+				unsigned long *list;
+			};
 			u32 first;
+			u8 shift;
 		};
 		struct {
 			union {

@@ -85,6 +85,27 @@ static void arena_kernel(struct kunit *test, struct arena *a)
 	a->mem.start = (uintptr_t)a->buf + ARENA_FIRST;
 }
 
+/* Pages of 1 << @shift bytes in any order: some follow each other, some do not. */
+static void arena_list(struct kunit *test, struct arena *a, u8 shift,
+		       struct rnd_state *rnd)
+{
+	u32 n = ARENA_SIZE >> shift, i, j;
+
+	a->buf = kunit_kmalloc(test, ARENA_SIZE, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, a->buf);
+	a->mem.type = KEEL_MEM_LIST;
+	a->mem.shift = shift;
+	a->mem.first = ARENA_FIRST;
+	a->mem.list = kunit_kcalloc(test, n, sizeof(*a->mem.list), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, a->mem.list);
+	for (i = 0; i < n; i++)
+		a->mem.list[i] = (unsigned long)a->buf + (i << shift);
+	for (i = 0; i < n / 4; i++) {
+		j = prandom_u32_state(rnd) % n;
+		swap(a->mem.list[i], a->mem.list[j]);
+	}
+}
+
 static void arena_init(struct kunit *test, struct arena *a,
 		       struct rnd_state *rnd)
 {
@@ -97,6 +118,12 @@ static void arena_init(struct kunit *test, struct arena *a,
 		break;
 	case ARENA_KERNEL:
 		arena_kernel(test, a);
+		break;
+	case ARENA_SMALL:
+		arena_list(test, a, PAGE_SHIFT - 3, rnd);
+		break;
+	case ARENA_LARGE:
+		arena_list(test, a, PAGE_SHIFT + 2, rnd);
 		break;
 	default:
 		arena_pages(test, a, rnd);
@@ -126,6 +153,9 @@ struct arena *arenas_new(struct kunit *test, struct rnd_state *rnd)
 static u8 *arena_byte(const struct arena *a, u64 at)
 {
 	at += ARENA_FIRST;
+	if (a->mem.type == KEEL_MEM_LIST)
+		return (u8 *)a->mem.list[at >> a->mem.shift] +
+		       (at & ((1 << a->mem.shift) - 1));
 	if (a->buf)
 		return a->buf + at;
 	return page_address(a->pages[at / PAGE_SIZE]) + at % PAGE_SIZE;

@@ -22,6 +22,8 @@ enum arena_kind {
 	ARENA_DM,
 	ARENA_BAR,		/* device memory, too */
 	ARENA_KERNEL,
+	ARENA_SMALL,		/* a list of pages smaller than the kernel's */
+	ARENA_LARGE,		/* a list of larger ones */
 	ARENA_KINDS,
 };
 
@@ -30,7 +32,8 @@ enum arena_kind {
  * @kind: what it is made of
  * @mem: for the walker; ARENA_BYTES of it
  * @pages: its pages, where it has some
- * @buf: its bytes, where the kernel sees them as one
+ * @buf: its bytes, where the kernel sees them as one; a list's are in another
+ *	order
  * @shadow: what should be in it
  */
 struct arena {

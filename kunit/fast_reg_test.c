@@ -5,6 +5,7 @@
  */
 #include <linux/gfp.h>
 #include <linux/scatterlist.h>
+#include <linux/sizes.h>
 
 #include "pair.h"
 
@@ -217,8 +218,190 @@ static void fast_reg_too_much(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, mr_map(p, mr, s->sg, &off));
 	KUNIT_EXPECT_GT(test, off, 0);
 	KUNIT_EXPECT_LE(test, off, (PAGES - 1) * PAGE_SIZE);
-	KUNIT_EXPECT_EQ(test, -EINVAL,
-			ib_map_mr_sg(mr, s->sg, 1, NULL, 2 * PAGE_SIZE));
+}
+
+/* Blocks that do not follow each other, and an entry for what is used of each. */
+struct blocks {
+	u32 size;
+	u32 first;	/* byte of the first block */
+	u8 *block[3];
+	struct scatterlist sg[3];
+};
+
+static void free_block(void *block)
+{
+	__free_pages(virt_to_page(block), compound_order(virt_to_page(block)));
+}
+
+static u8 *block_new(struct kunit *test, u32 size)
+{
+	struct page *page = alloc_pages(GFP_KERNEL | __GFP_COMP,
+					get_order(size));
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	KUNIT_ASSERT_EQ(test, 0,
+			kunit_add_action_or_reset(test, free_block,
+						  page_address(page)));
+	/* What pages of a consumer have to be. */
+	KUNIT_ASSERT_TRUE(test, IS_ALIGNED((uintptr_t)page_address(page), size));
+	memset(page_address(page), BLANK, size);
+	return page_address(page);
+}
+
+/* From byte @first of the first to byte @last of the last. */
+static struct blocks *blocks_new(struct kunit *test, u32 size, u32 first,
+				 u32 last)
+{
+	struct blocks *b = kunit_kzalloc(test, sizeof(*b), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, b);
+	b->size = size;
+	b->first = first;
+	for (i = 0; i < 3; i++)
+		b->block[i] = block_new(test, size);
+	/* Two that did follow each other do not any more. */
+	swap(b->block[0], b->block[2]);
+	sg_init_table(b->sg, 3);
+	sg_set_buf(&b->sg[0], b->block[0] + first, size - first);
+	sg_set_buf(&b->sg[1], b->block[1], size);
+	sg_set_buf(&b->sg[2], b->block[2], last + 1);
+	return b;
+}
+
+/* Write @len bytes at @off of a region; nothing else of its blocks changes. */
+static void blocks_write(struct pair *p, struct blocks *b,
+			 const struct ib_mr *mr, u32 off, u32 len)
+{
+	u32 i, at, wrong = 0;
+	u8 *byte;
+
+	write_works(p, mr->rkey, mr->iova + off, len);
+	for (i = 0; i < len; i++) {
+		at = b->first + off + i;
+		byte = &b->block[at / b->size][at % b->size];
+		wrong += *byte != p->a.buf[i];
+		*byte = BLANK;
+	}
+	KUNIT_EXPECT_EQ(p->test, 0, wrong);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_NULL(p->test,
+				  memchr_inv(b->block[i], BLANK, b->size));
+}
+
+struct size_case {
+	const char *desc;
+	u32 size, first, last;
+};
+
+static const struct size_case size_cases[] = {
+	{ "DEV-2: 4 KiB", SZ_4K, 0, SZ_4K - 1 },
+	{ "DEV-2: 4 KiB, unaligned", SZ_4K, 1237, 99 },
+	{ "DEV-2: 128 KiB", SZ_128K, 0, SZ_128K - 1 },
+	{ "DEV-2: 128 KiB, unaligned", SZ_128K, SZ_64K + 1237, 99 },
+	{ "DEV-2: 128 KiB, a page of the last", SZ_128K, 0, PAGE_SIZE - 1 },
+	{ "DEV-2: 2 MiB", SZ_2M, 0, SZ_2M - 1 },
+	{ "DEV-2: 2 MiB, unaligned", SZ_2M, SZ_2M - 101, 101 },
+};
+KUNIT_ARRAY_PARAM_DESC(size, size_cases, desc);
+
+/* Pages of any size that the device says it can: bytes go where they belong. */
+static void fast_reg_sizes(struct kunit *test)
+{
+	const struct size_case *c = test->param_value;
+	struct blocks *b = blocks_new(test, c->size, c->first, c->last);
+	u32 one = c->size - c->first, len = one + c->size + c->last + 1;
+	struct pair *p = test->priv;
+	struct ib_mr *mr;
+
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	mr = mr_new(test, 3);
+	KUNIT_EXPECT_TRUE(test, p->ibdev->attrs.page_size_cap & c->size);
+	KUNIT_EXPECT_EQ(test, 3, ib_dma_map_sg(p->ibdev, b->sg, 3,
+					       DMA_BIDIRECTIONAL));
+	KUNIT_EXPECT_EQ(test, 3, ib_map_mr_sg(mr, b->sg, 3, NULL, c->size));
+	KUNIT_EXPECT_EQ(test, len, mr->length);
+	KUNIT_EXPECT_EQ(test, (uintptr_t)b->block[0] + c->first, mr->iova);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS,
+			pair_register(p, mr, mr->rkey, PAIR_RIGHTS));
+	blocks_write(p, b, mr, 0, min(one, 100U));
+	/* Across both borders, and the last bytes. */
+	blocks_write(p, b, mr, one - 50, 100);
+	blocks_write(p, b, mr, one + c->size - PAGE_SIZE, PAGE_SIZE + 100);
+	blocks_write(p, b, mr, len - 99, 99);
+	write_refused(p, mr->rkey, mr->iova + len - 99, 100, KEEL_WHY_RANGE);
+	KUNIT_EXPECT_NULL(test, memchr_inv(b->block[2], BLANK, b->size));
+}
+
+/* A list of larger pages is full, or has a gap, where one of small ones does. */
+static void fast_reg_large_gap(struct kunit *test)
+{
+	struct blocks *b = blocks_new(test, SZ_128K, 8, SZ_64K - 1);
+	struct pair *p = test->priv;
+	struct ib_mr *mr;
+
+	pair_make(p, IB_QPT_RC);
+	mr = mr_new(test, 2);
+	ib_dma_map_sg(p->ibdev, b->sg, 3, DMA_BIDIRECTIONAL);
+	KUNIT_EXPECT_EQ(test, 2, ib_map_mr_sg(mr, b->sg, 3, NULL, SZ_128K));
+	KUNIT_EXPECT_EQ(test, 2 * SZ_128K - 8, mr->length);
+	/* Where pages of 4 KiB end, those of 128 KiB do not. */
+	sg_set_buf(&b->sg[1], b->block[1], SZ_64K);
+	ib_dma_map_sg(p->ibdev, b->sg, 3, DMA_BIDIRECTIONAL);
+	KUNIT_EXPECT_EQ(test, 2, ib_map_mr_sg(mr, b->sg, 3, NULL, SZ_128K));
+	KUNIT_EXPECT_EQ(test, SZ_128K - 8 + SZ_64K, mr->length);
+	sg_set_buf(&b->sg[1], b->block[1] + PAGE_SIZE, SZ_64K);
+	ib_dma_map_sg(p->ibdev, b->sg, 3, DMA_BIDIRECTIONAL);
+	KUNIT_EXPECT_EQ(test, 1, ib_map_mr_sg(mr, b->sg, 3, NULL, SZ_128K));
+	KUNIT_EXPECT_EQ(test, SZ_128K - 8, mr->length);
+}
+
+/* The largest page of all has the whole buffer in it, wherever that is. */
+static void fast_reg_largest(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct scatterlist sg;
+	struct ib_mr *mr;
+
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	mr = mr_new(test, 2);
+	sg_init_one(&sg, p->b.buf, PAIR_BYTES);
+	ib_dma_map_sg(p->ibdev, &sg, 1, DMA_BIDIRECTIONAL);
+	KUNIT_EXPECT_EQ(test, 1, ib_map_mr_sg(mr, &sg, 1, NULL, SZ_2G));
+	KUNIT_EXPECT_EQ(test, PAIR_BYTES, mr->length);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS,
+			pair_register(p, mr, mr->rkey, PAIR_RIGHTS));
+	write_works(p, mr->rkey, mr->iova + 100, PAIR_BYTES - 100);
+	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 100, &p->a, 0,
+					      PAIR_BYTES - 100));
+	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->b, 0, 100));
+	write_refused(p, mr->rkey, mr->iova, PAIR_BYTES + 1, KEEL_WHY_RANGE);
+}
+
+/* DEV-2: there are no other sizes than those that page_size_cap has. */
+static void dev_2_other_sizes(struct kunit *test)
+{
+	static const u32 none[] = { 0, 1, SZ_2K, SZ_4K + 1, 3 * SZ_4K, ~0U };
+	struct scattered *s = scattered_new(test, 0, PAGE_SIZE);
+	struct pair *p = test->priv;
+	struct ib_mr *mr;
+	u64 size;
+	int i;
+
+	pair_make(p, IB_QPT_RC);
+	mr = mr_new(test, 1);
+	ib_dma_map_sg(p->ibdev, s->sg, 1, DMA_BIDIRECTIONAL);
+	KUNIT_EXPECT_EQ(test, 0xfffff000, p->ibdev->attrs.page_size_cap);
+	for (i = 0; i < ARRAY_SIZE(none); i++)
+		KUNIT_EXPECT_EQ_MSG(test, -EINVAL,
+				    ib_map_mr_sg(mr, s->sg, 1, NULL, none[i]),
+				    "%u", none[i]);
+	for (size = PAGE_SIZE; size <= SZ_2G; size *= 2) {
+		KUNIT_EXPECT_EQ(test, 1, ib_map_mr_sg(mr, s->sg, 1, NULL, size));
+		KUNIT_EXPECT_EQ(test, PAGE_SIZE, mr->length);
+	}
 }
 
 /* As long as the device says that a list may be, and a page more. */
@@ -411,6 +594,10 @@ static void fast_reg_chain(struct kunit *test)
 static struct kunit_case fast_reg_cases[] = {
 	KUNIT_CASE_PARAM(fast_reg_list, list_gen_params),
 	KUNIT_CASE(fast_reg_too_much),
+	KUNIT_CASE_PARAM(fast_reg_sizes, size_gen_params),
+	KUNIT_CASE(fast_reg_large_gap),
+	KUNIT_CASE(fast_reg_largest),
+	KUNIT_CASE(dev_2_other_sizes),
 	KUNIT_CASE(fast_reg_longest),
 	KUNIT_CASE_PARAM(fast_reg_stale, stale_gen_params),
 	KUNIT_CASE(fast_reg_again),
