@@ -29,6 +29,7 @@ static void keel_pages_put(struct keel_pages *pages)
 	if (!pages || !refcount_dec_and_test(&pages->ref))
 		return;
 	ib_umem_release(pages->umem);
+	mmdrop(pages->mm);
 	kvfree(pages);
 }
 
@@ -197,19 +198,21 @@ err_mr:
 	return ERR_PTR(ret);
 }
 
-/* Pin memory of the calling program. */
+/* Pin memory of the calling program. Nothing is pinned of no bytes. */
 static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 					 u64 length, u32 access)
 {
+	struct ib_umem *umem = NULL;
 	struct sg_page_iter iter;
 	struct keel_pages *pages;
-	struct ib_umem *umem;
-	size_t n, i = 0;
+	size_t n = 0, i = 0;
 
-	umem = ib_umem_get_va(&kdev->ib, start, length, access);
-	if (IS_ERR(umem))
-		return ERR_CAST(umem);
-	n = ib_umem_num_pages(umem);
+	if (length) {
+		umem = ib_umem_get_va(&kdev->ib, start, length, access);
+		if (IS_ERR(umem))
+			return ERR_CAST(umem);
+		n = ib_umem_num_pages(umem);
+	}
 	pages = kvmalloc(struct_size(pages, page, n), GFP_KERNEL);
 	if (!pages) {
 		ib_umem_release(umem);
@@ -217,6 +220,10 @@ static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 	}
 	refcount_set(&pages->ref, 1);
 	pages->umem = umem;
+	pages->mm = current->mm;
+	mmgrab(pages->mm);
+	if (!umem)
+		return pages;
 	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0)
 		if (i < n)
 			pages->page[i++] = sg_page_iter_page(&iter);
@@ -226,9 +233,16 @@ static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 	return ERR_PTR(-EFAULT);
 }
 
+/* Whether the pages need not be pinned in another way for such rights. */
+static bool keel_pages_allow(const struct keel_pages *pages, u32 access)
+{
+	return !pages->umem || pages->umem->writable ||
+	       !ib_access_writable(access);
+}
+
 /* Takes @pages over. */
-static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 length,
-					u64 iova, u32 access)
+static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 start,
+					u64 length, u64 iova, u32 access)
 {
 	struct keel_mr *mr;
 
@@ -240,10 +254,10 @@ static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 length,
 		return ERR_PTR(-ENOMEM);
 	}
 	mr->pages = pages;
-	mr->start = pages->umem->address;
+	mr->start = start;
 	mr->mem.type = KEEL_MEM_PAGES;
 	mr->mem.pages = pages->page;
-	mr->mem.first = ib_umem_offset(pages->umem);
+	mr->mem.first = offset_in_page(start);
 	return mr;
 }
 
@@ -254,14 +268,14 @@ static struct keel_mr *keel_mr_user(struct keel_dev *kdev, u64 start,
 	if (access & IB_ZERO_BASED)
 		iova = 0;
 	/* Programs count from iova: the last byte must have an address too. */
-	if (!length || iova + (length - 1) < iova)
+	if (length && iova + (length - 1) < iova)
 		return ERR_PTR(-EINVAL);
 	if (access & IB_ACCESS_ON_DEMAND)
 		return keel_mr_odp(current->mm, start, length, iova, access);
 	if (length > kdev->ib.attrs.max_mr_size)
 		return ERR_PTR(-EINVAL);
 	return keel_mr_of_pages(keel_pages_pin(kdev, start, length, access),
-				length, iova, access);
+				start, length, iova, access);
 }
 
 static struct ib_mr *keel_reg_user_mr(struct ib_pd *ibpd, u64 start,
@@ -306,7 +320,7 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 /* The address space whose memory a region opens; only to be compared. */
 static const struct mm_struct *keel_mr_mm(const struct keel_mr *mr)
 {
-	return mr->pages ? mr->pages->umem->owning_mm : mr->mem.mm;
+	return mr->pages ? mr->pages->mm : mr->mem.mm;
 }
 
 /*
@@ -337,11 +351,10 @@ static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
 		}
 		return mr;
 	}
-	if (old->pages && !demand &&
-	    (old->pages->umem->writable || !ib_access_writable(access))) {
+	if (old->pages && !demand && keel_pages_allow(old->pages, access)) {
 		refcount_inc(&old->pages->ref);
-		return keel_mr_of_pages(old->pages, key->length, key->iova,
-					access);
+		return keel_mr_of_pages(old->pages, old->start, key->length,
+					key->iova, access);
 	}
 	if (!owner)
 		return ERR_PTR(-EINVAL);

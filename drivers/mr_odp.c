@@ -18,7 +18,7 @@
  * @mm: the program's memory
  * @start: first address; with @length U64_MAX and 0 it is all that the program
  *	ever has ("implicit")
- * @length: bytes, not 0
+ * @length: bytes
  * @iova: what it calls @start
  * @access: rights
  *
@@ -31,7 +31,7 @@ struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
 {
 	struct keel_mr *mr;
 
-	if (!mm || start + (length - 1) < start)
+	if (!mm || (length && start + (length - 1) < start))
 		return ERR_PTR(-EINVAL);
 	mr = keel_mr_new(access, iova, length);
 	if (!mr)

@@ -21,11 +21,14 @@ struct keel_own;
 /**
  * struct keel_pages - pinned pages of a program
  * @ref: regions that use them; ibv_rereg_mr() may leave the memory alone
- * @umem: keeps them pinned
+ * @mm: the address space that they are in; only to be compared, with a reference
+ *	on the structure
+ * @umem: keeps them pinned; NULL: there are none, the region has no byte
  * @page: the pages, one after the other
  */
 struct keel_pages {
 	refcount_t ref;
+	struct mm_struct *mm;
 	struct ib_umem *umem;
 	struct page *page[];
 };

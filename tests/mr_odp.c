@@ -127,11 +127,10 @@ TEST(implicit, "DEV-2", "a region of all addresses opens what the program maps, 
 		      mr->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(bad_demand, "DEV-4", "an on-demand region of no bytes, or whose addresses wrap, is refused with EINVAL")
+TEST(bad_demand, "DEV-4", "an on-demand region whose addresses wrap is refused with EINVAL")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 
-	CHECK_NULL(ibv_reg_mr(pd, local, 0, DEMAND), EINVAL);
 	CHECK_NULL(ibv_reg_mr(pd, local, SIZE_MAX, DEMAND), EINVAL);
 	CHECK_NULL(ibv_reg_mr_iova(pd, NULL, SIZE_MAX, PAGE, DEMAND), EINVAL);
 	CHECK_NULL(ibv_reg_mr_iova(pd, local, SIZE_MAX - PAGE, 0, DEMAND),
