@@ -219,6 +219,7 @@ static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 		return ERR_PTR(-ENOMEM);
 	}
 	refcount_set(&pages->ref, 1);
+	pages->n = n;
 	pages->umem = umem;
 	pages->mm = current->mm;
 	mmgrab(pages->mm);
@@ -257,6 +258,7 @@ static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 start,
 	mr->start = start;
 	mr->mem.type = KEEL_MEM_PAGES;
 	mr->mem.pages = pages->page;
+	mr->mem.n = pages->n;
 	mr->mem.first = offset_in_page(start);
 	return mr;
 }

@@ -49,9 +49,9 @@ static int keel_mr_set_page(struct ib_mr *ibmr, u64 addr)
 {
 	struct keel_mr *mr = to_kmr(ibmr);
 
-	if (mr->listed == mr->list)
+	if (mr->mem.n == mr->list)
 		return -ENOMEM;
-	mr->mem.list[mr->listed++] = addr;
+	mr->mem.list[mr->mem.n++] = addr;
 	return 0;
 }
 
@@ -64,7 +64,7 @@ static int keel_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg,
 	if (!mr->list || !is_power_of_2(ibmr->page_size) ||
 	    !(ibmr->page_size & KEEL_PAGE_SIZES))
 		return -EINVAL;
-	mr->listed = 0;
+	mr->mem.n = 0;
 	n = ib_sg_to_pages(ibmr, sg, sg_nents, sg_offset, keel_mr_set_page);
 	mr->mem.shift = ilog2(ibmr->page_size);
 	mr->mem.first = ibmr->iova & (ibmr->page_size - 1);
@@ -74,7 +74,7 @@ static int keel_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg,
 /* Whether the pages are there that the core says the region has. */
 static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
 {
-	u64 bytes = (u64)mr->listed << mr->mem.shift;
+	u64 bytes = (u64)mr->mem.n << mr->mem.shift;
 
 	return mr->mem.first <= bytes && length <= bytes - mr->mem.first;
 }

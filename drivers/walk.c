@@ -154,7 +154,7 @@ static void *keel_list_run(const struct keel_mem *mem, u64 pos, size_t max,
 			   size_t *len)
 {
 	const size_t size = (size_t)1 << mem->shift;
-	const unsigned long *page = &mem->list[pos >> mem->shift];
+	const unsigned long *page = keel_mem_listed(mem, pos);
 	size_t in = pos & (size - 1), n = size - in;
 	unsigned long start = *page + in;
 
@@ -245,7 +245,7 @@ static int keel_piece(struct keel_cursor *c, size_t max)
 	switch (mem->type) {
 	case KEEL_MEM_PAGES:
 		pos += mem->first;
-		c->addr = keel_pages_run(&mem->pages[pos >> PAGE_SHIFT],
+		c->addr = keel_pages_run(keel_mem_page(mem, pos),
 					 offset_in_page(pos), max, &c->len);
 		break;
 	case KEEL_MEM_LIST:

@@ -21,6 +21,7 @@ struct keel_own;
 /**
  * struct keel_pages - pinned pages of a program
  * @ref: regions that use them; ibv_rereg_mr() may leave the memory alone
+ * @n: how many
  * @mm: the address space that they are in; only to be compared, with a reference
  *	on the structure
  * @umem: keeps them pinned; NULL: there are none, the region has no byte
@@ -28,6 +29,7 @@ struct keel_own;
  */
 struct keel_pages {
 	refcount_t ref;
+	u32 n;
 	struct mm_struct *mm;
 	struct ib_umem *umem;
 	struct page *page[];
@@ -54,7 +56,6 @@ struct keel_pages {
  * @windows: windows that are bound to it; each has a reference on @obj
  * @going: no window can be bound to it any more
  * @list: fast registration: room for so many pages in @mem.list; else 0
- * @listed: fast registration: so many are there
  */
 struct keel_mr {
 	struct keel_obj obj;
@@ -72,7 +73,6 @@ struct keel_mr {
 	struct list_head windows;
 	bool going;
 	u32 list;
-	u32 listed;
 };
 
 /**

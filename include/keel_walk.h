@@ -9,8 +9,10 @@
 
 #include <linux/list.h>
 #include <linux/mm_types.h>
+#include <linux/nospec.h>
 #include <linux/sizes.h>
 #include <linux/types.h>
+#include <asm/page.h>
 #include <rdma/keel-abi.h>
 
 #include "keel_keys.h"
@@ -49,6 +51,7 @@ enum keel_mem_type {
  * @pages: PAGES: one after the other
  * @list: LIST: addresses of pages, of which only the bytes that belong to the
  *	memory need to exist
+ * @n: PAGES, LIST: how many pages
  * @first: PAGES, LIST: offset of the first byte in the first page
  * @shift: LIST: log2 of the size of a page, which need not be PAGE_SIZE
  * @ap: DM: the aperture
@@ -68,6 +71,7 @@ struct keel_mem {
 				struct page **pages;
 				unsigned long *list;
 			};
+			u32 n;
 			u32 first;
 			u8 shift;
 		};
@@ -232,6 +236,39 @@ int keel_dmabuf_open(const struct keel_need *need, bool wait,
 int keel_dmabuf_close(const struct keel_need *need);
 int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 		      struct keel_copy_ctl *ctl);
+
+/**
+ * keel_mem_page() - the page of a byte: PAGES
+ * @mem: memory
+ * @pos: the byte, from the start of the first page on
+ *
+ * The address that userspace gives in an SGE was compared with the range of its
+ * key. A processor that predicts that wrongly comes here with any @pos; what it
+ * loads then is in the list of pages, too.
+ *
+ * Return: where it is in &keel_mem.pages.
+ */
+static inline struct page **keel_mem_page(const struct keel_mem *mem, u64 pos)
+{
+	unsigned long i = pos >> PAGE_SHIFT;
+
+	return &mem->pages[array_index_nospec(i, (unsigned long)mem->n)];
+}
+
+/**
+ * keel_mem_listed() - the page of a byte: LIST
+ * @mem: memory
+ * @pos: as keel_mem_page()
+ *
+ * Return: where its address is in &keel_mem.list.
+ */
+static inline const unsigned long *keel_mem_listed(const struct keel_mem *mem,
+						   u64 pos)
+{
+	unsigned long i = pos >> mem->shift;
+
+	return &mem->list[array_index_nospec(i, (unsigned long)mem->n)];
+}
 
 /**
  * keel_segs_one() - a list of one stretch

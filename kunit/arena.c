@@ -33,6 +33,7 @@ static void arena_pages(struct kunit *test, struct arena *a,
 	KUNIT_ASSERT_NOT_NULL(test, a->pages);
 	a->mem.type = KEEL_MEM_PAGES;
 	a->mem.pages = a->pages;
+	a->mem.n = ARENA_PAGES;
 	a->mem.first = ARENA_FIRST;
 	if (a->kind == ARENA_TOGETHER) {
 		block = alloc_pages(GFP_KERNEL, get_order(ARENA_SIZE));
@@ -95,6 +96,7 @@ static void arena_list(struct kunit *test, struct arena *a, u8 shift,
 	KUNIT_ASSERT_NOT_NULL(test, a->buf);
 	a->mem.type = KEEL_MEM_LIST;
 	a->mem.shift = shift;
+	a->mem.n = n;
 	a->mem.first = ARENA_FIRST;
 	a->mem.list = kunit_kcalloc(test, n, sizeof(*a->mem.list), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, a->mem.list);

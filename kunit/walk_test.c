@@ -345,6 +345,36 @@ static void walk_last_bytes(struct kunit *test)
 			}
 }
 
+/*
+ * No byte beyond the end gives a page beyond the list, wherever a processor
+ * believes that it is.
+ */
+static void dev_4_page_beyond(struct kunit *test)
+{
+	struct walk *w = walk_new(test);
+	const struct arena *pages = &w->arenas[ARENA_SCATTERED];
+	const struct arena *small = &w->arenas[ARENA_SMALL];
+	const u64 beyond[] = { ARENA_SIZE, ARENA_SIZE + 1, 1ULL << 40,
+			       U64_MAX };
+	u64 at;
+	int i;
+
+	for (at = 0; at < ARENA_SIZE; at += 100) {
+		KUNIT_EXPECT_PTR_EQ(test, &pages->mem.pages[at >> PAGE_SHIFT],
+				    keel_mem_page(&pages->mem, at));
+		KUNIT_EXPECT_PTR_EQ(test, (const unsigned long *)
+				    &small->mem.list[at >> small->mem.shift],
+				    keel_mem_listed(&small->mem, at));
+	}
+	for (i = 0; i < ARRAY_SIZE(beyond); i++) {
+		KUNIT_EXPECT_PTR_EQ(test, pages->mem.pages,
+				    keel_mem_page(&pages->mem, beyond[i]));
+		KUNIT_EXPECT_PTR_EQ(test,
+				    (const unsigned long *)small->mem.list,
+				    keel_mem_listed(&small->mem, beyond[i]));
+	}
+}
+
 static struct kunit_case walk_cases[] = {
 	KUNIT_CASE(walk_model),
 	KUNIT_CASE(walk_nothing),
@@ -352,6 +382,7 @@ static struct kunit_case walk_cases[] = {
 	KUNIT_CASE_PARAM(walk_ends, end_gen_params),
 	KUNIT_CASE(walk_segs_put),
 	KUNIT_CASE(walk_last_bytes),
+	KUNIT_CASE(dev_4_page_beyond),
 	{}
 };
 
