@@ -122,23 +122,42 @@ static int keel_post_one(struct keel_qp *qp, const struct ib_send_wr *wr)
 	return 0;
 }
 
+/*
+ * Return: 0 if work requests can be posted; otherwise the error that refuses
+ * all of them.
+ */
+static int keel_post_check(const struct keel_qp *qp,
+			   const struct keel_ring *ring, enum ib_qp_state first)
+{
+	/* Userspace posts to its own ring. */
+	if (qp->user || !ring->head)
+		return -EOPNOTSUPP;
+	return READ_ONCE(qp->state) < first ? -EINVAL : 0;
+}
+
+/*
+ * Consumers may look at @bad_wr after a success, too: it is written on failure
+ * only, and names the first work request that was not posted.
+ */
 static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 			  const struct ib_send_wr **bad_wr)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
 	unsigned long flags;
-	int ret = 0;
+	int ret;
 
-	*bad_wr = wr;
-	/* A program posts to its own ring. */
-	if (qp->user || !qp->sq.ring.head)
-		return -EOPNOTSUPP;
-	if (READ_ONCE(qp->state) < IB_QPS_RTS)
-		return -EINVAL;
-	spin_lock_irqsave(&qp->sq.post_lock, flags);
-	for (; wr && !ret; wr = wr->next) {
+	ret = keel_post_check(qp, &qp->sq.ring, IB_QPS_RTS);
+	if (ret) {
 		*bad_wr = wr;
+		return ret;
+	}
+	spin_lock_irqsave(&qp->sq.post_lock, flags);
+	for (; wr; wr = wr->next) {
 		ret = keel_post_one(qp, wr);
+		if (ret) {
+			*bad_wr = wr;
+			break;
+		}
 	}
 	spin_unlock_irqrestore(&qp->sq.post_lock, flags);
 	keel_qp_kick(qp);
@@ -149,16 +168,19 @@ static int keel_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 			  const struct ib_recv_wr **bad_wr)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
-	int ret = 0;
+	int ret;
 
-	*bad_wr = wr;
-	if (qp->user || !qp->rq.ring.head)
-		return -EOPNOTSUPP;
-	if (READ_ONCE(qp->state) == IB_QPS_RESET)
-		return -EINVAL;
-	for (; wr && !ret; wr = wr->next) {
+	ret = keel_post_check(qp, &qp->rq.ring, IB_QPS_INIT);
+	if (ret) {
 		*bad_wr = wr;
+		return ret;
+	}
+	for (; wr; wr = wr->next) {
 		ret = keel_rq_post(&qp->rq, wr);
+		if (ret) {
+			*bad_wr = wr;
+			break;
+		}
 	}
 	/* Pairs with the barriers in keel_qp_fail() and keel_rq_want(). */
 	smp_mb();

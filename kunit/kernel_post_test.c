@@ -170,6 +170,52 @@ static void post_error_state_recv(struct kunit *test)
 	error_state(test, &p->b, &sge, 7, IB_WC_LOC_LEN_ERR);
 }
 
+/* A list that is posted whole leaves @bad_wr alone: RDS looks at it then. */
+static void post_bad_wr(struct kunit *test)
+{
+	const struct ib_recv_wr *bad_recv, untouched_recv = {};
+	const struct ib_send_wr *bad, untouched = {};
+	struct ib_recv_wr recv[2] = {};
+	struct pair *p = test->priv;
+	struct ib_rdma_wr wr[2];
+	struct ib_sge to, from;
+	int i;
+
+	connected(test);
+	to = end_sge(p, &p->b, 0, LEN);
+	from = end_sge(p, &p->a, 0, LEN);
+	for (i = 0; i < 2; i++) {
+		recv[i].wr_id = i;
+		recv[i].sg_list = &to;
+		recv[i].num_sge = 1;
+		wr[i] = send_wr(i, &from);
+	}
+	recv[0].next = &recv[1];
+	wr[0].wr.next = &wr[1].wr;
+	bad_recv = &untouched_recv;
+	bad = &untouched;
+	KUNIT_EXPECT_EQ(test, 0, ib_post_recv(p->b.qp, recv, &bad_recv));
+	KUNIT_EXPECT_PTR_EQ(test, &untouched_recv, bad_recv);
+	KUNIT_EXPECT_EQ(test, 0, ib_post_send(p->a.qp, &wr[0].wr, &bad));
+	KUNIT_EXPECT_PTR_EQ(test, &untouched, bad);
+	pair_settle(p, &p->a, 2);
+	KUNIT_EXPECT_EQ(test, 2, p->b.wcs);
+	/* The second one is wrong: it is named, and the first one is posted. */
+	recv[1].num_sge = 3;
+	wr[1].wr.num_sge = 3;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->b.qp, recv, &bad_recv));
+	KUNIT_EXPECT_PTR_EQ(test, &recv[1], bad_recv);
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr[0].wr, &bad));
+	KUNIT_EXPECT_PTR_EQ(test, &wr[1].wr, bad);
+	pair_settle(p, &p->a, 3);
+	KUNIT_EXPECT_EQ(test, 3, p->a.wcs);
+	KUNIT_EXPECT_EQ(test, 3, p->b.wcs);
+	arrived(p, 2, 0);
+	/* Without a place for it, nothing is written. */
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->b.qp, &recv[1], NULL));
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr[1].wr, NULL));
+}
+
 /* A list that does not fit: the caller is told from which one on. */
 static void post_full(struct kunit *test)
 {
@@ -289,6 +335,7 @@ static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_in_handler),
 	KUNIT_CASE(post_error_state),
 	KUNIT_CASE(post_error_state_recv),
+	KUNIT_CASE(post_bad_wr),
 	KUNIT_CASE(post_full),
 	KUNIT_CASE(post_recv_full),
 	KUNIT_CASE(post_refused),

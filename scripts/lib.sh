@@ -200,7 +200,7 @@ KEEL_MAKE_REMARKS+='^make(\[[0-9]+\])?: (Entering|Leaving)'
 
 # Programs of tests/ that are quick under emulation, for scripts/smoke-run.
 # shellcheck disable=SC2034  # test and matrix read it
-KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp)
+KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds)
 
 # --- cache -----------------------------------------------------------------
 

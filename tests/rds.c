@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * RDS over keel: a consumer in the kernel that ends with BUG_ON() where
+ * ib_post_send() or ib_post_recv() write bad_wr after a success.
+ */
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include "t.h"
+
+#define FROM		"192.0.2.91"
+#define TO		"192.0.2.92"
+#define PORT		4791
+/* Several fragments, which RDS posts as one list. */
+#define LEN		(128 * 1024)
+#define ROUNDS		20
+
+static unsigned char sent[LEN], got[LEN];
+
+void t_after(void)
+{
+	/* Nothing is left of it but what the kernel had before. */
+	t_shell_status("modprobe -r rds_rdma 2>&1; modprobe -r rds 2>&1; "
+		       "ip addr del " FROM "/24 dev " KEEL0 " 2>&1; "
+		       "ip addr del " TO "/24 dev " KEEL0 " 2>&1");
+}
+
+static struct sockaddr_in address(const char *ip)
+{
+	struct sockaddr_in sin = {
+		.sin_family = AF_INET, .sin_port = htons(PORT),
+	};
+
+	CHECK_EQ(inet_pton(AF_INET, ip, &sin.sin_addr), 1);
+	return sin;
+}
+
+static int rds_socket(const char *ip)
+{
+	struct timeval patience = { .tv_sec = 60 };
+	struct sockaddr_in sin = address(ip);
+	int size = LEN;
+	int fd;
+
+	fd = SYS(socket(AF_RDS, SOCK_SEQPACKET, 0));
+	CHECK_SYS(bind(fd, (struct sockaddr *)&sin, sizeof(sin)), 0);
+	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience,
+			     sizeof(patience)), 0);
+	CHECK_SYS(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience,
+			     sizeof(patience)), 0);
+	return fd;
+}
+
+/* That the device has delivered so far. */
+static unsigned long long messages(void)
+{
+	char *text = t_read_file("/sys/class/infiniband/" KEEL0
+				 "/ports/1/hw_counters/rx_msgs");
+	unsigned long long n = strtoull(text, NULL, 10);
+
+	free(text);
+	return n;
+}
+
+TEST_NOT_UML(messages, "DEV-4,DEV-2", "RDS, which looks at bad_wr after every post, sends messages of many work requests over the device, and they arrive whole",
+	     "its kernel has no RDS")
+{
+	struct sockaddr_in to = address(TO);
+	unsigned long long before;
+	uint64_t seed = 5;
+	int in, out, i, j;
+
+	free(t_shell("modprobe rds_rdma && ip addr add " FROM "/24 dev " KEEL0
+		     " && ip addr add " TO "/24 dev " KEEL0));
+	out = rds_socket(FROM);
+	in = rds_socket(TO);
+	before = messages();
+	for (i = 0; i < ROUNDS; i++) {
+		for (j = 0; j < LEN; j++)
+			sent[j] = t_random(&seed);
+		memset(got, 0, LEN);
+		CHECK_EQ(SYS(sendto(out, sent, LEN, 0, (struct sockaddr *)&to,
+				    sizeof(to))), LEN);
+		CHECK_EQ(SYS(recv(in, got, LEN, 0)), LEN);
+		CHECK_MEM(got, sent, LEN);
+	}
+	/* Over the device, and not by a transport of RDS's own. */
+	CHECK(messages() - before >= ROUNDS * 4);
+	CHECK_SYS(close(out), 0);
+	CHECK_SYS(close(in), 0);
+}
