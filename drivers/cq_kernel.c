@@ -31,7 +31,8 @@ static void keel_wc_fill(struct ib_wc *wc, const struct keel_uapi_cqe *cqe,
 	wc->qp = ibqp;
 	wc->src_qp = cqe->src_qp;
 	wc->slid = cqe->slid;
-	wc->sl = cqe->sl;
+	/* Not @cqe->sl: consumers answer with it, and a RoCE packet has none. */
+	wc->sl = 0;
 	wc->pkey_index = cqe->pkey_index;
 	wc->port_num = KEEL_PORT;
 	if (cqe->flags & KEEL_CQE_F_IMM) {

@@ -271,7 +271,9 @@ struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
 		.opcode = wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM ?
 			  IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
 		.flags = flags,
-		.sl = 0,
+		.sl = !(flags & KEEL_CQE_F_GRH) ? 0 :
+		      flags & KEEL_CQE_F_IPV4 ? KEEL_PACKET_IPV4 :
+						KEEL_PACKET_IPV6,
 		.reserved = { 0, 0, 0 },
 	};
 }

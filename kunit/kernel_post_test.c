@@ -330,6 +330,38 @@ static void post_inline(struct kunit *test)
 			end_differs(&p->b, PAIR_INLINE, &p->b, PAIR_INLINE, LEN));
 }
 
+/*
+ * The packet type of a datagram is in network_hdr_type alone: a consumer makes
+ * the service level of its answer from @sl.
+ */
+static void post_datagram(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_ud_wr wr = {};
+	struct ib_sge sge;
+
+	pair_make(p, IB_QPT_UD);
+	pair_connect(p);
+	end_recv(p, &p->b, 7, 0, KEEL_GRH_BYTES + LEN);
+	sge = end_sge(p, &p->a, 0, LEN);
+	wr.wr = send_wr(8, &sge).wr;
+	wr.ah = p->ah;
+	wr.remote_qpn = p->b.qp->qp_num;
+	wr.remote_qkey = PAIR_QKEY;
+	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
+	pair_settle(p, &p->b, 1);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->b.wc[0].status);
+	KUNIT_EXPECT_EQ(test, 7, p->b.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, KEEL_GRH_BYTES + LEN, p->b.wc[0].byte_len);
+	KUNIT_EXPECT_EQ(test, p->a.qp->qp_num, p->b.wc[0].src_qp);
+	KUNIT_EXPECT_EQ(test, IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE,
+			p->b.wc[0].wc_flags);
+	KUNIT_EXPECT_EQ(test, RDMA_NETWORK_IPV6, p->b.wc[0].network_hdr_type);
+	KUNIT_EXPECT_EQ(test, 0, p->b.wc[0].sl);
+	KUNIT_EXPECT_EQ(test, 0, memcmp(p->b.buf + KEEL_GRH_BYTES, p->a.buf,
+					LEN));
+}
+
 static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_atomic),
 	KUNIT_CASE(post_in_handler),
@@ -340,6 +372,7 @@ static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_recv_full),
 	KUNIT_CASE(post_refused),
 	KUNIT_CASE(post_inline),
+	KUNIT_CASE(post_datagram),
 	{}
 };
 

@@ -228,7 +228,7 @@ struct keel_uapi_recv_wqe {
  * @status: enum ibv_wc_status
  * @opcode: enum ibv_wc_opcode; of a failed one, too
  * @flags: enum keel_uapi_cqe_flags
- * @sl: UD: service level
+ * @sl: UD: enum keel_uapi_packet; else 0
  * @reserved: 0
  */
 struct keel_uapi_cqe {
@@ -314,6 +314,20 @@ enum keel_uapi_cqe_flags {
 	KEEL_CQE_F_IMM		= 1U << 1,
 	KEEL_CQE_F_INV		= 1U << 2,
 	KEEL_CQE_F_IPV4		= 1U << 3,
+};
+
+/**
+ * enum keel_uapi_packet - what a datagram came as: &keel_uapi_cqe.sl
+ * @KEEL_PACKET_IPV6: RoCE v2 over IPv6: the GRH is an IPv6 header
+ * @KEEL_PACKET_IPV4: RoCE v2 over IPv4: as KEEL_CQE_F_IPV4
+ *
+ * A RoCE packet has no service level. NICs report its type in the place of
+ * that, with these numbers; libraries that use datagrams read it there. 0 is
+ * RoCE v1, which the device does not have.
+ */
+enum keel_uapi_packet {
+	KEEL_PACKET_IPV6	= 1,
+	KEEL_PACKET_IPV4	= 2,
 };
 
 /**
