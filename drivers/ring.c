@@ -4,6 +4,7 @@
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/string.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_umem.h>
 
@@ -56,12 +57,12 @@ static void *keel_ring_vmap(struct ib_umem *umem)
  * @buf: what the program said, copied and not looked at yet
  *
  * The caller has compared @buf->entries and @buf->stride with what the queue
- * needs at least. The memory stays pinned until keel_ring_free(); the kernel's
- * index and flags in it are set to 0.
+ * needs at least. The memory stays pinned until keel_ring_free().
  *
  * Context: may sleep.
- * Return: 0; -EINVAL for a @buf that no ring looks like; else what pinning
- * memory says (-EFAULT, -ENOMEM, -EPERM).
+ * Return: 0; -EINVAL for a @buf that no ring looks like, or if the header of
+ * the ring is not all zero; else what pinning memory says (-EFAULT, -ENOMEM,
+ * -EPERM).
  */
 int keel_ring_map(struct keel_ring *ring, struct ib_device *ibdev,
 		  const struct keel_uapi_buf *buf)
@@ -86,8 +87,11 @@ int keel_ring_map(struct keel_ring *ring, struct ib_device *ibdev,
 	keel_ring_set(ring, map + offset_in_page(buf->addr), buf->entries,
 		      buf->stride);
 	ring->umem = umem;
-	WRITE_ONCE(ring->head->kernel, 0);
-	WRITE_ONCE(ring->head->flags, 0);
+	/* Once, through the mapping: userspace may write to it at any time. */
+	if (memchr_inv(ring->head, 0, sizeof(*ring->head))) {
+		keel_ring_free(ring);
+		return -EINVAL;
+	}
 	return 0;
 }
 

@@ -163,8 +163,8 @@ static int replace_ring(struct keel_cq *cq, struct keel_ring *ring, int cqe)
 	struct keel_ring old = cq->ring;
 	int ret;
 
+	/* The kernel publishes it: the header it gets is all zero. */
 	ring->user = old.user;
-	keel_ring_publish(ring);
 	cmd.drv_payload.ring = keel_ring_buf(ring);
 	ret = ibv_cmd_resize_cq(&cq->vcq.cq, cqe, &cmd.ibv_cmd, sizeof(cmd),
 				&resp.ibv_resp, sizeof(resp));

@@ -162,8 +162,8 @@ static int replace_ring(struct keel_srq *srq, struct keel_ring *ring,
 	struct keel_ring old = srq->rq.ring;
 	int ret;
 
+	/* The kernel publishes it: the header it gets is all zero. */
 	ring->user = old.user;
-	keel_ring_publish(ring);
 	ret = keel_cmd_modify_srq(srq, attr, attr_mask, ring);
 	if (ret)
 		return ret;

@@ -32,6 +32,10 @@
  *	added to a CQ
  * @flags: enum keel_uapi_ring_flags, written by the kernel
  * @reserved1: 0
+ *
+ * All of it is zero in the ring that a queue is created with, or that replaces
+ * another: EINVAL otherwise. When the kernel replaces a ring it copies @user,
+ * @kernel and @arm from the old one.
  */
 struct keel_uapi_ring {
 	__u32 user;
