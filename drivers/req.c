@@ -3,6 +3,8 @@
  * The requester: is a work request one that this QP can do, where is its
  * local memory, and who is its peer.
  */
+#include <linux/nospec.h>
+
 #include "keel_qp.h"
 
 #define KEEL_T(_type)	BIT(IB_QPT_##_type)
@@ -41,8 +43,12 @@ static enum keel_verdict keel_req_bad(struct keel_xfer *x,
 static bool keel_req_known(const struct keel_qp *qp,
 			   const struct keel_uapi_send_wqe *wqe)
 {
-	if (wqe->opcode >= ARRAY_SIZE(keel_op_types) ||
-	    !(keel_op_types[wqe->opcode] & BIT(qp->type)))
+	u32 opcode = wqe->opcode;
+
+	if (opcode >= ARRAY_SIZE(keel_op_types))
+		return false;
+	opcode = array_index_nospec(opcode, ARRAY_SIZE(keel_op_types));
+	if (!(keel_op_types[opcode] & BIT(qp->type)))
 		return false;
 	/* Names a structure of the kernel: only the kernel may. */
 	return wqe->opcode != IB_WR_REG_MR || !qp->user;

@@ -9,6 +9,7 @@
  * WQE is begun anew where it was.
  */
 #include <linux/ktime.h>
+#include <linux/nospec.h>
 #include <linux/sched/signal.h>
 
 #include "keel_qp.h"
@@ -57,8 +58,10 @@ static const u8 keel_wc_opcodes[] = {
 
 static u8 keel_wc_opcode(u32 opcode)
 {
-	return opcode < ARRAY_SIZE(keel_wc_opcodes) ? keel_wc_opcodes[opcode] :
-						      0;
+	if (opcode >= ARRAY_SIZE(keel_wc_opcodes))
+		return 0;
+	return keel_wc_opcodes[array_index_nospec(opcode,
+						  ARRAY_SIZE(keel_wc_opcodes))];
 }
 
 static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,

@@ -3,6 +3,7 @@
  * What a program must leave 0 in a send work request. None of it could ever be
  * given a meaning if it were not checked from the first day.
  */
+#include <linux/nospec.h>
 #include <linux/string.h>
 
 #include "keel_qp.h"
@@ -55,7 +56,8 @@ bool keel_wqe_clean(const struct keel_uapi_send_wqe *wqe, enum ib_qp_type type)
 	u32 flags = IB_SEND_FENCE | IB_SEND_SIGNALED | IB_SEND_SOLICITED;
 
 	if (wqe->opcode < ARRAY_SIZE(keel_wqe_forms))
-		form = keel_wqe_forms[wqe->opcode];
+		form = keel_wqe_forms[array_index_nospec(wqe->opcode,
+					ARRAY_SIZE(keel_wqe_forms))];
 	if (type == IB_QPT_UD)
 		form.used = KEEL_USED(ud, qkey);
 	if (!form.bare)
