@@ -2,6 +2,7 @@
 /*
  * Contexts: ibv_open_device() and ibv_import_device().
  */
+#include <linux/cred.h>
 #include <linux/mm.h>
 #include <rdma/uverbs_std_types.h>
 
@@ -18,21 +19,32 @@ static void keel_context_fill(struct keel_uapi_context_resp *resp)
 static int keel_alloc_ucontext(struct ib_ucontext *context,
 			       struct ib_udata *udata)
 {
+	struct keel_quotas *quotas = &to_kdev(context->device)->reg.quotas;
 	struct keel_uapi_context_resp resp = {};
-
+	struct keel_user *user;
 	int ret = ib_is_udata_in_empty(udata);
 
 	if (ret)
 		return ret;
+	user = keel_user_get(quotas, keel_user_id(current_cred()),
+			     GFP_KERNEL_ACCOUNT);
+	if (!user)
+		return -ENOMEM;
 	keel_workers_setup(&to_kctx(context)->workers);
 	keel_context_fill(&resp);
-	return ib_respond_udata(udata, resp);
+	ret = ib_respond_udata(udata, resp);
+	if (ret)
+		keel_user_put(user);
+	else
+		to_kctx(context)->user = user;
+	return ret;
 }
 
 /* The core has destroyed the uobjects: nobody queues anything any more. */
 static void keel_dealloc_ucontext(struct ib_ucontext *context)
 {
 	keel_workers_stop(&to_kctx(context)->workers);
+	keel_user_put(to_kctx(context)->user);
 }
 
 /*

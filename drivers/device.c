@@ -208,6 +208,23 @@ static void keel_dev_set_ops(struct ib_device *ibdev)
 	ibdev->driver_def = keel_uapi_defs;
 }
 
+/* Device memory is not known yet: keel_dev_create() sets the rest. */
+static void keel_dev_limits(u64 *limit)
+{
+	limit[KEEL_PD] = KEEL_MAX_PD;
+	limit[KEEL_MR] = KEEL_MAX_MR;
+	limit[KEEL_MW] = KEEL_MAX_MW;
+	limit[KEEL_AH] = KEEL_MAX_AH;
+	limit[KEEL_TD] = KEEL_MAX_TD;
+	limit[KEEL_XRCD] = KEEL_MAX_XRCD;
+	limit[KEEL_DM] = KEEL_MAX_DM;
+	limit[KEEL_QP] = KEEL_MAX_QP;
+	limit[KEEL_CQ] = KEEL_MAX_CQ;
+	limit[KEEL_SRQ] = KEEL_MAX_SRQ;
+	limit[KEEL_RES_HANDLES] = KEEL_MAX_HANDLES;
+	limit[KEEL_RES_GROUPS] = KEEL_MAX_MCAST_GRP;
+}
+
 static void keel_dev_init(struct keel_dev *kdev)
 {
 	struct ib_device *ibdev = &kdev->ib;
@@ -218,23 +235,14 @@ static void keel_dev_init(struct keel_dev *kdev)
 	strscpy(ibdev->node_desc, "keel software RDMA device");
 
 	keel_registry_init(&kdev->reg, ibdev->name);
-	kdev->reg.limit[KEEL_PD] = KEEL_MAX_PD;
-	kdev->reg.limit[KEEL_MR] = KEEL_MAX_MR;
-	kdev->reg.limit[KEEL_MW] = KEEL_MAX_MW;
-	kdev->reg.limit[KEEL_AH] = KEEL_MAX_AH;
-	kdev->reg.limit[KEEL_TD] = KEEL_MAX_TD;
-	kdev->reg.limit[KEEL_XRCD] = KEEL_MAX_XRCD;
-	kdev->reg.limit[KEEL_DM] = KEEL_MAX_DM;
+	keel_dev_limits(kdev->reg.quotas.limit);
 	keel_keys_init(&kdev->keys);
 	keel_shpds_init(&kdev->shpds);
-	kdev->reg.limit[KEEL_QP] = KEEL_MAX_QP;
-	kdev->reg.limit[KEEL_CQ] = KEEL_MAX_CQ;
-	kdev->reg.limit[KEEL_SRQ] = KEEL_MAX_SRQ;
 	ibdev->local_dma_lkey = KEEL_LOCAL_DMA_LKEY;
-	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1);
+	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	atomic64_set(&kdev->qps_gone, 0);
 	atomic64_set(&kdev->qp_gens, 0);
-	xa_init_flags(&kdev->srqs, XA_FLAGS_ALLOC1);
+	xa_init_flags(&kdev->srqs, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	kdev->next_qpn = 1;
 	kdev->next_srqn = 1;
 	keel_mcasts_init(&kdev->mcasts);
@@ -297,6 +305,7 @@ struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 		ret = PTR_ERR(kdev->ap);
 		goto err_dev;
 	}
+	kdev->reg.quotas.limit[KEEL_RES_DM_BYTES] = kdev->ap->size;
 	ret = keel_dev_alloc(kdev, spec->ap);
 	if (ret)
 		goto err_dev;

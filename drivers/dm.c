@@ -8,6 +8,13 @@
 
 #include "keel.h"
 
+static void keel_dm_give(struct keel_dm *dm)
+{
+	keel_aperture_free(dm->ap, dm->start, dm->length);
+	keel_quota_uncharge(dm->user, KEEL_RES_DM_BYTES,
+			    PAGE_ALIGN(dm->length));
+}
+
 static void keel_dm_release(struct keel_obj *obj)
 {
 	struct keel_dm *dm = container_of(obj, struct keel_dm, obj);
@@ -18,7 +25,7 @@ static void keel_dm_release(struct keel_obj *obj)
 	 * their MRs: nobody reaches the bytes.
 	 */
 	WARN_ON(!list_empty(&dm->maps));
-	keel_aperture_free(dm->ap, dm->start, dm->length);
+	keel_dm_give(dm);
 	mutex_destroy(&dm->lock);
 	kfree_rcu(dm, obj.rcu);
 }
@@ -35,14 +42,35 @@ static const struct keel_obj_ops keel_dm_obj_ops = {
 	.release = keel_dm_release,
 };
 
+/* Take device memory: first the user's right to so much of it. */
+static int keel_dm_take(struct keel_dev *kdev, struct keel_dm *dm,
+			u32 log_align)
+{
+	u64 bytes = PAGE_ALIGN(dm->length);
+	int ret;
+
+	/* So near the end of all numbers that it has no last page. */
+	if (bytes < dm->length)
+		return -ENOMEM;
+	dm->user = keel_quota_charge(&kdev->reg.quotas, KEEL_RES_DM_BYTES,
+				     bytes, GFP_KERNEL_ACCOUNT);
+	if (IS_ERR(dm->user))
+		return PTR_ERR(dm->user);
+	ret = keel_aperture_alloc(dm->ap, dm->length, log_align, &dm->start);
+	if (ret)
+		keel_quota_uncharge(dm->user, KEEL_RES_DM_BYTES, bytes);
+	return ret;
+}
+
 static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 				   struct ib_ucontext *context,
 				   struct ib_dm_alloc_attr *attr,
 				   struct uverbs_attr_bundle *attrs)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
-	struct keel_ib_dm *wrap __free(kfree) = kzalloc_obj(*wrap);
-	struct keel_dm *dm __free(kfree) = kzalloc_obj(*dm);
+	struct keel_ib_dm *wrap __free(kfree) =
+		kzalloc_obj(*wrap, GFP_KERNEL_ACCOUNT);
+	struct keel_dm *dm __free(kfree) = kzalloc_obj(*dm, GFP_KERNEL_ACCOUNT);
 	int ret;
 
 	if (kdev->ap->encrypted)
@@ -53,14 +81,13 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 	dm->length = attr->length;
 	mutex_init(&dm->lock);
 	INIT_LIST_HEAD(&dm->maps);
-	ret = keel_aperture_alloc(kdev->ap, attr->length, attr->alignment,
-				  &dm->start);
+	ret = keel_dm_take(kdev, dm, attr->alignment);
 	if (ret)
 		return ERR_PTR(ret);
 	ret = keel_obj_add(&kdev->reg, &dm->obj, KEEL_DM, &keel_dm_obj_ops,
 			   NULL, NULL);
 	if (ret) {
-		keel_aperture_free(kdev->ap, dm->start, dm->length);
+		keel_dm_give(dm);
 		return ERR_PTR(ret);
 	}
 	wrap->dm = no_free_ptr(dm);

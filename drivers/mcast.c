@@ -3,6 +3,8 @@
  * Multicast: which QPs get what is sent to a group. There is no wire, so a
  * group is a list of this device's QPs.
  */
+#include <linux/capability.h>
+#include <linux/err.h>
 #include <linux/slab.h>
 
 #include "keel_qp.h"
@@ -13,12 +15,15 @@
  * @gid: its address
  * @members: struct keel_member
  * @n: how many
+ * @user: the user that it counts for, who made it; NULL if a consumer in the
+ *	kernel did
  */
 struct keel_mcast {
 	struct list_head node;
 	union ib_gid gid;
 	struct list_head members;
 	u32 n;
+	struct keel_user *user;
 };
 
 /**
@@ -46,7 +51,6 @@ void keel_mcasts_init(struct keel_mcasts *mcasts)
 {
 	init_rwsem(&mcasts->lock);
 	INIT_LIST_HEAD(&mcasts->groups);
-	mcasts->n = 0;
 }
 
 static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
@@ -60,31 +64,37 @@ static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
 	return NULL;
 }
 
-static struct keel_mcast *keel_mcast_make(struct keel_mcasts *mcasts,
+/* A group for a QP that attaches to it first. */
+static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 					  const union ib_gid *gid)
 {
+	gfp_t gfp = keel_gfp_of(!qp->user);
 	struct keel_mcast *group;
 
-	if (mcasts->n == KEEL_MAX_MCAST_GRP)
-		return NULL;
-	group = kzalloc_obj(*group);
+	group = kzalloc_obj(*group, gfp);
 	if (!group)
 		return NULL;
+	if (qp->user) {
+		group->user = keel_quota_charge(&qp->kdev->reg.quotas,
+						KEEL_RES_GROUPS, 1, gfp);
+		if (IS_ERR(group->user)) {
+			kfree(group);
+			return NULL;
+		}
+	}
 	group->gid = *gid;
 	INIT_LIST_HEAD(&group->members);
-	list_add_tail(&group->node, &mcasts->groups);
-	mcasts->n++;
+	list_add_tail(&group->node, &qp->kdev->mcasts.groups);
 	return group;
 }
 
 /* A group without members is none. */
-static void keel_mcast_drop(struct keel_mcasts *mcasts,
-			    struct keel_mcast *group)
+static void keel_mcast_drop(struct keel_mcast *group)
 {
 	if (group->n)
 		return;
 	list_del(&group->node);
-	mcasts->n--;
+	keel_quota_uncharge(group->user, KEEL_RES_GROUPS, 1);
 	kfree(group);
 }
 
@@ -100,8 +110,7 @@ static struct keel_member *keel_member_find(struct keel_qp *qp,
 	return NULL;
 }
 
-static void keel_member_remove(struct keel_mcasts *mcasts,
-			       struct keel_member *member)
+static void keel_member_remove(struct keel_member *member)
 {
 	struct keel_mcast *group = member->group;
 
@@ -109,7 +118,23 @@ static void keel_member_remove(struct keel_mcasts *mcasts,
 	list_del(&member->of_qp);
 	group->n--;
 	kfree(member);
-	keel_mcast_drop(mcasts, group);
+	keel_mcast_drop(group);
+}
+
+/* The places in a group are shared as everything else is. */
+static int keel_mcast_room(const struct keel_mcast *group,
+			   const struct keel_qp *qp)
+{
+	const struct keel_member *member;
+	u64 held = 0;
+	int ret;
+
+	list_for_each_entry(member, &group->members, node)
+		held += member->qp->obj.user == qp->obj.user;
+	ret = keel_quota_check(KEEL_MAX_MCAST_QP, group->n, held, 1);
+	if (ret == -EDQUOT && (!qp->user || capable(CAP_SYS_RESOURCE)))
+		return 0;
+	return ret ? -ENOMEM : 0;
 }
 
 static int keel_member_add(struct keel_mcasts *mcasts, struct keel_qp *qp,
@@ -118,13 +143,13 @@ static int keel_member_add(struct keel_mcasts *mcasts, struct keel_qp *qp,
 	struct keel_mcast *group = keel_mcast_find(mcasts, gid);
 	struct keel_member *member;
 
-	if (group && group->n == KEEL_MAX_MCAST_QP)
+	if (group && keel_mcast_room(group, qp))
 		return -ENOMEM;
-	member = kzalloc_obj(*member);
+	member = kzalloc_obj(*member, keel_gfp_of(!qp->user));
 	if (!member)
 		return -ENOMEM;
 	if (!group)
-		group = keel_mcast_make(mcasts, gid);
+		group = keel_mcast_make(qp, gid);
 	if (!group) {
 		kfree(member);
 		return -ENOMEM;
@@ -163,7 +188,7 @@ static int keel_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	if (!member)
 		return -EINVAL;
 	if (!--member->attached)
-		keel_member_remove(mcasts, member);
+		keel_member_remove(member);
 	return 0;
 }
 
@@ -183,7 +208,7 @@ void keel_mcast_leave(struct keel_qp *qp)
 
 	guard(rwsem_write)(&mcasts->lock);
 	list_for_each_entry_safe(member, next, &qp->mcast, of_qp)
-		keel_member_remove(mcasts, member);
+		keel_member_remove(member);
 }
 
 /**

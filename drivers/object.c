@@ -3,6 +3,7 @@
  * Registry of objects: birth, references, death, and who holds what.
  * A core unit: it knows no uverbs and no device.
  */
+#include <linux/err.h>
 #include <linux/seq_file.h>
 #include <kunit/visibility.h>
 
@@ -40,6 +41,27 @@ const char *keel_kind_name(enum keel_kind kind)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_kind_name);
 
+static const char * const keel_resource_names[KEEL_RESOURCES] = {
+	[KEEL_RES_DM_BYTES]	= "dm_bytes",
+	[KEEL_RES_HANDLES]	= "shpd_handle",
+	[KEEL_RES_GROUPS]	= "mcast_group",
+};
+
+static_assert((int)KEEL_RESOURCES <= KEEL_QUOTAS);
+
+/**
+ * keel_resource_name() - the word for something that users share
+ * @what: enum keel_resource, or enum keel_kind
+ *
+ * Return: a constant string, never NULL.
+ */
+const char *keel_resource_name(unsigned int what)
+{
+	if (what < KEEL_KINDS || what >= KEEL_RESOURCES)
+		return keel_kind_name(what);
+	return keel_resource_names[what];
+}
+
 /**
  * keel_registry_init() - make an empty registry without limits
  * @reg: the registry
@@ -51,11 +73,11 @@ void keel_registry_init(struct keel_registry *reg, const char *name)
 
 	spin_lock_init(&reg->lock);
 	reg->name = name;
+	keel_quotas_init(&reg->quotas, name);
 	for (i = 0; i < KEEL_KINDS; i++) {
-		xa_init_flags(&reg->objs[i],
-			      XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ);
-		atomic_set(&reg->count[i], 0);
-		reg->limit[i] = INT_MAX;
+		/* Nodes are charged to the process that needs a new one. */
+		xa_init_flags(&reg->objs[i], XA_FLAGS_ALLOC1 |
+			      XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 		reg->next[i] = 1;
 	}
 }
@@ -79,6 +101,7 @@ void keel_registry_fini(struct keel_registry *reg)
 		     keel_kind_name(i));
 		xa_destroy(&reg->objs[i]);
 	}
+	keel_quotas_fini(&reg->quotas);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_registry_fini);
 
@@ -160,7 +183,7 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
  *
  * Context: may sleep if @gfp may.
  * Return: 0; -ENOMEM for want of memory, or with as many objects of this kind
- * as the device can have. On failure @obj is as it was, the caller's to free,
+ * as the device, or the calling user, can have. On failure @obj is as it was, the caller's to free,
  * and nothing was taken.
  */
 int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
@@ -168,20 +191,24 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 		       struct keel_obj *const holds[KEEL_MAX_HOLDS], gfp_t gfp)
 {
 	enum keel_kind quota = keel_quota(kind);
+	struct keel_user *user = NULL;
 	int ret, i;
 
 	if (holds[0] && holds[0]->kernel)
 		obj->kernel = true;
-	/* Steps of one never get past the limit. */
-	if (!obj->kernel &&
-	    !atomic_add_unless(&reg->count[quota], 1, reg->limit[quota]))
-		return -ENOMEM;
+	if (!obj->kernel) {
+		user = keel_quota_charge(&reg->quotas, quota, 1,
+					 gfp | __GFP_ACCOUNT);
+		if (IS_ERR(user))
+			return PTR_ERR(user);
+	}
 
 	kref_init(&obj->ref);
 	obj->reg = reg;
 	obj->ops = ops;
 	obj->kind = kind;
 	obj->closing = false;
+	obj->user = user;
 	obj->pid = get_pid(task_tgid(current));
 	/* get_task_comm() takes a lock that interrupts must not. */
 	strscpy_pad(obj->comm, current->group_leader->comm);
@@ -204,8 +231,7 @@ err_count:
 		if (holds[i])
 			keel_obj_put(holds[i]);
 	put_pid(obj->pid);
-	if (!obj->kernel)
-		atomic_dec(&reg->count[quota]);
+	keel_quota_uncharge(user, quota, 1);
 	return -ENOMEM;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_add_holds);
@@ -215,8 +241,8 @@ static void keel_obj_release(struct kref *ref)
 	struct keel_obj *obj = container_of(ref, struct keel_obj, ref);
 	struct keel_obj *targets[KEEL_MAX_HOLDS];
 	struct keel_registry *reg = obj->reg;
+	struct keel_user *user = obj->user;
 	enum keel_kind kind = obj->kind;
-	bool kernel = obj->kernel;
 	unsigned long flags;
 	int i;
 
@@ -241,8 +267,7 @@ static void keel_obj_release(struct kref *ref)
 		if (targets[i])
 			keel_obj_put(targets[i]);
 	/* Last: the limit counts what still takes memory. */
-	if (!kernel)
-		atomic_dec(&reg->count[keel_quota(kind)]);
+	keel_quota_uncharge(user, keel_quota(kind), 1);
 }
 
 /**

@@ -146,25 +146,33 @@ static int keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain,
 {
 	struct keel_shpds *shpds = &kdev->shpds;
 	struct keel_shpd *shpd;
+	struct keel_user *user;
 	int ret;
 
 	lockdep_assert_held(&shpds->lock);
 	if (domain->shpd)
 		return -EINVAL;
-	if (shpds->given > U32_MAX)
-		return -ENOSPC;
-	shpd = kzalloc_obj(*shpd);
+	shpd = kzalloc_obj(*shpd, GFP_KERNEL_ACCOUNT);
 	if (!shpd)
 		return -ENOMEM;
+	user = keel_quota_charge(&kdev->reg.quotas, KEEL_RES_HANDLES, 1,
+				 GFP_KERNEL_ACCOUNT);
+	if (IS_ERR(user)) {
+		kfree(shpd);
+		return -ENOSPC;
+	}
 	shpd->domain = domain;
 	shpd->key = key;
 	shpd->handle = keel_shpd_permute(shpds, shpds->given);
 	ret = keel_obj_add(&kdev->reg, &shpd->obj, KEEL_SHPD,
 			   &keel_shpd_obj_ops, &domain->obj, NULL);
 	if (ret) {
+		keel_quota_uncharge(user, KEEL_RES_HANDLES, 1);
 		kfree(shpd);
 		return ret;
 	}
+	/* A handle is never given out again, so it is never given back. */
+	keel_user_keep(user);
 	shpds->given++;
 	hash_add(shpds->table, &shpd->node, shpd->handle);
 	domain->shpd = shpd;

@@ -36,6 +36,8 @@
 #define KEEL_MAX_TD	16384
 #define KEEL_MAX_XRCD	16384
 #define KEEL_MAX_DM	65536
+/* Each is given out once. */
+#define KEEL_MAX_HANDLES	BIT_ULL(32)
 #define KEEL_MAX_QP	16384
 #define KEEL_MAX_CQ	16384
 #define KEEL_MAX_SRQ	16384
@@ -74,12 +76,10 @@ struct keel_shpds {
  * struct keel_mcasts - multicast groups of a device
  * @lock: protects the list and the members of every group
  * @groups: struct keel_mcast
- * @n: how many groups
  */
 struct keel_mcasts {
 	struct rw_semaphore lock;
 	struct list_head groups;
-	u32 n;
 };
 
 /*
@@ -216,6 +216,7 @@ struct keel_pd {
  * @ap: the aperture it is in
  * @start: its offset there
  * @length: bytes, as asked for; the rest of its last page is nobody's
+ * @user: the user that its pages count for
  * @lock: protects @maps
  * @maps: mmap entries, each with a reference on @obj until the last mapping
  *	of it is gone
@@ -225,6 +226,7 @@ struct keel_dm {
 	struct keel_aperture *ap;
 	u64 start;
 	u64 length;
+	struct keel_user *user;
 	struct mutex lock;
 	struct list_head maps;
 };
@@ -248,6 +250,8 @@ struct keel_xrcd {
 /* What ib_core allocates, each with a pointer at the object. */
 struct keel_ib_ctx {
 	struct ib_ucontext ib;
+	/* The user that opened it. To create its objects then finds the user. */
+	struct keel_user *user;
 	/* Where the mappings of its file are; NULL while there was none. */
 	struct address_space *mapping;
 	struct keel_workers workers;

@@ -28,6 +28,7 @@
 #include <rdma/keel-abi.h>
 
 #include "compat.h"
+#include "keel_quota.h"
 
 /*
  * Kinds of objects. The numbers are those of user space, see
@@ -49,6 +50,20 @@ enum keel_kind {
 	KEEL_SRQ	= KEEL_UAPI_KIND_SRQ,
 	KEEL_QP		= KEEL_UAPI_KIND_QP,
 	KEEL_KINDS,
+};
+
+/**
+ * enum keel_resource - what users share: objects, by their kind, and more
+ * @KEEL_RES_DM_BYTES: device memory
+ * @KEEL_RES_HANDLES: handles of shared PDs, which are used once
+ * @KEEL_RES_GROUPS: multicast groups
+ * @KEEL_RESOURCES: how many resources there are
+ */
+enum keel_resource {
+	KEEL_RES_DM_BYTES = KEEL_KINDS,
+	KEEL_RES_HANDLES,
+	KEEL_RES_GROUPS,
+	KEEL_RESOURCES,
 };
 
 /* No object holds more than this many others. */
@@ -84,17 +99,16 @@ struct keel_hold {
  *	anything, in any context, and nothing is taken inside it
  * @objs: by kind and number
  * @next: where to look for the next number of a kind
- * @limit: how many there may be of a kind
- * @count: how many there are; parent domains count as PDs and MRs of device
- *	memory as MRs, because that is how a device states its limits
+ * @quotas: how many there may be of a kind, how many there are, and whose they
+ *	are; parent domains count as PDs and MRs of device memory as MRs, because
+ *	that is how a device states its limits
  * @name: of the device, for trace events
  */
 struct keel_registry {
 	spinlock_t lock;
 	struct xarray objs[KEEL_KINDS];
 	u32 next[KEEL_KINDS];
-	u32 limit[KEEL_KINDS];
-	atomic_t count[KEEL_KINDS];
+	struct keel_quotas quotas;
 	const char *name;
 };
 
@@ -111,6 +125,7 @@ struct keel_registry {
  *	it does not count against their limits. Whoever makes an object that
  *	holds nothing says so; the others have it from the first that they hold.
  * @closing: the uobject is gone and only the holders keep it
+ * @user: the user that it counts for, who made it; NULL if @kernel
  * @pid: thread group that made it
  * @comm: name of that process
  * @holders: who holds it
@@ -126,6 +141,7 @@ struct keel_obj {
 	enum keel_kind kind;
 	bool kernel;
 	bool closing;
+	struct keel_user *user;
 	struct pid *pid;
 	char comm[TASK_COMM_LEN];
 	struct list_head holders;
@@ -146,6 +162,19 @@ void keel_obj_refused(struct keel_obj *obj);
 u32 keel_obj_holders(struct keel_obj *obj, struct keel_uapi_holder *list,
 		     u32 room);
 const char *keel_kind_name(enum keel_kind kind);
+const char *keel_resource_name(unsigned int what);
+
+/**
+ * keel_gfp_of() - how to allocate what outlives a call
+ * @kernel: it is for a consumer in the kernel: no process is to be charged
+ *
+ * Return: flags for process context; what a process makes is charged to its
+ * memory cgroup.
+ */
+static inline gfp_t keel_gfp_of(bool kernel)
+{
+	return kernel ? GFP_KERNEL : GFP_KERNEL_ACCOUNT;
+}
 
 /**
  * keel_obj_add() - keel_obj_add_holds() for an object that holds two at most

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trace events: every object's birth and death, and every destroy that was
- * refused because somebody still needs the object.
+ * Trace events: every object's birth and death, every destroy that was refused
+ * because somebody still needs the object, and every create that was refused
+ * because the device has no more or the user has a full share.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM keel
@@ -73,6 +74,36 @@ TRACE_EVENT(keel_destroy_refused,
 		  __get_str(dev), __get_str(kind), __entry->id,
 		  __entry->holders, __get_str(holder), __entry->holder_id,
 		  __entry->holder_pid, __get_str(comm))
+);
+
+TRACE_EVENT(keel_quota_refused,
+	TP_PROTO(const struct keel_user *user, unsigned int what, u64 n),
+	TP_ARGS(user, what, n),
+	TP_STRUCT__entry(
+		__string(dev, user->quotas->name)
+		__string(what, keel_resource_name(what))
+		__field(u64, n)
+		__field(u64, held)
+		__field(u64, count)
+		__field(u64, limit)
+		__field(u32, ns)
+		__field(u32, uid)
+	),
+	TP_fast_assign(
+		keel_assign_str(dev, user->quotas->name);
+		keel_assign_str(what, keel_resource_name(what));
+		__entry->n = n;
+		__entry->held = atomic64_read(&user->held[what]);
+		__entry->count = atomic64_read(&user->quotas->count[what]);
+		__entry->limit = user->quotas->limit[what];
+		__entry->ns = user->id >> 32;
+		__entry->uid = user->id;
+	),
+	TP_printk("%s: %llu %s to %s %u, which holds %llu; %llu of %llu are taken",
+		  __get_str(dev), __entry->n, __get_str(what),
+		  __entry->ns ? "user namespace" : "user",
+		  __entry->ns ? __entry->ns : __entry->uid, __entry->held,
+		  __entry->count, __entry->limit)
 );
 
 #endif /* KEEL_TRACE_H */

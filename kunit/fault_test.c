@@ -66,7 +66,7 @@ static void pd_2_unborn_holds_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, thing_refs(dm));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
-	KUNIT_EXPECT_EQ(test, 0, atomic_read(&things->reg.count[KEEL_MR]));
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&things->reg.quotas.count[KEEL_MR]));
 	KUNIT_EXPECT_TRUE(test, xa_empty(&things->reg.objs[KEEL_DM_MR]));
 	thing_close(dm);
 	thing_close(pd);

@@ -75,7 +75,7 @@ static void make_child(struct crowd_state *s)
 		return;
 	}
 	atomic_inc(&s->born);
-	if (atomic_read(&s->things->reg.count[KEEL_MR]) > LIMIT)
+	if (atomic64_read(&s->things->reg.quotas.count[KEEL_MR]) > LIMIT)
 		atomic_inc(&s->wrong);
 	/* Our own is among them, whoever else comes and goes. */
 	if (!keel_obj_holders(&s->shared->obj, list, 2))
@@ -105,7 +105,7 @@ static void pd_2_pd_5_crowd_children(struct kunit *test)
 {
 	struct crowd_state *s = state_new(test);
 
-	s->things->reg.limit[KEEL_MR] = LIMIT;
+	s->things->reg.quotas.limit[KEEL_MR] = LIMIT;
 	s->shared = thing_new(test, KEEL_PD, 'p', NULL, NULL);
 	crowd_run(test, make_children, s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));

@@ -39,7 +39,7 @@ static void obj_limit(struct kunit *test)
 	struct thing *thing[LIMIT], *over;
 	int i, round;
 
-	things->reg.limit[c->quota] = LIMIT;
+	things->reg.quotas.limit[c->quota] = LIMIT;
 	for (i = 0; i < LIMIT; i++)
 		thing[i] = thing_new(test, c->kind, 'a', NULL, NULL);
 	for (round = 0; round < 3; round++) {
@@ -47,7 +47,7 @@ static void obj_limit(struct kunit *test)
 		KUNIT_ASSERT_TRUE(test, IS_ERR(over));
 		KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR(over));
 		KUNIT_EXPECT_EQ(test, LIMIT,
-				atomic_read(&things->reg.count[c->quota]));
+				atomic64_read(&things->reg.quotas.count[c->quota]));
 		thing_close(thing[round]);
 		thing[round] = thing_new(test, c->kind, 'a', NULL, NULL);
 	}
@@ -62,7 +62,7 @@ static void obj_limits_are_apart(struct kunit *test)
 	struct things *things = test->priv;
 	enum keel_kind other;
 
-	things->reg.limit[c->quota] = 0;
+	things->reg.quotas.limit[c->quota] = 0;
 	for (other = KEEL_DOMAIN; other < KEEL_KINDS; other++) {
 		struct thing *t = thing_try(things, other, 'a', NULL, NULL);
 		bool same = false;
@@ -84,7 +84,7 @@ static void pd_5_shared_limit(struct kunit *test)
 	struct things *things = test->priv;
 	struct thing *pd, *parent, *over;
 
-	things->reg.limit[KEEL_PD] = 2;
+	things->reg.quotas.limit[KEEL_PD] = 2;
 	pd = thing_new(test, KEEL_PD, 'a', NULL, NULL);
 	parent = thing_new(test, KEEL_PARENT, 'b', pd, NULL);
 	over = thing_try(things, KEEL_PD, 'c', NULL, NULL);
@@ -96,7 +96,7 @@ static void pd_5_shared_limit(struct kunit *test)
 	thing_close(over);
 	thing_close(pd);
 
-	things->reg.limit[KEEL_MR] = 1;
+	things->reg.quotas.limit[KEEL_MR] = 1;
 	pd = thing_new(test, KEEL_DM_MR, 'a', NULL, NULL);
 	over = thing_try(things, KEEL_MR, 'b', NULL, NULL);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
@@ -109,7 +109,7 @@ static void pd_5_held_counts(struct kunit *test)
 	struct things *things = test->priv;
 	struct thing *pd, *mr, *over;
 
-	things->reg.limit[KEEL_PD] = 1;
+	things->reg.quotas.limit[KEEL_PD] = 1;
 	pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
 	mr = thing_new(test, KEEL_MR, 'm', pd, NULL);
 	thing_close(pd);
@@ -128,7 +128,7 @@ static void pd_2_dm_8_refused_holds_nothing(struct kunit *test)
 	struct thing *dm = thing_new(test, KEEL_DM, 'd', NULL, NULL);
 	struct thing *mr;
 
-	things->reg.limit[KEEL_MR] = 0;
+	things->reg.quotas.limit[KEEL_MR] = 0;
 	mr = thing_try(things, KEEL_DM_MR, 'm', pd, dm);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(mr));
 	KUNIT_EXPECT_EQ(test, 1, thing_refs(pd));
@@ -136,7 +136,7 @@ static void pd_2_dm_8_refused_holds_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
 	KUNIT_EXPECT_TRUE(test, xa_empty(&things->reg.objs[KEEL_DM_MR]));
-	KUNIT_EXPECT_EQ(test, 0, atomic_read(&things->reg.count[KEEL_MR]));
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&things->reg.quotas.count[KEEL_MR]));
 	KUNIT_EXPECT_EQ(test, 0, things->released);
 	thing_close(dm);
 	thing_close(pd);

@@ -31,7 +31,7 @@ static void pd_1_birth(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, a->obj.closing);
 	KUNIT_EXPECT_EQ(test, 2, thing_refs(a));
 	KUNIT_EXPECT_EQ(test, 1, thing_refs(b));
-	KUNIT_EXPECT_EQ(test, 2, atomic_read(&things->reg.count[KEEL_PD]));
+	KUNIT_EXPECT_EQ(test, 2, atomic64_read(&things->reg.quotas.count[KEEL_PD]));
 	thing_close(c);
 	thing_close(b);
 	thing_close(a);

@@ -52,7 +52,7 @@ void things_exit(struct kunit *test)
 		KUNIT_EXPECT_TRUE_MSG(test, xa_empty(&things->reg.objs[kind]),
 				      "%s left behind", keel_kind_name(kind));
 		KUNIT_EXPECT_EQ_MSG(test, 0,
-				    atomic_read(&things->reg.count[kind]),
+				    atomic64_read(&things->reg.quotas.count[kind]),
 				    "number of %s", keel_kind_name(kind));
 	}
 	keel_registry_fini(&things->reg);

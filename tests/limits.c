@@ -2,14 +2,17 @@
 /*
  * Every limit that the device states can be reached, and not passed.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
 
 #include <infiniband/keeldv.h>
 #include <infiniband/shpd.h>
 
+#include "peer.h"
 #include "t.h"
 #include "tree.h"
+#include "user.h"
 
 #define PAGE	4096
 #define LONG	"so many objects take minutes"
@@ -181,4 +184,104 @@ TEST_NOT_DEBUG(max_dm, "DM-3,DM-6", "the device's memory makes as many buffers a
 	CHECK_OK(ibv_free_dm(dm));
 	MUST(ibv_alloc_dm(ctx, &attr));
 	CHECK_NULL(ibv_alloc_dm(ctx, &attr), ENOMEM);
+}
+
+static struct ibv_cq *no_cq;
+
+static void *one_xrcd(struct ibv_pd *pd)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+
+	return ibv_open_xrcd(pd->context, &attr);
+}
+
+static void *one_td(struct ibv_pd *pd)
+{
+	struct ibv_td_init_attr attr = {};
+
+	return ibv_alloc_td(pd->context, &attr);
+}
+
+static void *one_cq(struct ibv_pd *pd)
+{
+	return ibv_create_cq(pd->context, 1, NULL, NULL, 0);
+}
+
+static void *one_srq(struct ibv_pd *pd)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = 1, .max_sge = 1 } };
+
+	return ibv_create_srq(pd, &attr);
+}
+
+static void *one_qp(struct ibv_pd *pd)
+{
+	struct ibv_qp_init_attr attr = {
+		.send_cq = no_cq, .recv_cq = no_cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 1,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+
+	return ibv_create_qp(pd, &attr);
+}
+
+static void *one_dm(struct ibv_pd *pd)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 1 };
+
+	return ibv_alloc_dm(pd->context, &attr);
+}
+
+/* Of these a user gets half, less what it has already. */
+static const struct {
+	const char *what;
+	void *(*one)(struct ibv_pd *pd);
+	int max, has;
+} kinds[] = {
+	{ "PDs", one_pd, 16384, 1 },
+	{ "thread domains", one_td, 16384, 0 },
+	{ "XRC domains", one_xrcd, 16384, 0 },
+	{ "CQs", one_cq, 16384, 1 },
+	{ "SRQs", one_srq, 16384, 0 },
+	{ "QPs", one_qp, 16384, 0 },
+	{ "MRs", one_mr, 65536, 0 },
+	{ "windows", one_mw, 65536, 0 },
+	{ "pages of device memory", one_dm, 16384, 0 },
+};
+
+static void take_kind(struct peer *parent)
+{
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	void **objs;
+	int kind, n;
+
+	peer_get_var(parent, kind);
+	user_become(1000);
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	no_cq = MUST(ibv_create_cq(ctx, 1, NULL, NULL, 0));
+	objs = calloc(kinds[kind].max, sizeof(*objs));
+	n = make(pd, objs, kinds[kind].max, kinds[kind].one);
+	if (n != kinds[kind].max / 2 - kinds[kind].has)
+		FAIL("%s: got %d, want %d", kinds[kind].what, n,
+		     kinds[kind].max / 2 - kinds[kind].has);
+}
+
+TEST_CASE(half, "ISO-5,PD-5", "of each kind of object one user gets half, and not one more: ENOMEM",
+	  .limit = 300, .not_debug = LONG)
+{
+	struct peer p;
+	int kind;
+
+	for (kind = 0; kind < (int)(sizeof(kinds) / sizeof(*kinds)); kind++) {
+		peer_start(&p, take_kind);
+		peer_put_var(&p, kind);
+		peer_end(&p);
+		CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	}
 }

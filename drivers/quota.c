@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Quotas: what the users of a device share, by the rule of keel_quota_check().
+ *
+ * A device has a fixed number of protection domains, queue pairs and so on, and
+ * a fixed amount of memory. Without a rule, one process that takes everything
+ * leaves nothing to the others. The rule needs no configuration: how much a user
+ * may hold depends on how much is free at that moment. A process that may exceed
+ * resource limits (CAP_SYS_RESOURCE) may take everything that is left.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/err.h>
+#include <linux/slab.h>
+#include <linux/user_namespace.h>
+#include <kunit/visibility.h>
+
+#include "keel_quota.h"
+#include "keel_trace.h"
+
+/**
+ * keel_quotas_init() - resources without limits, and no users
+ * @quotas: to initialise
+ * @name: of the device; must stay valid as long as @quotas
+ */
+void keel_quotas_init(struct keel_quotas *quotas, const char *name)
+{
+	int i;
+
+	quotas->name = name;
+	spin_lock_init(&quotas->lock);
+	hash_init(quotas->users);
+	for (i = 0; i < KEEL_QUOTAS; i++) {
+		quotas->limit[i] = S64_MAX / 2;
+		atomic64_set(&quotas->count[i], 0);
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_quotas_init);
+
+/**
+ * keel_quotas_fini() - forget the users that were kept
+ * @quotas: nobody uses them any more, and all references were dropped
+ */
+void keel_quotas_fini(struct keel_quotas *quotas)
+{
+	struct keel_user *user;
+	struct hlist_node *next;
+	int bucket;
+
+	hash_for_each_safe(quotas->users, bucket, next, user, node) {
+		/* Any other user still has a reference: it is left behind. */
+		if (WARN_ON(!user->kept || refcount_read(&user->ref) != 1))
+			continue;
+		hash_del_rcu(&user->node);
+		kfree_rcu(user, rcu);
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_quotas_fini);
+
+/**
+ * keel_user_id() - the user that a process counts as
+ * @cred: credentials of the process
+ *
+ * In the initial user namespace it is the real user. A user can make user
+ * namespaces with many user IDs in them, so a process in one counts as the owner
+ * of the outermost namespace around it. An exception are containers of root: a
+ * namespace that root owns, but in which root itself has no ID, is a user of its
+ * own. To make one takes CAP_SETUID, with which a process can be any user anyway.
+ *
+ * Return: the user ID, or the number of the namespace in the upper half.
+ */
+u64 keel_user_id(const struct cred *cred)
+{
+	struct user_namespace *ns = cred->user_ns;
+
+	if (ns == &init_user_ns)
+		return __kuid_val(cred->uid);
+	while (ns->parent != &init_user_ns)
+		ns = ns->parent;
+	if (uid_eq(ns->owner, GLOBAL_ROOT_UID) && ns->uid_map.nr_extents &&
+	    !kuid_has_mapping(ns, GLOBAL_ROOT_UID))
+		return (u64)ns->ns.inum << 32;
+	return __kuid_val(ns->owner);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_user_id);
+
+/* The caller is in an RCU read-side section, or has the lock. */
+static struct keel_user *keel_user_find(struct keel_quotas *quotas, u64 id)
+{
+	struct keel_user *user;
+
+	hash_for_each_possible_rcu(quotas->users, user, node, id,
+				   lockdep_is_held(&quotas->lock))
+		if (user->id == id && refcount_inc_not_zero(&user->ref))
+			return user;
+	return NULL;
+}
+
+/* List @new, unless somebody else has listed that user meanwhile. */
+static struct keel_user *keel_user_add(struct keel_quotas *quotas,
+				       struct keel_user *new)
+{
+	struct keel_user *user;
+
+	guard(spinlock_irqsave)(&quotas->lock);
+	user = keel_user_find(quotas, new->id);
+	if (user)
+		return user;
+	hash_add_rcu(quotas->users, &new->node, new->id);
+	return new;
+}
+
+/**
+ * keel_user_get() - take a reference on a user
+ * @quotas: the device's
+ * @id: the user, as keel_user_id()
+ * @gfp: how to allocate
+ *
+ * Context: may sleep if @gfp may.
+ * Return: the user, or NULL for want of memory.
+ */
+struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp)
+{
+	struct keel_user *user, *new;
+
+	scoped_guard(rcu)
+		user = keel_user_find(quotas, id);
+	if (user)
+		return user;
+	new = kzalloc_obj(*new, gfp);
+	if (!new)
+		return NULL;
+	new->quotas = quotas;
+	new->id = id;
+	refcount_set(&new->ref, 1);
+	spin_lock_init(&new->lock);
+	user = keel_user_add(quotas, new);
+	if (user != new)
+		kfree(new);
+	return user;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_user_get);
+
+/**
+ * keel_user_put() - drop a reference
+ * @user: the user; may be freed afterwards. NULL is no user.
+ *
+ * Context: any.
+ */
+void keel_user_put(struct keel_user *user)
+{
+	unsigned long flags;
+
+	if (!user || !refcount_dec_and_lock_irqsave(&user->ref,
+						    &user->quotas->lock,
+						    &flags))
+		return;
+	hash_del_rcu(&user->node);
+	spin_unlock_irqrestore(&user->quotas->lock, flags);
+	kfree_rcu(user, rcu);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_user_put);
+
+/**
+ * keel_user_keep() - remember a user until the device is freed
+ * @user: the user; the caller's reference is passed on
+ *
+ * For a resource that is used up and never given back.
+ *
+ * Context: any.
+ */
+void keel_user_keep(struct keel_user *user)
+{
+	if (test_and_set_bit(0, &user->kept))
+		keel_user_put(user);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_user_keep);
+
+/**
+ * keel_user_take() - count something for a user, if the user may have it
+ * @user: the user; the caller has a reference
+ * @what: number of the resource
+ * @n: how much
+ * @all: the user may have all that is left
+ *
+ * Takes of one user come one after the other, so that two of its processes never
+ * get more together than one would.
+ *
+ * Context: process context.
+ * Return: as keel_quota_check().
+ */
+int keel_user_take(struct keel_user *user, unsigned int what, u64 n, bool all)
+{
+	struct keel_quotas *quotas = user->quotas;
+	s64 count = atomic64_read(&quotas->count[what]);
+	int ret;
+
+	guard(spinlock)(&user->lock);
+	do {
+		ret = keel_quota_check(quotas->limit[what], count,
+				       atomic64_read(&user->held[what]), n);
+		if (ret == -EDQUOT && all)
+			ret = 0;
+		if (ret)
+			return ret;
+	} while (!atomic64_try_cmpxchg(&quotas->count[what], &count,
+				       count + n));
+	atomic64_add(n, &user->held[what]);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_user_take);
+
+/**
+ * keel_user_give() - the opposite of a keel_user_take() that returned 0
+ * @user: the user; the caller has a reference
+ * @what: number of the resource
+ * @n: how much
+ *
+ * Context: any.
+ */
+void keel_user_give(struct keel_user *user, unsigned int what, u64 n)
+{
+	/* In between, the user seems to hold too much rather than too little. */
+	atomic64_sub(n, &user->quotas->count[what]);
+	atomic64_sub(n, &user->held[what]);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_user_give);
+
+/**
+ * keel_quota_charge() - count something for the calling process
+ * @quotas: the device's
+ * @what: number of the resource
+ * @n: how much
+ * @gfp: how to allocate
+ *
+ * Context: process context; may sleep if @gfp may.
+ * Return: the user it counts for, with a reference, for keel_quota_uncharge();
+ * or ERR_PTR(-ENOMEM), if the device has no more, the user has its share, or
+ * for want of memory.
+ */
+struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
+				    unsigned int what, u64 n, gfp_t gfp)
+{
+	u64 id = keel_user_id(current_cred());
+	struct keel_user *user = keel_user_get(quotas, id, gfp);
+	int ret;
+
+	if (!user)
+		return ERR_PTR(-ENOMEM);
+	ret = keel_user_take(user, what, n, false);
+	/* Asked last: the answer is audited. */
+	if (ret == -EDQUOT && capable(CAP_SYS_RESOURCE))
+		ret = keel_user_take(user, what, n, true);
+	if (!ret)
+		return user;
+	trace_keel_quota_refused(user, what, n);
+	keel_user_put(user);
+	return ERR_PTR(-ENOMEM);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_quota_charge);
+
+/**
+ * keel_quota_uncharge() - undo a keel_quota_charge()
+ * @user: what it returned; may be freed afterwards. NULL: nothing was charged
+ * @what: number of the resource
+ * @n: how much
+ *
+ * Context: any.
+ */
+void keel_quota_uncharge(struct keel_user *user, unsigned int what, u64 n)
+{
+	if (!user)
+		return;
+	keel_user_give(user, what, n);
+	keel_user_put(user);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_quota_uncharge);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Quotas: how much of what a device has a single user may hold. A core unit: it
+ * knows users and amounts, and neither verbs nor objects.
+ */
+#ifndef KEEL_QUOTA_H
+#define KEEL_QUOTA_H
+
+#include <linux/atomic.h>
+#include <linux/errno.h>
+#include <linux/gfp.h>
+#include <linux/hashtable.h>
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+struct cred;
+
+/* How many resources have a quota. Their numbers are the caller's. */
+#define KEEL_QUOTAS	20
+
+/**
+ * struct keel_quotas - the resources of a device and the users that share them
+ * @name: of the device, for trace events
+ * @limit: how much there is of each resource
+ * @count: how much of it all users hold together
+ * @lock: protects changes of @users; may be taken in any context
+ * @users: struct keel_user by &keel_user.id; read under RCU
+ */
+struct keel_quotas {
+	const char *name;
+	u64 limit[KEEL_QUOTAS];
+	atomic64_t count[KEEL_QUOTAS];
+	spinlock_t lock;
+	DECLARE_HASHTABLE(users, 6);
+};
+
+/**
+ * struct keel_user - a user of a device
+ * @node: in &keel_quotas.users
+ * @quotas: the device's
+ * @id: as keel_user_id()
+ * @ref: one for each keel_user_get(); the last keel_user_put() frees the user
+ * @kept: stays until keel_quotas_fini(), see keel_user_keep()
+ * @lock: one keel_user_take() at a time
+ * @held: how much of each resource the user holds
+ * @rcu: a lookup may still read it
+ */
+struct keel_user {
+	struct hlist_node node;
+	struct keel_quotas *quotas;
+	u64 id;
+	refcount_t ref;
+	unsigned long kept;
+	spinlock_t lock;
+	atomic64_t held[KEEL_QUOTAS];
+	struct rcu_head rcu;
+};
+
+void keel_quotas_init(struct keel_quotas *quotas, const char *name);
+void keel_quotas_fini(struct keel_quotas *quotas);
+
+u64 keel_user_id(const struct cred *cred);
+struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp);
+void keel_user_put(struct keel_user *user);
+void keel_user_keep(struct keel_user *user);
+int keel_user_take(struct keel_user *user, unsigned int what, u64 n, bool all);
+void keel_user_give(struct keel_user *user, unsigned int what, u64 n);
+
+struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
+				    unsigned int what, u64 n, gfp_t gfp);
+void keel_quota_uncharge(struct keel_user *user, unsigned int what, u64 n);
+
+/**
+ * keel_quota_check() - may a user have more of a resource?
+ * @limit: how much there is
+ * @count: how much all users hold
+ * @held: how much of that is the user's
+ * @n: how much more the user wants
+ *
+ * The rule: nobody holds more than what is still free. One user therefore gets
+ * at most half, each of two users that take all they can gets a third, and
+ * there is always something left for the next user.
+ *
+ * Context: any.
+ * Return: 0; -ENOMEM if there is not as much; -EDQUOT if there is, but not for
+ * this user.
+ */
+static inline int keel_quota_check(u64 limit, u64 count, u64 held, u64 n)
+{
+	if (count > limit || n > limit - count)
+		return -ENOMEM;
+	/* None of them is above the limit, which is below 2^62. */
+	return held + n > limit - count - n ? -EDQUOT : 0;
+}
+
+#endif /* KEEL_QUOTA_H */

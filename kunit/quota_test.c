@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Quotas: the rule, users that take what they get, and which user a process is.
+ */
+#include <kunit/test.h>
+#include <linux/cred.h>
+#include <linux/err.h>
+#include <linux/user_namespace.h>
+
+#include "compat.h"
+#include "crowd.h"
+#include "keel_quota.h"
+
+/* The resource that tests use, and another. */
+#define WHAT	3
+#define OTHER	4
+
+static int quota_init(struct kunit *test)
+{
+	struct keel_quotas *quotas = kunit_kzalloc(test, sizeof(*quotas),
+						   GFP_KERNEL);
+
+	if (!quotas)
+		return -ENOMEM;
+	keel_quotas_init(quotas, "kunit");
+	test->priv = quotas;
+	return 0;
+}
+
+/* Whatever the test did, nothing is left when it ends. */
+static void quota_exit(struct kunit *test)
+{
+	struct keel_quotas *quotas = test->priv;
+
+	if (!quotas)
+		return;
+	keel_quotas_fini(quotas);
+	KUNIT_EXPECT_TRUE(test, hash_empty(quotas->users));
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[WHAT]));
+}
+
+static struct keel_user *user_new(struct kunit *test, u64 id)
+{
+	struct keel_user *user = keel_user_get(test->priv, id, GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, user);
+	KUNIT_EXPECT_EQ(test, id, user->id);
+	return user;
+}
+
+struct check_case {
+	const char *desc;
+	u64 limit, count, held, n;
+	int ret;
+};
+
+static const struct check_case check_cases[] = {
+	{ "the first of many", 100, 0, 0, 1, 0 },
+	{ "the last of half", 100, 49, 49, 1, 0 },
+	{ "one beyond half", 100, 50, 50, 1, -EDQUOT },
+	{ "half at once", 100, 0, 0, 50, 0 },
+	{ "more than half at once", 100, 0, 0, 51, -EDQUOT },
+	{ "all at once", 100, 0, 0, 100, -EDQUOT },
+	{ "more than all", 100, 0, 0, 101, -ENOMEM },
+	{ "half of an odd number", 101, 49, 49, 1, 0 },
+	{ "more than half of an odd number", 101, 50, 50, 1, -EDQUOT },
+	{ "half of what another left", 100, 50, 0, 25, 0 },
+	{ "more than half of what another left", 100, 50, 0, 26, -EDQUOT },
+	{ "a third beside two others", 99, 65, 32, 1, 0 },
+	{ "one beyond a third", 99, 66, 33, 1, -EDQUOT },
+	{ "the last two: one of them", 100, 98, 0, 1, 0 },
+	{ "the last one", 100, 99, 0, 1, -EDQUOT },
+	{ "none is left", 100, 100, 0, 1, -ENOMEM },
+	{ "none is left, and none wanted", 100, 100, 0, 0, 0 },
+	{ "the limit fell below the count", 10, 11, 0, 1, -ENOMEM },
+	{ "there is nothing", 0, 0, 0, 1, -ENOMEM },
+	{ "a sum that would wrap", 100, 99, 0, U64_MAX, -ENOMEM },
+	{ "without a limit", S64_MAX / 2, 1000000, 1000000, 1000000, 0 },
+};
+KUNIT_ARRAY_PARAM_DESC(check, check_cases, desc);
+
+/* ISO-5: the rule. */
+static void iso_5_check(struct kunit *test)
+{
+	const struct check_case *c = test->param_value;
+
+	KUNIT_EXPECT_EQ(test, c->ret,
+			keel_quota_check(c->limit, c->count, c->held, c->n));
+}
+
+/* As many, one by one, as a user gets. */
+static u64 take_all(struct keel_user *user, bool all)
+{
+	u64 n = 0;
+
+	while (!keel_user_take(user, WHAT, 1, all))
+		n++;
+	return n;
+}
+
+struct greedy_case {
+	const char *desc;
+	u64 limit;
+	/* What each user gets, one after the other; 0 ends the list. */
+	u64 gets[6];
+};
+
+static const struct greedy_case greedy_cases[] = {
+	{ "16384", 16384, { 8192, 4096, 2048, 1024, 512, 256 } },
+	{ "1000", 1000, { 500, 250, 125, 62, 31, 16 } },
+	{ "7", 7, { 3, 2, 1, } },
+	{ "2", 2, { 1, } },
+	{ "1", 1, {} },
+	{ "none", 0, {} },
+};
+KUNIT_ARRAY_PARAM_DESC(greedy, greedy_cases, desc);
+
+/* ISO-5: each user that takes all it gets leaves something to the next. */
+static void iso_5_greedy(struct kunit *test)
+{
+	const struct greedy_case *c = test->param_value;
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *user[ARRAY_SIZE(c->gets)];
+	u64 sum = 0;
+	int i;
+
+	quotas->limit[WHAT] = c->limit;
+	for (i = 0; i < ARRAY_SIZE(c->gets); i++) {
+		user[i] = user_new(test, 1000 + i);
+		KUNIT_EXPECT_EQ(test, c->gets[i], take_all(user[i], false));
+		KUNIT_EXPECT_EQ(test, c->gets[i],
+				atomic64_read(&user[i]->held[WHAT]));
+		sum += c->gets[i];
+		KUNIT_EXPECT_EQ(test, sum, atomic64_read(&quotas->count[WHAT]));
+	}
+	for (i = 0; i < ARRAY_SIZE(c->gets); i++) {
+		keel_user_give(user[i], WHAT, c->gets[i]);
+		keel_user_put(user[i]);
+	}
+}
+
+/* ISO-5: users that compete, one each in turn, end with equal shares. */
+static void iso_5_equal(struct kunit *test)
+{
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *user[4];
+	int users, i, refused;
+
+	quotas->limit[WHAT] = 6000;
+	for (i = 0; i < ARRAY_SIZE(user); i++)
+		user[i] = user_new(test, i);
+	for (users = 1; users <= ARRAY_SIZE(user); users++) {
+		do {
+			refused = 0;
+			for (i = 0; i < users; i++)
+				if (keel_user_take(user[i], WHAT, 1, false))
+					refused++;
+		} while (refused < users);
+		for (i = 0; i < users; i++) {
+			KUNIT_EXPECT_EQ(test, 6000 / (users + 1),
+					atomic64_read(&user[i]->held[WHAT]));
+			keel_user_give(user[i], WHAT, 6000 / (users + 1));
+		}
+	}
+	for (i = 0; i < ARRAY_SIZE(user); i++)
+		keel_user_put(user[i]);
+}
+
+/* ISO-5, PD-5: a privileged process gets all that is left, and no more. */
+static void iso_5_pd_5_all(struct kunit *test)
+{
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *user = user_new(test, 1000), *root = user_new(test, 0);
+
+	quotas->limit[WHAT] = 1000;
+	KUNIT_EXPECT_EQ(test, 500, take_all(user, false));
+	KUNIT_EXPECT_EQ(test, 500, take_all(root, true));
+	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_take(root, WHAT, 1, true));
+	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_take(user, WHAT, 1, false));
+	keel_user_give(root, WHAT, 500);
+	/* The user had a full share before, and has it still. */
+	KUNIT_EXPECT_EQ(test, -EDQUOT, keel_user_take(user, WHAT, 1, false));
+	keel_user_give(user, WHAT, 500);
+	/* Other resources are counted apart. */
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[OTHER]));
+	keel_user_put(root);
+	keel_user_put(user);
+}
+
+/* A refused amount is counted nowhere. */
+static void quota_refused(struct kunit *test)
+{
+	static const u64 amounts[] = { 51, 100, 101, S64_MAX, U64_MAX };
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *user = user_new(test, 1000);
+	int i;
+
+	quotas->limit[WHAT] = 100;
+	for (i = 0; i < ARRAY_SIZE(amounts); i++) {
+		KUNIT_EXPECT_EQ(test, amounts[i] > 100 ? -ENOMEM : -EDQUOT,
+				keel_user_take(user, WHAT, amounts[i], false));
+		KUNIT_EXPECT_EQ(test, 0, atomic64_read(&user->held[WHAT]));
+		KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[WHAT]));
+	}
+	KUNIT_EXPECT_EQ(test, 0, keel_user_take(user, WHAT, 100, true));
+	keel_user_give(user, WHAT, 100);
+	keel_user_put(user);
+}
+
+/* One user is one entry, for as long as there is a reference. */
+static void quota_users(struct kunit *test)
+{
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *a = user_new(test, 1), *b = user_new(test, 2);
+	struct keel_user *ns = user_new(test, 1ULL << 32);
+
+	KUNIT_EXPECT_PTR_NE(test, a, b);
+	KUNIT_EXPECT_PTR_NE(test, a, ns);
+	KUNIT_EXPECT_PTR_EQ(test, a, user_new(test, 1));
+	keel_user_put(a);
+	KUNIT_EXPECT_PTR_EQ(test, a, user_new(test, 1));
+	keel_user_put(a);
+	keel_user_put(ns);
+	keel_user_put(b);
+	KUNIT_EXPECT_FALSE(test, hash_empty(quotas->users));
+	keel_user_put(a);
+	KUNIT_EXPECT_TRUE(test, hash_empty(quotas->users));
+	keel_user_put(NULL);
+}
+
+/* ISO-5: what is used up is remembered without a reference of anybody's. */
+static void iso_5_kept(struct kunit *test)
+{
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *user;
+	int i;
+
+	quotas->limit[WHAT] = 10;
+	for (i = 0; i < 5; i++) {
+		user = user_new(test, 1000);
+		KUNIT_EXPECT_EQ(test, i, atomic64_read(&user->held[WHAT]));
+		KUNIT_EXPECT_EQ(test, 0, keel_user_take(user, WHAT, 1, false));
+		keel_user_keep(user);
+	}
+	user = user_new(test, 1000);
+	KUNIT_EXPECT_EQ(test, -EDQUOT, keel_user_take(user, WHAT, 1, false));
+	keel_user_put(user);
+	KUNIT_EXPECT_FALSE(test, hash_empty(quotas->users));
+	atomic64_set(&quotas->count[WHAT], 0);
+}
+
+/* The calling process: a thread of the kernel may have everything. */
+static void quota_current(struct kunit *test)
+{
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *user;
+
+	quotas->limit[WHAT] = 10;
+	user = keel_quota_charge(quotas, WHAT, 10, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, user);
+	KUNIT_EXPECT_EQ(test, 0, user->id);
+	KUNIT_EXPECT_EQ(test, 10, atomic64_read(&user->held[WHAT]));
+	KUNIT_EXPECT_EQ(test, -ENOMEM,
+			PTR_ERR_OR_ZERO(keel_quota_charge(quotas, WHAT, 1,
+							  GFP_KERNEL)));
+	KUNIT_EXPECT_EQ(test, 1, refcount_read(&user->ref));
+	keel_quota_uncharge(user, WHAT, 10);
+	KUNIT_EXPECT_TRUE(test, hash_empty(quotas->users));
+	keel_quota_uncharge(NULL, WHAT, 10);
+}
+
+/**
+ * struct id_case - a process, and the user that it counts as
+ * @desc: what it is
+ * @uid: its real user
+ * @depth: how many user namespaces it is in, 0 for the initial one
+ * @owner: of the outermost of them; those inside are owned by user 7
+ * @map: the users that are mapped into the outermost one
+ * @mapped: how many those are; 0: it has no map yet
+ * @id: the user; NS stands for the number of the outermost namespace
+ */
+struct id_case {
+	const char *desc;
+	u32 uid;
+	int depth;
+	u32 owner;
+	u32 map, mapped;
+	u64 id;
+};
+
+#define NS	0x12345ULL
+
+static const struct id_case id_cases[] = {
+	{ "root", .uid = 0, .id = 0 },
+	{ "a user", .uid = 1000, .id = 1000 },
+	{ "a user's namespace, mapped to the user", .uid = 1000, .depth = 1,
+	  .owner = 1000, .map = 1000, .mapped = 1, .id = 1000 },
+	{ "a subordinate ID in it", .uid = 100005, .depth = 1,
+	  .owner = 1000, .map = 100000, .mapped = 65536, .id = 1000 },
+	{ "a namespace inside that", .uid = 100005, .depth = 2,
+	  .owner = 1000, .map = 100000, .mapped = 65536, .id = 1000 },
+	{ "many namespaces inside it", .uid = 100005, .depth = 30,
+	  .owner = 1000, .map = 100000, .mapped = 65536, .id = 1000 },
+	{ "a user's namespace without a map", .uid = 1000, .depth = 1,
+	  .owner = 1000, .id = 1000 },
+	{ "a container that root made", .uid = 200001, .depth = 1,
+	  .owner = 0, .map = 200000, .mapped = 65536, .id = NS << 32 },
+	{ "a namespace in such a container", .uid = 200001, .depth = 3,
+	  .owner = 0, .map = 200000, .mapped = 65536, .id = NS << 32 },
+	{ "root's namespace with root in it", .uid = 0, .depth = 1,
+	  .owner = 0, .map = 0, .mapped = 1, .id = 0 },
+	{ "root's namespace with all users in it", .uid = 1000, .depth = 1,
+	  .owner = 0, .map = 0, .mapped = 65536, .id = 0 },
+	{ "root's namespace without a map", .uid = 0, .depth = 1,
+	  .owner = 0, .id = 0 },
+};
+KUNIT_ARRAY_PARAM_DESC(id, id_cases, desc);
+
+static struct user_namespace *ns_new(struct kunit *test, u32 owner,
+				     struct user_namespace *parent)
+{
+	struct user_namespace *ns = kunit_kzalloc(test, sizeof(*ns), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, ns);
+	ns->owner = KUIDT_INIT(owner);
+	ns->parent = parent;
+	ns->level = parent->level + 1;
+	return ns;
+}
+
+/* ISO-5: no number of user namespaces makes one user several. */
+static void iso_5_id(struct kunit *test)
+{
+	const struct id_case *c = test->param_value;
+	struct user_namespace *ns = &init_user_ns;
+	struct cred *cred;
+	int i;
+
+	cred = kunit_kzalloc(test, sizeof(*cred), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, cred);
+	for (i = 0; i < c->depth; i++) {
+		ns = ns_new(test, i ? 7 : c->owner, ns);
+		ns->ns.inum = NS + i;
+		if (i || !c->mapped)
+			continue;
+		ns->uid_map.nr_extents = 1;
+		ns->uid_map.extent[0].lower_first = c->map;
+		ns->uid_map.extent[0].count = c->mapped;
+	}
+	cred->uid = KUIDT_INIT(c->uid);
+	cred->user_ns = ns;
+	KUNIT_EXPECT_EQ(test, c->id, keel_user_id(cred));
+}
+
+#define CROWD_LIMIT	100
+#define CROWD_ROUNDS	5000
+
+struct quota_crowd {
+	struct keel_quotas *quotas;
+	bool same;
+	atomic_t wrong;
+	atomic_t taken;
+};
+
+/* Take and give, come and go: one user alone never has more than half. */
+static void quota_crowd_member(void *arg, unsigned int who)
+{
+	struct quota_crowd *s = arg;
+	struct keel_user *user;
+	u64 n;
+	int i;
+
+	for (i = 0; i < CROWD_ROUNDS; i++) {
+		user = keel_user_get(s->quotas, s->same ? 5 : who, GFP_KERNEL);
+		if (!user) {
+			atomic_inc(&s->wrong);
+			continue;
+		}
+		n = 1 + i % 30;
+		if (!keel_user_take(user, WHAT, n, false)) {
+			atomic_inc(&s->taken);
+			if (atomic64_read(&s->quotas->count[WHAT]) >
+			    (s->same ? CROWD_LIMIT / 2 : CROWD_LIMIT))
+				atomic_inc(&s->wrong);
+			if (i % 7 == 0)
+				crowd_yield();
+			keel_user_give(user, WHAT, n);
+		}
+		keel_user_put(user);
+	}
+}
+
+static void quota_crowd_run(struct kunit *test, bool same)
+{
+	struct quota_crowd s = { .quotas = test->priv, .same = same };
+
+	s.quotas->limit[WHAT] = CROWD_LIMIT;
+	crowd_run(test, quota_crowd_member, &s);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s.wrong));
+	KUNIT_EXPECT_GT(test, atomic_read(&s.taken), 0);
+	KUNIT_EXPECT_TRUE(test, hash_empty(s.quotas->users));
+}
+
+/* ISO-5: several processes of one user get no more than one of them would. */
+static void iso_5_crowd_one_user(struct kunit *test)
+{
+	quota_crowd_run(test, true);
+}
+
+static void quota_crowd_users(struct kunit *test)
+{
+	quota_crowd_run(test, false);
+}
+
+static struct kunit_case quota_test_cases[] = {
+	KUNIT_CASE_PARAM(iso_5_check, check_gen_params),
+	KUNIT_CASE_PARAM(iso_5_greedy, greedy_gen_params),
+	KUNIT_CASE(iso_5_equal),
+	KUNIT_CASE(iso_5_pd_5_all),
+	KUNIT_CASE(quota_refused),
+	KUNIT_CASE(quota_users),
+	KUNIT_CASE(iso_5_kept),
+	KUNIT_CASE(quota_current),
+	KUNIT_CASE_PARAM(iso_5_id, id_gen_params),
+	KUNIT_CASE(iso_5_crowd_one_user),
+	KUNIT_CASE(quota_crowd_users),
+	{}
+};
+
+static struct kunit_suite quota_test_suite = {
+	.name = "keel_quota",
+	.init = quota_init,
+	.exit = quota_exit,
+	.test_cases = quota_test_cases,
+};
+kunit_test_suite(quota_test_suite);
