@@ -101,10 +101,9 @@ struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id)
 }
 
 static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
-				    const struct rdma_ah_init_attr *init)
+				    const struct rdma_ah_init_attr *init,
+				    gfp_t gfp)
 {
-	gfp_t gfp = init->flags & RDMA_CREATE_AH_SLEEPABLE ? GFP_KERNEL :
-							     GFP_ATOMIC;
 	struct keel_dev *kdev = to_kdev(ibah->device);
 	struct keel_pd *pd = to_kpd(ibah->pd);
 	struct keel_obj *const holds[KEEL_MAX_HOLDS] = { &pd->obj };
@@ -129,8 +128,10 @@ static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
 static int keel_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 			  struct ib_udata *udata)
 {
-	struct keel_ah *ah = keel_ah_make(ibah, init);
+	struct keel_ah *ah;
 
+	ah = keel_ah_make(ibah, init, init->flags & RDMA_CREATE_AH_SLEEPABLE ?
+				      GFP_KERNEL : GFP_ATOMIC);
 	if (IS_ERR(ah))
 		return PTR_ERR(ah);
 	container_of(ibah, struct keel_ib_ah, ib)->ah = ah;
@@ -148,7 +149,7 @@ static int keel_create_user_ah(struct ib_ah *ibah,
 	ret = ib_is_udata_in_empty(udata);
 	if (ret)
 		return ret;
-	ah = keel_ah_make(ibah, init);
+	ah = keel_ah_make(ibah, init, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(ah))
 		return PTR_ERR(ah);
 	resp.ah = ah->obj.id;

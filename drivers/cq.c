@@ -219,7 +219,7 @@ static int keel_create_cq(struct ib_cq *ibcq,
 	ret = keel_cq_check(ibcq, attr);
 	if (ret)
 		return ret;
-	cq = kzalloc_obj(*cq);
+	cq = kzalloc_obj(*cq, keel_gfp_of(!udata));
 	if (!cq)
 		return -ENOMEM;
 	spin_lock_init(&cq->lock);

@@ -52,7 +52,7 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 	map = keel_dm_map_find(dm, dm->start + off);
 	if (map)
 		return map;
-	map = kzalloc_obj(*map);
+	map = kzalloc_obj(*map, GFP_KERNEL_ACCOUNT);
 	if (!map)
 		return ERR_PTR(-ENOMEM);
 	map->dm = dm;

@@ -37,7 +37,7 @@ static const struct keel_obj_ops keel_domain_obj_ops = {
  */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel)
 {
-	struct keel_domain *domain = kzalloc_obj(*domain);
+	struct keel_domain *domain = kzalloc_obj(*domain, keel_gfp_of(kernel));
 	int ret;
 
 	if (!domain)

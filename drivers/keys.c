@@ -17,7 +17,7 @@
  */
 void keel_keys_init(struct keel_keys *keys)
 {
-	xa_init_flags(&keys->xa, XA_FLAGS_ALLOC1);
+	xa_init_flags(&keys->xa, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	keys->next = 1;
 	keys->round = 0;
 	get_random_bytes(&keys->secret, sizeof(keys->secret));

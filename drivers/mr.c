@@ -85,15 +85,16 @@ static const struct keel_obj_ops keel_mr_obj_ops = {
  * @access: rights of its key
  * @iova: what programs call its first byte
  * @length: bytes
+ * @gfp: keel_gfp_of()
  *
  * Context: may sleep.
  * Return: the region, the caller's to complete and keel_mr_publish(), or to
  * keel_mr_free(); or NULL.
  */
-struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length)
+struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp)
 {
-	struct keel_mr *mr = kzalloc_obj(*mr);
-	struct keel_key *key = kzalloc_obj(*key);
+	struct keel_mr *mr = kzalloc_obj(*mr, gfp);
+	struct keel_key *key = kzalloc_obj(*key, gfp);
 
 	if (!mr || !key) {
 		kfree(key);
@@ -156,7 +157,7 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
 
 	if (IS_ERR(mr))
 		return ERR_CAST(mr);
-	wrap = kzalloc_obj(*wrap);
+	wrap = kzalloc_obj(*wrap, keel_gfp_of(!ibpd->uobject));
 	if (!wrap)
 		goto err_mr;
 	key = keel_mr_key(mr);
@@ -213,7 +214,7 @@ static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 			return ERR_CAST(umem);
 		n = ib_umem_num_pages(umem);
 	}
-	pages = kvmalloc(struct_size(pages, page, n), GFP_KERNEL);
+	pages = kvmalloc(struct_size(pages, page, n), GFP_KERNEL_ACCOUNT);
 	if (!pages) {
 		ib_umem_release(umem);
 		return ERR_PTR(-ENOMEM);
@@ -249,7 +250,7 @@ static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 start,
 
 	if (IS_ERR(pages))
 		return ERR_CAST(pages);
-	mr = keel_mr_new(access, iova, length);
+	mr = keel_mr_new(access, iova, length, GFP_KERNEL_ACCOUNT);
 	if (!mr) {
 		keel_pages_put(pages);
 		return ERR_PTR(-ENOMEM);
@@ -305,7 +306,8 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	/* The core has checked this against its own copy of the length. */
 	if (attr->offset > dm->length || attr->length > dm->length - attr->offset)
 		return ERR_PTR(-EINVAL);
-	mr = keel_mr_new(attr->access_flags, 0, attr->length);
+	mr = keel_mr_new(attr->access_flags, 0, attr->length,
+			 GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	mr->dm = dm;
@@ -483,7 +485,7 @@ static struct ib_mr *keel_rereg_user_mr(struct ib_mr *ibmr, int flags,
 		return ERR_PTR(-EINVAL);
 	if (!(flags & IB_MR_REREG_ACCESS))
 		access = key->access;
-	kept = kzalloc_obj(*kept);
+	kept = kzalloc_obj(*kept, GFP_KERNEL_ACCOUNT);
 	if (!kept)
 		return ERR_PTR(-ENOMEM);
 	if (flags & IB_MR_REREG_TRANS)

@@ -46,7 +46,7 @@ static struct keel_mr *keel_mr_of_dmabuf(struct keel_dev *kdev,
 
 	if (IS_ERR(dmabuf))
 		return ERR_CAST(dmabuf);
-	mr = keel_mr_new(access, iova, length);
+	mr = keel_mr_new(access, iova, length, GFP_KERNEL_ACCOUNT);
 	if (!mr) {
 		dma_buf_put(dmabuf);
 		return ERR_PTR(-ENOMEM);

@@ -11,7 +11,7 @@
 
 static struct ib_mr *keel_get_dma_mr(struct ib_pd *ibpd, int access)
 {
-	struct keel_mr *mr = keel_mr_new(access, 0, U64_MAX);
+	struct keel_mr *mr = keel_mr_new(access, 0, U64_MAX, GFP_KERNEL);
 
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
@@ -29,7 +29,7 @@ static struct ib_mr *keel_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 		return ERR_PTR(-EOPNOTSUPP);
 	if (!max_num_sg || max_num_sg > KEEL_MAX_FAST_REG)
 		return ERR_PTR(-EINVAL);
-	mr = keel_mr_new(0, 0, 0);
+	mr = keel_mr_new(0, 0, 0, GFP_KERNEL);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	key = keel_mr_key(mr);

@@ -33,7 +33,7 @@ struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
 
 	if (!mm || (length && start + (length - 1) < start))
 		return ERR_PTR(-EINVAL);
-	mr = keel_mr_new(access, iova, length);
+	mr = keel_mr_new(access, iova, length, GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	/* Not what is mapped: that goes with the program. */

@@ -176,12 +176,12 @@ int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 
 	if (!keel_own_may_be(kdev, dmabuf))
 		return -EOPNOTSUPP;
-	own = kzalloc_obj(*own);
+	own = kzalloc_obj(*own, GFP_KERNEL_ACCOUNT);
 	if (!own)
 		return -ENOMEM;
 	own->mr = mr;
 	INIT_WORK(&own->work, keel_own_revoke);
-	own->spare = kzalloc_obj(*own->spare);
+	own->spare = kzalloc_obj(*own->spare, GFP_KERNEL_ACCOUNT);
 	ret = -ENOMEM;
 	if (!own->spare)
 		goto err_own;

@@ -132,8 +132,8 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 		return ret;
 	if (ibmw->type != IB_MW_TYPE_1 && ibmw->type != IB_MW_TYPE_2)
 		return -EINVAL;
-	mw = kzalloc_obj(*mw);
-	key = kzalloc_obj(*key);
+	mw = kzalloc_obj(*mw, keel_gfp_of(!udata));
+	key = kzalloc_obj(*key, keel_gfp_of(!udata));
 	ret = -ENOMEM;
 	if (!mw || !key)
 		goto err_free;

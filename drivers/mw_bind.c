@@ -160,7 +160,7 @@ static enum keel_uapi_why keel_mw_bind_mr(struct keel_qp *qp, struct keel_mw *mw
 					  const struct keel_uapi_send_wqe *wqe,
 					  struct keel_key *key)
 {
-	struct keel_key *spare = kzalloc_obj(*spare);
+	struct keel_key *spare = kzalloc_obj(*spare, keel_gfp_of(!qp->user));
 	enum keel_uapi_why why = KEEL_WHY_WINDOW;
 	struct keel_key *of;
 
@@ -199,7 +199,7 @@ static enum keel_uapi_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
 	why = keel_bind_check(mw, key, wqe);
 	if (why)
 		return why;
-	key = kzalloc_obj(*key);
+	key = kzalloc_obj(*key, keel_gfp_of(!qp->user));
 	if (!key)
 		return KEEL_WHY_WINDOW;
 	keel_bind_key(key, mw, qp, wqe);

@@ -40,7 +40,7 @@ static const struct keel_obj_ops keel_pd_obj_ops = {
 static struct keel_pd *keel_pd_create(struct keel_dev *kdev,
 				      struct keel_domain *domain, bool joined)
 {
-	struct keel_pd *pd = kzalloc_obj(*pd);
+	struct keel_pd *pd = kzalloc_obj(*pd, keel_gfp_of(domain->obj.kernel));
 	int ret = -ENOMEM;
 
 	if (!pd)
@@ -103,7 +103,7 @@ static struct keel_pd *keel_pd_parent(struct keel_dev *kdev,
 
 	if (base->base)
 		return ERR_PTR(-EINVAL);
-	pd = kzalloc_obj(*pd);
+	pd = kzalloc_obj(*pd, GFP_KERNEL_ACCOUNT);
 	if (!pd)
 		return ERR_PTR(-ENOMEM);
 	pd->domain = base->domain;
@@ -210,7 +210,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_ALLOC_PARENT)(
 	if (uverbs_attr_is_valid(attrs, KEEL_ATTR_PD_ALLOC_PARENT_TD))
 		td = uverbs_attr_get_obj(attrs, KEEL_ATTR_PD_ALLOC_PARENT_TD);
 
-	ibpd = rdma_zalloc_drv_obj(ibdev, ib_pd);
+	ibpd = rdma_zalloc_drv_obj_gfp(ibdev, ib_pd, GFP_KERNEL_ACCOUNT);
 	if (!ibpd)
 		return -ENOMEM;
 	pd = keel_pd_parent(to_kdev(ibdev), to_kpd(base), td);

@@ -381,7 +381,7 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		return ret;
 	if (udata && init->qp_type == IB_QPT_GSI)
 		return -EOPNOTSUPP;
-	qp = kzalloc_obj(*qp);
+	qp = kzalloc_obj(*qp, keel_gfp_of(!udata));
 	if (!qp)
 		return -ENOMEM;
 	keel_qp_init(qp, ibqp, init);

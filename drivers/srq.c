@@ -275,9 +275,10 @@ static int keel_srq_check(const struct ib_srq_init_attr *init)
 }
 
 static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
-				       const struct ib_srq_init_attr *init)
+				       const struct ib_srq_init_attr *init,
+				       gfp_t gfp)
 {
-	struct keel_srq *srq = kzalloc_obj(*srq);
+	struct keel_srq *srq = kzalloc_obj(*srq, gfp);
 
 	if (!srq)
 		return NULL;
@@ -320,7 +321,7 @@ static int keel_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	ret = keel_srq_check(init);
 	if (ret)
 		return ret;
-	srq = keel_srq_alloc(ibsrq, init);
+	srq = keel_srq_alloc(ibsrq, init, keel_gfp_of(!udata));
 	if (!srq)
 		return -ENOMEM;
 	ret = keel_srq_ring(srq, ibsrq, &init->attr, udata);

@@ -42,7 +42,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_TD_ALLOC)(
 	struct keel_td *td;
 	int ret;
 
-	td = kzalloc_obj(*td);
+	td = kzalloc_obj(*td, GFP_KERNEL_ACCOUNT);
 	if (!td)
 		return -ENOMEM;
 	ret = keel_obj_add(&kdev->reg, &td->obj, KEEL_TD, &keel_td_obj_ops,

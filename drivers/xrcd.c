@@ -45,7 +45,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
-	xrcd = kzalloc_obj(*xrcd);
+	xrcd = kzalloc_obj(*xrcd, keel_gfp_of(!udata));
 	if (!xrcd)
 		return -ENOMEM;
 	xrcd->ib = ibxrcd;
@@ -55,6 +55,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 		xrcd->ino = ibxrcd->inode->i_ino;
 		xrcd->tied = true;
 	}
+	xrcd->obj.kernel = !udata;
 	ret = keel_obj_add(&kdev->reg, &xrcd->obj, KEEL_XRCD,
 			   &keel_xrcd_obj_ops, NULL, NULL);
 	if (ret) {

@@ -124,7 +124,7 @@ static inline struct keel_mw *to_kmw(struct ib_mw *ib)
 
 /* mr.c */
 struct keel_key *keel_mr_key(struct keel_mr *mr);
-struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length);
+struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp);
 void keel_mr_free(struct keel_mr *mr);
 struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr);
 

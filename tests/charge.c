@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Kernel memory: what a process makes is charged to its memory cgroup, comes
+ * back when it is gone, and is bounded by the cgroup's limit.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <infiniband/keeldv.h>
+
+#include "peer.h"
+#include "qp.h"
+#include "t.h"
+#include "tree.h"
+
+#define GROUP	"/sys/fs/cgroup/keelmemory"
+#define PAGE	4096UL
+#define MIB	(1024UL * 1024)
+
+/* As much memory as makes a long page list: 8 bytes a page. */
+#define REGION	(16 * MIB)
+#define LIST	(REGION / PAGE * 8)
+
+static char *memory;
+
+void t_after(void)
+{
+	t_shell_status("rmdir " GROUP " 2>&1");
+}
+
+static void group_make(void)
+{
+	CHECK_OK(t_shell_status("grep -qw memory "
+				"/sys/fs/cgroup/cgroup.controllers"));
+	SYS(mkdir(GROUP, 0755));
+}
+
+static void group_join(void)
+{
+	char pid[20];
+
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	CHECK_OK(t_write_file(GROUP "/cgroup.procs", pid));
+}
+
+static long group_value(const char *file, const char *word)
+{
+	char *text = t_read_file(file), *at = text;
+	long value;
+
+	if (word) {
+		at = strstr(text, word);
+		CHECK(at);
+		at += strlen(word);
+	}
+	value = atol(at);
+	free(text);
+	return value;
+}
+
+/* Kernel memory that is charged to the group, in bytes. */
+static long group_kernel(void)
+{
+	return group_value(GROUP "/memory.stat", "\nkernel ");
+}
+
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_dm *dm;
+
+static void *new_pd(void)
+{
+	return ibv_alloc_pd(pd->context);
+}
+
+static int free_pd(void *p)
+{
+	return ibv_dealloc_pd(p);
+}
+
+static void *new_parent(void)
+{
+	struct ibv_parent_domain_init_attr attr = { .pd = pd };
+
+	return ibv_alloc_parent_domain(pd->context, &attr);
+}
+
+static void *new_td(void)
+{
+	struct ibv_td_init_attr attr = {};
+
+	return ibv_alloc_td(pd->context, &attr);
+}
+
+static int free_td(void *td)
+{
+	return ibv_dealloc_td(td);
+}
+
+/* Without a page list of its own: nothing is pinned. */
+static void *new_odp(void)
+{
+	return ibv_reg_mr(pd, memory, PAGE, IBV_ACCESS_ON_DEMAND);
+}
+
+static void *new_mr(void)
+{
+	return ibv_reg_mr(pd, memory, REGION, 0);
+}
+
+static void *new_dm_mr(void)
+{
+	return ibv_reg_dm_mr(pd, dm, 0, PAGE, IBV_ACCESS_ZERO_BASED);
+}
+
+static int free_mr(void *mr)
+{
+	return ibv_dereg_mr(mr);
+}
+
+static void *new_mw(void)
+{
+	return ibv_alloc_mw(pd, IBV_MW_TYPE_1);
+}
+
+static int free_mw(void *mw)
+{
+	return ibv_dealloc_mw(mw);
+}
+
+static void *new_dm(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = PAGE };
+
+	return ibv_alloc_dm(pd->context, &attr);
+}
+
+static int free_dm(void *p)
+{
+	return ibv_free_dm(p);
+}
+
+static void *new_xrcd(void)
+{
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT,
+	};
+
+	return ibv_open_xrcd(pd->context, &attr);
+}
+
+static int free_xrcd(void *xrcd)
+{
+	return ibv_close_xrcd(xrcd);
+}
+
+static void *new_ah(void)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+
+	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
+	return ibv_create_ah(pd, &attr);
+}
+
+static int free_ah(void *ah)
+{
+	return ibv_destroy_ah(ah);
+}
+
+static void *new_cq(void)
+{
+	return ibv_create_cq(pd->context, 1, NULL, NULL, 0);
+}
+
+static int free_cq(void *p)
+{
+	return ibv_destroy_cq(p);
+}
+
+static void *new_srq(void)
+{
+	return srq_new(pd);
+}
+
+static int free_srq(void *srq)
+{
+	return ibv_destroy_srq(srq);
+}
+
+static void *new_qp(void)
+{
+	return qp_new(pd, cq, IBV_QPT_RC, NULL);
+}
+
+static int free_qp(void *qp)
+{
+	return ibv_destroy_qp(qp);
+}
+
+/* At least so many bytes each; the sizes are those of slabs. */
+static const struct kind {
+	const char *what;
+	void *(*make)(void);
+	int (*unmake)(void *obj);
+	int n;
+	unsigned long bytes;
+} kinds[] = {
+	{ "PD", new_pd, free_pd, 2000, 500 },
+	{ "parent domain", new_parent, free_pd, 2000, 250 },
+	{ "TD", new_td, free_td, 2000, 190 },
+	{ "on-demand MR", new_odp, free_mr, 2000, 400 },
+	{ "MR of 16 MiB", new_mr, free_mr, 40, LIST },
+	{ "MR of device memory", new_dm_mr, free_mr, 2000, 400 },
+	{ "MW", new_mw, free_mw, 2000, 400 },
+	{ "buffer of device memory", new_dm, free_dm, 2000, 250 },
+	{ "XRC domain", new_xrcd, free_xrcd, 2000, 250 },
+	/* To make one takes a tick of the clock. */
+	{ "AH", new_ah, free_ah, 300, 250 },
+	{ "CQ", new_cq, free_cq, 1100, 250 },
+	{ "SRQ", new_srq, free_srq, 1100, 250 },
+	{ "QP", new_qp, free_qp, 500, 1000 },
+};
+
+/*
+ * Slabs are charged by the page or by the object, as the kernel likes; freed
+ * memory is uncharged after a grace period, some of it later still.
+ */
+static void check_returned(const struct kind *k, long before, long grown)
+{
+	int i;
+
+	for (i = 0; i < 200 && group_kernel() - before > grown / 4; i++)
+		usleep(50000);
+	if (group_kernel() - before > grown / 4)
+		FAIL("%s: got %ld bytes still charged of %ld, want a quarter at most",
+		     k->what, group_kernel() - before, grown);
+}
+
+/* What little there is to see is in memory.stat every other second only. */
+static void settle(const struct kind *k)
+{
+	if (k->n * k->bytes < MIB / 4)
+		sleep(3);
+}
+
+static void charge_kind(const struct kind *k)
+{
+	void **objs = calloc(k->n, sizeof(*objs));
+	long before, grown;
+	int i;
+
+	settle(k);
+	before = group_kernel();
+	for (i = 0; i < k->n; i++)
+		objs[i] = MUST(k->make());
+	settle(k);
+	grown = group_kernel() - before;
+	t_note("%s: %ld bytes each", k->what, grown / k->n);
+	if (grown < (long)(k->n * k->bytes))
+		FAIL("%s: got %ld bytes charged each, want %lu", k->what,
+		     grown / k->n, k->bytes);
+	for (i = 0; i < k->n; i++)
+		CHECK_OK(k->unmake(objs[i]));
+	check_returned(k, before, grown);
+	free(objs);
+}
+
+static void prepare(void)
+{
+	struct ibv_context *ctx;
+
+	memory = mmap(NULL, REGION, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(memory != MAP_FAILED);
+	memset(memory, 1, REGION);
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	cq = cq_new(ctx);
+	dm = new_dm();
+	CHECK(dm);
+}
+
+static void charged(struct peer *parent)
+{
+	int kind;
+
+	peer_get_var(parent, kind);
+	group_join();
+	prepare();
+	charge_kind(&kinds[kind]);
+}
+
+/* A cgroup for each: what is freed late would be missing from the next kind. */
+TEST_SLOW(charged, "ISO-5", "objects and page lists of every kind are charged to the memory cgroup of the process that makes them, and no longer when they are gone", 120)
+{
+	struct peer p;
+	int kind;
+
+	for (kind = 0; kind < (int)(sizeof(kinds) / sizeof(*kinds)); kind++) {
+		group_make();
+		peer_start(&p, charged);
+		peer_put_var(&p, kind);
+		peer_end(&p);
+		SYS(rmdir(GROUP));
+	}
+}
+
+/* More than the cgroup's limit has room for, if they were charged to nobody. */
+#define MOST	600
+#define ROOM	(8 * MIB)
+
+static int *made;
+
+static void limited(struct peer *parent)
+{
+	char limit[30];
+
+	group_join();
+	prepare();
+	snprintf(limit, sizeof(limit), "%ld",
+		 group_value(GROUP "/memory.current", NULL) + (long)ROOM);
+	CHECK_OK(t_write_file(GROUP "/memory.max", limit));
+	for (*made = 0; *made < MOST; ++*made) {
+		errno = 0;
+		if (!new_mr()) {
+			CHECK_EQ(errno, ENOMEM);
+			return;
+		}
+	}
+}
+
+/*
+ * The kernel either refuses the allocation, or has its out-of-memory killer end
+ * the process. Both keep the memory of others.
+ */
+TEST_SLOW(limited, "ISO-5", "memory.max bounds the kernel memory that a process makes keel use: it is refused (ENOMEM) or killed there, and all comes back", 120)
+{
+	struct peer p;
+	int status;
+
+	made = peer_shared(sizeof(*made));
+	group_make();
+	peer_start(&p, limited);
+	SYS(waitpid(p.pid, &status, 0));
+	t_note("%d page lists of %lu KiB in %lu KiB; %s", *made, LIST / 1024,
+	       ROOM / 1024, WIFSIGNALED(status) ? "killed" : "refused");
+	CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL :
+				    WEXITSTATUS(status) == 0);
+	/* A list takes twice its size where it has to be a power of two. */
+	CHECK(*made >= (int)(ROOM / LIST) / 4);
+	CHECK(*made <= (int)(ROOM / LIST));
+	CHECK(group_value(GROUP "/memory.events", "\nmax ") > 0);
+	/* The device works for others. */
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	prepare();
+	CHECK_OK(free_mr(MUST(new_mr())));
+}
