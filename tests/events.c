@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Events that nobody reads: ib_uverbs keeps them in kernel memory. How much
+ * that is, that it is charged to nobody, and that it comes back.
+ */
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "peer.h"
+#include "qp.h"
+#include "t.h"
+
+#define GROUP	"/sys/fs/cgroup/keelevents"
+#define EVENTS	40000
+
+void t_after(void)
+{
+	t_shell_status("rmdir " GROUP " 2>&1");
+}
+
+/* A number of kB from a file, in bytes. */
+static long bytes(const char *file, const char *word, int unit)
+{
+	char *text = t_read_file(file), *at = strstr(text, word);
+	long value;
+
+	if (!at)
+		FAIL("%s: got no %s", file, word);
+	value = atol(at + strlen(word)) * unit;
+	free(text);
+	return value;
+}
+
+static long slabs(void)
+{
+	return bytes("/proc/meminfo", "\nSUnreclaim:", 1024);
+}
+
+static long charged(void)
+{
+	return bytes(GROUP "/memory.stat", "\nkernel ", 1);
+}
+
+/* From here on this process is in a memory cgroup of its own. */
+static void group_join(void)
+{
+	char pid[20];
+
+	SYS(mkdir(GROUP, 0755));
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	CHECK_OK(t_write_file(GROUP "/cgroup.procs", pid));
+}
+
+/* What so many of one sort take, before and after they are freed. */
+struct measure {
+	const char *what;
+	long n, slabs, charged;
+};
+
+static struct measure measure_start(const char *what)
+{
+	struct measure m = {
+		.what = what, .n = t_rounds(EVENTS),
+		.slabs = slabs(), .charged = charged(),
+	};
+
+	return m;
+}
+
+/*
+ * 56 bytes each, which a slab rounds up, and more where the kernel watches
+ * slabs. If the kernel ever charges them, isolation.rst is to say so.
+ */
+static void measure_check(const struct measure *m)
+{
+	long grown = slabs() - m->slabs, mine = charged() - m->charged;
+
+	t_note("%ld unread %s: %ld bytes each, %ld of them charged", m->n,
+	       m->what, grown / m->n, mine / m->n);
+	CHECK(grown / m->n >= 40);
+	CHECK(grown / m->n <= 1000);
+	CHECK(mine < grown / 4);
+}
+
+static void measure_end(const struct measure *m, long grown)
+{
+	int i;
+
+	for (i = 0; i < 200 && slabs() - m->slabs > grown / 4; i++)
+		usleep(50000);
+	CHECK(slabs() - m->slabs <= grown / 4);
+}
+
+TEST_SLOW(completion, "ISO-5", "a completion event that nobody reads takes a small slab of ib_uverbs, which comes back with the CQ", 120)
+{
+	struct ibv_comp_channel *channel;
+	struct ibv_context *ctx;
+	struct measure m;
+	struct ibv_pd *pd;
+	struct ibv_qp *qp;
+	struct ibv_cq *cq;
+	long i, grown;
+
+	group_join();
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	channel = MUST(ibv_create_comp_channel(ctx));
+	cq = MUST(ibv_create_cq(ctx, 4, NULL, channel, 0));
+	qp = qp_new(pd, cq, IBV_QPT_UD, NULL);
+	qp_connect(qp, 0);
+	qp_to(qp, IBV_QPS_ERR);
+	m = measure_start("completion events");
+	for (i = 0; i < m.n; i++) {
+		CHECK_OK(ibv_req_notify_cq(cq, 0));
+		post_recv(qp, i, (struct mem){});
+		CHECK_WC(cq, i, IBV_WC_WR_FLUSH_ERR);
+	}
+	measure_check(&m);
+	grown = slabs() - m.slabs;
+	CHECK_OK(ibv_destroy_qp(qp));
+	CHECK_OK(ibv_destroy_cq(cq));
+	measure_end(&m, grown);
+}
+
+static void drain(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1,
+	};
+
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE |
+			       IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	qp_to(qp, IBV_QPS_RTS);
+}
+
+TEST_SLOW(async, "ISO-5", "an asynchronous event that nobody reads takes a small slab of ib_uverbs, which comes back with its object", 120)
+{
+	struct ibv_context *ctx;
+	struct measure m;
+	struct ibv_qp *qp;
+	long i, grown;
+
+	group_join();
+	ctx = dev_open(KEEL0);
+	qp = qp_new(MUST(ibv_alloc_pd(ctx)), cq_new(ctx), IBV_QPT_UD, NULL);
+	qp_connect(qp, 0);
+	m = measure_start("asynchronous events");
+	for (i = 0; i < m.n; i++)
+		drain(qp);
+	measure_check(&m);
+	grown = slabs() - m.slabs;
+	/* They were all raised: these are the first. */
+	for (i = 0; i < 100; i++)
+		CHECK_EVENT(ctx, IBV_EVENT_SQ_DRAINED, qp);
+	CHECK_OK(ibv_destroy_qp(qp));
+	measure_end(&m, grown);
+}
