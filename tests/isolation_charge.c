@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Who pays for a transfer: the process that posted it, also when the kernel
+ * carries the work request out later, because the receive WQE comes later. Its
+ * cgroup is charged with the processor time and limits it, and its death ends
+ * the transfer.
+ */
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "iso.h"
+#include "qp.h"
+#include "t.h"
+
+#define CGROUPS		"/sys/fs/cgroup"
+#define SENDER		CGROUPS "/keel-iso"
+
+/* A message is one body over and over: a mapped page is expensive in UML. */
+#define BODY		(4UL << 20)
+#define SGES		16
+/* UML counts processor time in steps of 10 ms. */
+#define MESSAGES	(t_uml() ? 32 : 8)
+static unsigned char *from, *to;
+static int n_messages, n_sges;
+
+void t_after(void)
+{
+	rmdir(SENDER);
+}
+
+/* A cgroup of its own, which has a limit if there is one. */
+static void enter_cgroup(const char *limit)
+{
+	if (mkdir(SENDER, 0755))
+		CHECK_EQ(errno, EEXIST);
+	if (limit) {
+		CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control",
+				      "+cpu"));
+		CHECK_OK(t_write_file(SENDER "/cpu.max", limit));
+	}
+	CHECK_OK(t_write_file(SENDER "/cgroup.procs", "0"));
+}
+
+/* Processor time of the sender's cgroup. */
+static uint64_t usage_us(void)
+{
+	char *text = t_read_file(SENDER "/cpu.stat");
+	unsigned long long us;
+
+	CHECK_EQ(sscanf(text, "usage_usec %llu", &us), 1);
+	free(text);
+	return us;
+}
+
+static uint64_t now_us(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000ULL + t.tv_nsec / 1000;
+}
+
+/*
+ * How long it takes to copy all messages, by pieces of the size that is fastest:
+ * the C library copies in several ways, and an emulated processor is slow at
+ * some of them.
+ */
+static uint64_t memcpy_us(void)
+{
+	static const size_t pieces[] = { 2048, 8192, 1UL << 20 };
+	uint64_t best = UINT64_MAX, start, took;
+	size_t at, i;
+
+	for (i = 0; i < 3; i++) {
+		start = now_us();
+		for (at = 0; at < BODY; at += pieces[i])
+			memcpy(to + at, from + at, pieces[i]);
+		took = now_us() - start;
+		best = took < best ? took : best;
+	}
+	return best * SGES * MESSAGES;
+}
+
+static void share_bodies(void)
+{
+	from = peer_shared(BODY);
+	to = peer_shared(BODY);
+	memset(from, 'm', BODY);
+	memset(to, 0, BODY);
+}
+
+struct end {
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_sge sge[SGES];
+};
+
+static void end_open(struct end *e, void *body, struct peer *parent)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, body, BODY,
+					    IBV_ACCESS_LOCAL_WRITE));
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = QP_WRS, .max_recv_wr = QP_WRS,
+			 .max_send_sge = SGES, .max_recv_sge = SGES },
+	};
+	uint32_t qpn;
+	int i;
+
+	e->cq = cq_new(pd->context);
+	init.send_cq = init.recv_cq = e->cq;
+	e->qp = MUST(ibv_create_qp(pd, &init));
+	for (i = 0; i < SGES; i++)
+		e->sge[i] = (struct ibv_sge){ (uintptr_t)body, BODY, mr->lkey };
+	peer_put_var(parent, e->qp->qp_num);
+	peer_get_var(parent, qpn);
+	qp_connect(e->qp, qpn);
+	peer_tell(parent);
+}
+
+static const char *limit;
+
+/* Posts all, and then only waits. */
+static void sender(struct peer *parent)
+{
+	struct end e;
+	int i;
+
+	enter_cgroup(limit);
+	end_open(&e, from, parent);
+	for (i = 0; i < n_messages; i++)
+		post(e.qp, &(struct ibv_send_wr){
+			.opcode = IBV_WR_SEND, .sg_list = e.sge,
+			.num_sge = n_sges, .send_flags = IBV_SEND_SIGNALED,
+		});
+	peer_tell(parent);
+	peer_wait(parent);
+	for (i = 0; i < n_messages; i++)
+		CHECK_WC(e.cq, 0, IBV_WC_SUCCESS);
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+/* Sleeps between two looks: its own time is no matter here. */
+static int received(struct end *e)
+{
+	struct ibv_wc wc[QP_WRS];
+	int i, n = ibv_poll_cq(e->cq, QP_WRS, wc);
+
+	CHECK(n >= 0);
+	for (i = 0; i < n; i++) {
+		CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
+		CHECK_EQ(wc[i].byte_len, n_sges * BODY);
+	}
+	usleep(10000);
+	return n;
+}
+
+static void post_all(struct end *e)
+{
+	struct ibv_recv_wr wr = { .sg_list = e->sge, .num_sge = n_sges }, *bad;
+	int i;
+
+	for (i = 0; i < n_messages; i++)
+		CHECK_OK(ibv_post_recv(e->qp, &wr, &bad));
+}
+
+static void receiver(struct peer *parent)
+{
+	struct end e;
+	int n = 0;
+
+	end_open(&e, to, parent);
+	peer_tell(parent);
+	peer_wait(parent);
+	post_all(&e);
+	while (n < n_messages)
+		n += received(&e);
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+/* All is posted, and nothing received yet. */
+static void start(struct peer *snd, struct peer *rcv,
+		  void (*receive)(struct peer *parent), int messages, int sges,
+		  const char *cpu_max)
+{
+	uint32_t qpn[2];
+
+	n_messages = messages;
+	n_sges = sges;
+	limit = cpu_max;
+	peer_start(snd, sender);
+	peer_start(rcv, receive);
+	peer_get_var(snd, qpn[0]);
+	peer_get_var(rcv, qpn[1]);
+	peer_put_var(snd, qpn[1]);
+	peer_put_var(rcv, qpn[0]);
+	peer_wait(snd);
+	peer_wait(rcv);
+	peer_wait(snd);
+	peer_wait(rcv);
+}
+
+TEST(charged, "ISO-2", "of a transfer that the kernel does after the doorbell, 80 % of the processor time at least is charged to the sender's cgroup")
+{
+	uint64_t copy, charged, others;
+	struct peer snd, rcv;
+
+	share_bodies();
+	copy = memcpy_us();
+	start(&snd, &rcv, receiver, MESSAGES, SGES, NULL);
+	charged = usage_us();
+	others = iso_kernel_us() + iso_process_us(rcv.pid);
+	peer_tell(&rcv);
+	peer_wait(&rcv);
+	charged = usage_us() - charged;
+	others = iso_kernel_us() + iso_process_us(rcv.pid) - others;
+	CHECK_ALL(to, 'm', BODY);
+	t_note("charged: %llu us; kernel threads and the receiver: %llu us; memcpy: %llu us",
+	       (unsigned long long)charged, (unsigned long long)others,
+	       (unsigned long long)copy);
+	CHECK(charged >= (charged + others) / 100 * 80);
+	CHECK(charged >= copy / 3);
+	peer_tell(&snd);
+	peer_wait(&snd);
+	peer_tell(&snd);
+	peer_end(&snd);
+	peer_tell(&rcv);
+	peer_end(&rcv);
+}
+
+/* Says when it begins, and looks whether it goes on a second after the death. */
+static void survivor(struct peer *parent)
+{
+	struct end e;
+	int n = 0;
+
+	end_open(&e, to, parent);
+	peer_tell(parent);
+	peer_wait(parent);
+	post_all(&e);
+	while (!__atomic_load_n(to, __ATOMIC_ACQUIRE))
+		usleep(100);
+	peer_tell(parent);
+	peer_wait(parent);
+	memset(to, 0, BODY);
+	n = received(&e);
+	usleep(200000);
+	CHECK_ALL(to, 0, BODY);
+	CHECK_EQ(received(&e), 0);
+	/* It was in the middle. */
+	CHECK(n < n_messages);
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+TEST(killed, "ISO-2", "a process is killed while the kernel sends what it has posted: a second later no byte of the receiver changes any more, and no message arrives")
+{
+	struct peer snd, rcv;
+
+	share_bodies();
+	start(&snd, &rcv, survivor, QP_WRS, SGES, NULL);
+	peer_tell(&rcv);
+	peer_wait(&rcv);
+	CHECK_KILL(&snd, "the sender");
+	usleep(1000000);
+	peer_tell(&rcv);
+	peer_wait(&rcv);
+	peer_tell(&rcv);
+	peer_end(&rcv);
+}
+
+/* Counts what arrives in half a second. */
+static void counter(struct peer *parent)
+{
+	uint64_t end;
+	struct end e;
+	int n = 0;
+
+	end_open(&e, to, parent);
+	peer_tell(parent);
+	peer_wait(parent);
+	post_all(&e);
+	end = now_us() + 500000;
+	while (now_us() < end)
+		n += received(&e);
+	peer_put_var(parent, n);
+	peer_wait(parent);
+}
+
+static int arrived(const char *cpu_max)
+{
+	struct peer snd, rcv;
+	int n;
+
+	start(&snd, &rcv, counter, QP_WRS, 2, cpu_max);
+	peer_tell(&rcv);
+	peer_get_var(&rcv, n);
+	CHECK_KILL(&snd, "the sender");
+	CHECK_KILL(&rcv, "the receiver");
+	iso_check_empty(KEEL0);
+	rmdir(SENDER);
+	return n;
+}
+
+TEST_NOT_UML(limited, "ISO-2", "a sender whose cgroup may use a tenth of a processor sends at most half of what it does without", "it has no bandwidth limits")
+{
+	int all, some;
+
+	share_bodies();
+	all = arrived(NULL);
+	some = arrived("10000 100000");
+	t_note("in 500 ms: %d messages, with the limit: %d", all, some);
+	CHECK(some * 2 <= all);
+}

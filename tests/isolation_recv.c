@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A receiver whose memory cannot be brought in: its receive WQE names memory on
+ * demand, and nobody gets its mmap_lock. A process that sends to it must not be
+ * held up, nor those that this process deals with.
+ */
+#include "iso.h"
+#include "qp.h"
+#include "stall.h"
+#include "t.h"
+
+static enum iso_type type;
+static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
+
+/* Has a receive WQE of memory that nobody can touch. */
+static void hostile(struct peer *parent)
+{
+	struct ibv_mr *mr;
+	struct iso_end e;
+
+	iso_open(&e, KEEL0, NULL, type);
+	mr = iso_mr(&e, stall_memory(ISO_PAGE), IBV_ACCESS_ON_DEMAND);
+	iso_meet(&e, parent);
+	iso_post_recv(&e, 1, mr);
+	stall_hold();
+	peer_tell(parent);
+	pause();
+}
+
+/* Sends there, and says after each call that it has returned. */
+static void caller(struct peer *parent)
+{
+	struct ibv_mr *mr;
+	struct iso_end e;
+
+	iso_open(&e, KEEL0, NULL, type);
+	mr = iso_mr(&e, page, 0);
+	iso_meet(&e, parent);
+	peer_wait(parent);
+	CHECK_OK(iso_send(&e, 2, mr));
+	peer_tell(parent);
+	peer_wait(parent);
+	CHECK_OK(ibv_dereg_mr(mr));
+	peer_tell(parent);
+	peer_wait(parent);
+	CHECK_OK(ibv_destroy_qp(e.qp));
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+/* Sends there until it is killed, or its send queue is full. */
+static void poster(struct peer *parent)
+{
+	struct ibv_mr *mr;
+	struct iso_end e;
+	int err;
+
+	iso_open(&e, KEEL0, NULL, type);
+	mr = iso_mr(&e, page, 0);
+	iso_meet(&e, parent);
+	peer_wait(parent);
+	peer_tell(parent);
+	do
+		err = iso_send(&e, 2, mr);
+	while (!err);
+	CHECK_RET(err, ENOMEM);
+	pause();
+}
+
+static void start(struct stall *s, struct peer *v, enum iso_type t,
+		  void (*run)(struct peer *parent))
+{
+	type = t;
+	stall_start(s, hostile);
+	peer_start(v, run);
+	iso_introduce(&s->peer, v);
+	peer_wait(&s->peer);
+}
+
+static void check_calls(enum iso_type t)
+{
+	struct stall s;
+	struct peer v;
+
+	start(&s, &v, t, caller);
+	CHECK_STEP(&v, "ibv_post_send()");
+	CHECK_STEP(&v, "ibv_dereg_mr() of what is sent");
+	CHECK_STEP(&v, "ibv_destroy_qp()");
+	CHECK_KILL(&v, "a process that has sent");
+	stall_end(&s);
+	iso_check_empty(KEEL0);
+}
+
+static void check_kill(enum iso_type t)
+{
+	struct stall s;
+	struct peer v;
+
+	start(&s, &v, t, poster);
+	peer_tell(&v);
+	peer_wait(&v);
+	usleep(50000);
+	CHECK_KILL(&v, "a process that sends");
+	stall_end(&s);
+	iso_check_empty(KEEL0);
+}
+
+#define TO_STALLED	" to a receiver that stalls whoever touches its memory: "
+#define CALLS		"ibv_post_send(), ibv_dereg_mr() and ibv_destroy_qp() return within 1 s"
+#define KILLED		"the sender is killed while it posts, and gone within 1 s"
+
+TEST(rc_calls, "ISO-1", "an RC send" TO_STALLED CALLS)
+{
+	check_calls(ISO_RC);
+}
+
+TEST(uc_calls, "ISO-1", "a UC send" TO_STALLED CALLS)
+{
+	check_calls(ISO_UC);
+}
+
+TEST(ud_calls, "ISO-1", "a datagram" TO_STALLED CALLS)
+{
+	check_calls(ISO_UD);
+}
+
+TEST(xrc_calls, "ISO-1", "an XRC send" TO_STALLED CALLS)
+{
+	check_calls(ISO_XRC);
+}
+
+TEST(rc_kill, "ISO-1", "RC sends" TO_STALLED KILLED)
+{
+	check_kill(ISO_RC);
+}
+
+TEST(uc_kill, "ISO-1", "UC sends" TO_STALLED KILLED)
+{
+	check_kill(ISO_UC);
+}
+
+TEST(ud_kill, "ISO-1", "datagrams" TO_STALLED KILLED)
+{
+	check_kill(ISO_UD);
+}
+
+TEST(xrc_kill, "ISO-1", "XRC sends" TO_STALLED KILLED)
+{
+	check_kill(ISO_XRC);
+}

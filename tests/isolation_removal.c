@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A device is taken away while processes stall whoever touches their memory:
+ * that of a send in progress, of a receive WQE that somebody sends to, or of a
+ * mapping of device memory.
+ */
+#include <infiniband/keeldv.h>
+
+#include "dev.h"
+#include "iso.h"
+#include "qp.h"
+#include "stall.h"
+#include "t.h"
+
+/* The checkers slow down the removal itself. */
+#define REMOVAL_MS	(t_debug_kernel() ? 2000 : ISO_MS)
+
+void t_after(void)
+{
+	dev_del();
+	module_restore();
+}
+
+static const char *dev;
+static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
+
+/* Sends from memory that nobody can touch. */
+static void bad_sender(struct peer *parent)
+{
+	struct ibv_mr *mr;
+	struct iso_end e;
+
+	iso_open(&e, dev, NULL, ISO_RC);
+	mr = iso_mr(&e, stall_memory(ISO_PAGE), IBV_ACCESS_ON_DEMAND);
+	iso_meet(&e, parent);
+	stall_hold();
+	peer_tell(parent);
+	iso_send(&e, 1, mr);
+	pause();
+}
+
+/* Receives into such memory. */
+static void bad_receiver(struct peer *parent)
+{
+	struct ibv_mr *mr;
+	struct iso_end e;
+
+	iso_open(&e, dev, NULL, ISO_RC);
+	mr = iso_mr(&e, stall_memory(ISO_PAGE), IBV_ACCESS_ON_DEMAND);
+	iso_meet(&e, parent);
+	iso_post_recv(&e, 1, mr);
+	stall_hold();
+	peer_tell(parent);
+	pause();
+}
+
+/* Has device memory mapped. */
+static void bad_mapper(struct peer *parent)
+{
+	struct ibv_alloc_dm_attr attr = { .length = ISO_PAGE };
+	struct iso_end e;
+	char *p;
+
+	iso_open(&e, dev, NULL, ISO_RC);
+	p = MUST(keeldv_dm_map(MUST(ibv_alloc_dm(e.ctx, &attr))));
+	memset(p, 'd', ISO_PAGE);
+	iso_meet(&e, parent);
+	stall_hold();
+	peer_tell(parent);
+	pause();
+}
+
+/* Has a receive WQE, and sends. */
+static void neighbour(struct peer *parent)
+{
+	struct iso_end e;
+
+	iso_open(&e, dev, NULL, ISO_RC);
+	e.mr = iso_mr(&e, page, 0);
+	iso_meet(&e, parent);
+	iso_post_recv(&e, 2, e.mr);
+	peer_tell(parent);
+	peer_wait(parent);
+	iso_send(&e, 3, e.mr);
+	peer_tell(parent);
+	pause();
+}
+
+static const char *command;
+
+static void remover(struct peer *parent)
+{
+	CHECK_EQ(t_shell_status("%s", command), 0);
+	peer_tell(parent);
+}
+
+static void check_removed(const char *name, const char *with,
+			  void (*bad)(struct peer *parent))
+{
+	struct peer n, r;
+	struct stall s;
+
+	dev = name;
+	command = with;
+	stall_start(&s, bad);
+	peer_start(&n, neighbour);
+	iso_introduce(&s.peer, &n);
+	peer_wait(&n);
+	peer_wait(&s.peer);
+	stall_settle(&s);
+	peer_tell(&n);
+	/* That it returns is what isolation_recv is about. */
+	iso_told(&n, 100);
+	peer_start(&r, remover);
+	iso_within(__FILE__, __LINE__, &r, REMOVAL_MS, command);
+	peer_end(&r);
+	CHECK_KILL(&n, "a process whose device has gone");
+	stall_end(&s);
+}
+
+static void check_link(void (*bad)(struct peer *parent))
+{
+	dev_add();
+	check_removed(KEEL1, "rdma link delete " KEEL1, bad);
+	CHECK(!dev_exists(KEEL1));
+	dev_del();
+	/* The name is free. */
+	dev_add();
+	dev_check_works(KEEL1);
+	dev_del();
+}
+
+static void check_module(void (*bad)(struct peer *parent))
+{
+	module_will_go();
+	check_removed(KEEL0, "rmmod keel", bad);
+	CHECK(!module_loaded());
+	module_load(module_usual());
+	dev_check_works(KEEL0);
+}
+
+#define LINK	"rdma link delete returns within 1 s "
+#define RMMOD	"rmmod returns within 1 s "
+#define SENDER	"while a process sends from memory that stalls whoever touches it"
+#define RECEIVER "while a process is sent to whose receive WQE names memory that stalls whoever touches it"
+#define MAPPER	"while a process that stalls its mmap_lock has device memory mapped"
+
+TEST(link_sender, "ISO-1,DEV-3", LINK SENDER)
+{
+	check_link(bad_sender);
+}
+
+TEST(link_receiver, "ISO-1,DEV-3", LINK RECEIVER)
+{
+	check_link(bad_receiver);
+}
+
+TEST(link_mapper, "ISO-1,DEV-3", LINK MAPPER)
+{
+	check_link(bad_mapper);
+}
+
+TEST(module_sender, "ISO-1,DEV-3", RMMOD SENDER)
+{
+	check_module(bad_sender);
+}
+
+TEST(module_receiver, "ISO-1,DEV-3", RMMOD RECEIVER)
+{
+	check_module(bad_receiver);
+}
+
+TEST(module_mapper, "ISO-1,DEV-3", RMMOD MAPPER)
+{
+	check_module(bad_mapper);
+}

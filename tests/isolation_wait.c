@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Send queues that wait, for a receive WQE or for a peer that is connected:
+ * what they wait for wakes them, and until then they cost nothing.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "iso.h"
+#include "qp.h"
+#include "t.h"
+
+#define WAITERS		8
+#define QUEUES		500
+/* Of processor time, in a second, for all of them. */
+#define COST_US		20000
+#define ROUNDS		1000
+
+static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
+
+static struct ibv_pd *pd;
+static struct ibv_mr *mr;
+
+static void setup(void)
+{
+	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	mr = MUST(ibv_reg_mr(pd, page, ISO_PAGE, ISO_RIGHTS));
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
+}
+
+/* A completion, within 1 s. */
+static void check_soon(struct ibv_cq *cq, uint64_t wr_id,
+		       enum ibv_wc_status status, const char *after)
+{
+	uint64_t end = now_ms() + ISO_MS;
+	struct ibv_wc wc;
+	int n;
+
+	do
+		n = ibv_poll_cq(cq, 1, &wc);
+	while (!n && now_ms() < end);
+	if (!n)
+		FAIL("after %s: got no completion in %d ms", after, ISO_MS);
+	CHECK_EQ(wc.wr_id, wr_id);
+	CHECK_STR(ibv_wc_status_str(wc.status), ibv_wc_status_str(status));
+}
+
+/* Long enough for the kernel to have given up trying again at once. */
+static void a_while(void)
+{
+	usleep(200000);
+}
+
+TEST(recv_wakes, "ISO-3", "a sender that waits for a receive WQE of the peer's own queue goes on within 1 s of one being posted")
+{
+	struct link l;
+
+	setup();
+	l = link_new(pd, pd, IBV_QPT_RC);
+	post_send(l.qp[0], 1, MEM(mr));
+	a_while();
+	CHECK_NO_WC(l.cq[0]);
+	post_recv(l.qp[1], 2, MEM(mr));
+	check_soon(l.cq[1], 2, IBV_WC_SUCCESS, "ibv_post_recv()");
+	check_soon(l.cq[0], 1, IBV_WC_SUCCESS, "ibv_post_recv()");
+}
+
+TEST(srq_wakes, "ISO-3", "of eight senders that wait for an SRQ, each receive WQE that is posted to it makes one go on within 1 s")
+{
+	struct ibv_qp *from[WAITERS], *to;
+	struct ibv_cq *cq, *recv_cq;
+	struct ibv_srq *srq;
+	int i;
+
+	setup();
+	cq = cq_new(pd->context);
+	recv_cq = cq_new(pd->context);
+	srq = srq_new(pd);
+	for (i = 0; i < WAITERS; i++) {
+		from[i] = qp_new(pd, cq, IBV_QPT_RC, NULL);
+		to = qp_new(pd, recv_cq, IBV_QPT_RC, srq);
+		qp_join(from[i], to);
+		post_send(from[i], 1, MEM(mr));
+	}
+	a_while();
+	CHECK_NO_WC(cq);
+	for (i = 0; i < WAITERS; i++) {
+		post_srq_recv(srq, 2, MEM(mr));
+		check_soon(recv_cq, 2, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
+		check_soon(cq, 1, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
+	}
+	CHECK_NO_WC(cq);
+}
+
+TEST(xrc_srq_wakes, "ISO-3", "an XRC sender that waits for an SRQ of the domain goes on within 1 s of a receive WQE being posted to it")
+{
+	struct iso_end a, b;
+	struct iso_addr to;
+
+	iso_open(&a, KEEL0, NULL, ISO_XRC);
+	iso_open(&b, KEEL0, a.ctx, ISO_XRC);
+	a.mr = iso_mr(&a, page, 0);
+	b.mr = iso_mr(&b, page, 0);
+	to = iso_addr(&b);
+	iso_connect(&a, &to);
+	to = iso_addr(&a);
+	iso_connect(&b, &to);
+	CHECK_OK(iso_send(&a, 1, a.mr));
+	a_while();
+	CHECK_NO_WC(a.cq);
+	iso_post_recv(&b, 2, b.mr);
+	check_soon(b.cq, 2, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
+	check_soon(a.cq, 1, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
+}
+
+/* To RTS with a peer that it waits for without end. */
+static void connect_patient(struct ibv_qp *qp, uint32_t dest)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS, .timeout = 0, .retry_cnt = 7,
+		.rnr_retry = 7, .max_rd_atomic = 1,
+	};
+
+	qp_to_init(qp);
+	qp_to_rtr(qp, dest);
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
+			       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+TEST(rtr_wakes, "ISO-3", "a sender whose peer is not connected yet goes on within 1 s of the peer reaching RTR")
+{
+	struct ibv_qp *from, *to;
+	struct ibv_cq *cq;
+
+	setup();
+	cq = cq_new(pd->context);
+	from = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	to = qp_new(pd, cq_new(pd->context), IBV_QPT_RC, NULL);
+	connect_patient(from, to->qp_num);
+	qp_to_init(to);
+	post_recv(to, 2, MEM(mr));
+	post_send(from, 1, MEM(mr));
+	a_while();
+	CHECK_NO_WC(cq);
+	qp_to_rtr(to, from->qp_num);
+	check_soon(to->recv_cq, 2, IBV_WC_SUCCESS, "RTR");
+	check_soon(cq, 1, IBV_WC_SUCCESS, "RTR");
+}
+
+static void check_lost_peer(enum ibv_qp_state state, const char *after)
+{
+	struct link l;
+
+	setup();
+	l = link_new(pd, pd, IBV_QPT_RC);
+	post_send(l.qp[0], 1, MEM(mr));
+	a_while();
+	CHECK_NO_WC(l.cq[0]);
+	if (state == IBV_QPS_UNKNOWN)
+		CHECK_OK(ibv_destroy_qp(l.qp[1]));
+	else
+		qp_to(l.qp[1], state);
+	check_soon(l.cq[0], 1, IBV_WC_RETRY_EXC_ERR, after);
+}
+
+TEST(destroy_wakes, "ISO-3", "a sender that waits for receive WQEs without end hears within 1 s that its peer was destroyed")
+{
+	check_lost_peer(IBV_QPS_UNKNOWN, "ibv_destroy_qp()");
+}
+
+TEST(error_wakes, "ISO-3", "a sender that waits for receive WQEs without end hears within 1 s that its peer has failed")
+{
+	check_lost_peer(IBV_QPS_ERR, "a move to ERR");
+}
+
+TEST(reset_wakes, "ISO-3", "a sender that waits for receive WQEs without end hears within 1 s that its peer was reset")
+{
+	check_lost_peer(IBV_QPS_RESET, "a move to RESET");
+}
+
+/* Two threads, each of which does its half of a round at a random moment. */
+static struct duel {
+	struct link l;
+	struct ibv_srq *srq;
+	pthread_barrier_t turn;
+	int rounds;
+} duel;
+
+static void spin(uint64_t *seed)
+{
+	volatile int i;
+	int n = t_random(seed) % 3000;
+
+	for (i = 0; i < n; i++)
+		;
+}
+
+static void *post_receives(void *arg)
+{
+	uint64_t seed = 77;
+	int i;
+
+	for (i = 0; i < duel.rounds; i++) {
+		pthread_barrier_wait(&duel.turn);
+		spin(&seed);
+		if (duel.srq)
+			post_srq_recv(duel.srq, 2, MEM(mr));
+		else
+			post_recv(duel.l.qp[1], 2, MEM(mr));
+	}
+	return NULL;
+}
+
+static void check_duel(void)
+{
+	uint64_t seed = 99;
+	pthread_t thread;
+	int i;
+
+	duel.rounds = t_rounds(ROUNDS);
+	CHECK_OK(pthread_barrier_init(&duel.turn, NULL, 2));
+	CHECK_OK(pthread_create(&thread, NULL, post_receives, NULL));
+	for (i = 0; i < duel.rounds; i++) {
+		pthread_barrier_wait(&duel.turn);
+		spin(&seed);
+		post_send(duel.l.qp[0], 1, MEM(mr));
+		check_soon(duel.l.cq[1], 2, IBV_WC_SUCCESS, "both were posted");
+		check_soon(duel.l.cq[0], 1, IBV_WC_SUCCESS, "both were posted");
+	}
+	CHECK_OK(pthread_join(thread, NULL));
+}
+
+TEST(recv_race, "ISO-3", "a send and the receive WQE that it needs, posted by two threads at about the same time: none waits for longer than 1 s")
+{
+	setup();
+	duel.l = link_new(pd, pd, IBV_QPT_RC);
+	check_duel();
+}
+
+TEST(srq_race, "ISO-3", "a send and the receive WQE of an SRQ that it needs, posted by two threads at about the same time: none waits for longer than 1 s")
+{
+	setup();
+	duel.srq = srq_new(pd);
+	duel.l.cq[0] = cq_new(pd->context);
+	duel.l.cq[1] = cq_new(pd->context);
+	duel.l.qp[0] = qp_new(pd, duel.l.cq[0], IBV_QPT_RC, NULL);
+	duel.l.qp[1] = qp_new(pd, duel.l.cq[1], IBV_QPT_RC, duel.srq);
+	qp_join(duel.l.qp[0], duel.l.qp[1]);
+	check_duel();
+}
+
+/* Half of the queues wait for a receive WQE, half for a peer. */
+static void crowd(struct peer *parent)
+{
+	struct ibv_qp *from, *to;
+	struct ibv_cq *cq;
+	int i;
+
+	setup();
+	cq = cq_new(pd->context);
+	for (i = 0; i < QUEUES; i++) {
+		from = qp_new(pd, cq, IBV_QPT_RC, NULL);
+		to = qp_new(pd, cq, IBV_QPT_RC, NULL);
+		connect_patient(from, to->qp_num);
+		if (i % 2)
+			qp_connect(to, from->qp_num);
+		post_send(from, 1, MEM(mr));
+	}
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+static uint64_t used_us(pid_t pid)
+{
+	return iso_kernel_us() + (pid ? iso_process_us(pid) : 0);
+}
+
+/*
+ * What kernel threads and a process use in a second, by the best of four half
+ * seconds: kernel threads have other things to do now and then.
+ */
+static uint64_t second_us(pid_t pid)
+{
+	uint64_t best = UINT64_MAX, us;
+	int i;
+
+	for (i = 0; i < 4; i++) {
+		us = used_us(pid);
+		usleep(500000);
+		us = used_us(pid) - us;
+		best = us < best ? us : best;
+	}
+	return 2 * best;
+}
+
+TEST(waiting_is_free, "ISO-3", "500 queues that wait, for receive WQEs and for peers, take less than 20 ms of processor time a second together")
+{
+	uint64_t without = second_us(0), with;
+	struct peer p;
+
+	peer_start(&p, crowd);
+	peer_wait(&p);
+	with = second_us(p.pid);
+	t_note("kernel threads without them: %llu us, with them: %llu us",
+	       (unsigned long long)without, (unsigned long long)with);
+	CHECK(with < without + COST_US);
+	peer_kill(&p, SIGKILL);
+	iso_check_empty(KEEL0);
+}

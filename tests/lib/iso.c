@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Connected processes, and calls with a deadline. See iso.h.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#include "iso.h"
+#include "qp.h"
+#include "t.h"
+#include "tree.h"
+
+#define BYTES	64
+/* Of <linux/sched.h>, in /proc/PID/stat. */
+#define PF_KTHREAD	0x00200000
+
+const char * const iso_types[ISO_TYPES] = { "RC", "UC", "UD", "XRC" };
+
+static const enum ibv_qp_type qp_types[ISO_TYPES] = {
+	[ISO_RC] = IBV_QPT_RC, [ISO_UC] = IBV_QPT_UC,
+	[ISO_UD] = IBV_QPT_UD, [ISO_XRC] = IBV_QPT_XRC_SEND,
+};
+
+static void open_xrc(struct iso_end *e)
+{
+	struct ibv_xrcd_init_attr domain = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1, .oflags = O_CREAT,
+	};
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_wr = QP_WRS, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC, .pd = e->pd, .cq = e->cq,
+	};
+
+	attr.xrcd = MUST(ibv_open_xrcd(e->ctx, &domain));
+	e->srq = MUST(ibv_create_srq_ex(e->ctx, &attr));
+	e->recv_qp = qp_new_xrc_recv(attr.xrcd);
+}
+
+/* Of RC, also with what only ibv_wr_*() can post. */
+static struct ibv_qp *open_qp(struct iso_end *e)
+{
+	if (e->type == ISO_RC)
+		return &qp_new_ex(e->pd, e->cq, IBV_QPT_RC,
+				  IBV_QP_EX_WITH_FLUSH |
+				  IBV_QP_EX_WITH_ATOMIC_WRITE)->qp_base;
+	return qp_new(e->pd, e->cq, qp_types[e->type], NULL);
+}
+
+void iso_open(struct iso_end *e, const char *dev, struct ibv_context *ctx,
+	      enum iso_type type)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+
+	*e = (struct iso_end){ .type = type, .ctx = ctx ?: dev_open(dev) };
+	e->pd = MUST(ibv_alloc_pd(e->ctx));
+	e->cq = cq_new(e->ctx);
+	e->qp = open_qp(e);
+	e->recv_qp = e->qp;
+	if (type == ISO_XRC)
+		open_xrc(e);
+	if (type != ISO_UD)
+		return;
+	CHECK_OK(ibv_query_gid(e->ctx, 1, 0, &attr.grh.dgid));
+	e->ah = MUST(ibv_create_ah(e->pd, &attr));
+}
+
+struct iso_addr iso_addr(const struct iso_end *e)
+{
+	struct iso_addr addr = {
+		.qpn = e->qp->qp_num, .recv_qpn = e->recv_qp->qp_num,
+	};
+
+	if (e->srq)
+		CHECK_OK(ibv_get_srq_num(e->srq, &addr.srqn));
+	if (e->mr) {
+		addr.rkey = e->mr->rkey;
+		addr.addr = (uintptr_t)e->mr->addr;
+	}
+	return addr;
+}
+
+void iso_connect(struct iso_end *e, const struct iso_addr *peer)
+{
+	e->peer = *peer;
+	qp_connect(e->qp, peer->recv_qpn);
+	if (e->type == ISO_RC)
+		qp_allow(e->qp, IBV_ACCESS_REMOTE_READ |
+			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
+			 IBV_ACCESS_FLUSH_GLOBAL);
+	if (e->type == ISO_XRC)
+		qp_connect(e->recv_qp, peer->qpn);
+}
+
+void iso_meet(struct iso_end *e, struct peer *parent)
+{
+	struct iso_addr addr = iso_addr(e);
+
+	peer_put_var(parent, addr);
+	peer_get_var(parent, addr);
+	iso_connect(e, &addr);
+	peer_tell(parent);
+}
+
+void iso_introduce(struct peer *a, struct peer *b)
+{
+	struct iso_addr addr[2];
+
+	peer_get_var(a, addr[0]);
+	peer_get_var(b, addr[1]);
+	peer_put_var(a, addr[1]);
+	peer_put_var(b, addr[0]);
+	peer_wait(a);
+	peer_wait(b);
+}
+
+struct ibv_mr *iso_mr(struct iso_end *e, void *page, int access)
+{
+	return MUST(ibv_reg_mr(e->pd, page, ISO_PAGE, ISO_RIGHTS | access));
+}
+
+void iso_post_recv(struct iso_end *e, uint64_t wr_id, struct ibv_mr *mr)
+{
+	struct mem mem = { mr->addr, BYTES, mr->lkey };
+
+	if (e->type == ISO_UD)
+		mem.len += ISO_GRH;
+	if (e->srq)
+		post_srq_recv(e->srq, wr_id, mem);
+	else
+		post_recv(e->qp, wr_id, mem);
+}
+
+int iso_send(struct iso_end *e, uint64_t wr_id, struct ibv_mr *mr)
+{
+	struct ibv_send_wr *wr = send_wr(IBV_WR_SEND, wr_id,
+			(struct mem){ mr->addr, BYTES, mr->lkey }), *bad;
+
+	if (e->type == ISO_XRC)
+		wr->qp_type.xrc.remote_srqn = e->peer.srqn;
+	if (e->type == ISO_UD) {
+		wr->wr.ud.ah = e->ah;
+		wr->wr.ud.remote_qpn = e->peer.qpn;
+		wr->wr.ud.remote_qkey = QP_QKEY;
+	}
+	return ibv_post_send(e->qp, wr, &bad);
+}
+
+static int wr_rdma(struct iso_end *e, enum ibv_wr_opcode op, uint64_t wr_id)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(e->qp);
+
+	wr_begin(qp, wr_id);
+	if (op == IBV_WR_FLUSH)
+		ibv_wr_flush(qp, e->peer.rkey, e->peer.addr, BYTES,
+			     IBV_FLUSH_GLOBAL, IBV_FLUSH_RANGE);
+	else
+		ibv_wr_atomic_write(qp, e->peer.rkey, e->peer.addr, "atomics");
+	return ibv_wr_complete(qp);
+}
+
+int iso_rdma(struct iso_end *e, enum ibv_wr_opcode op, uint64_t wr_id,
+	     struct ibv_mr *mr)
+{
+	struct ibv_send_wr *wr = send_wr(op, wr_id,
+			(struct mem){ mr->addr, BYTES, mr->lkey }), *bad;
+
+	if (op == IBV_WR_FLUSH || op == IBV_WR_ATOMIC_WRITE)
+		return wr_rdma(e, op, wr_id);
+	wr->wr.rdma.remote_addr = e->peer.addr;
+	wr->wr.rdma.rkey = e->peer.rkey;
+	if (op == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr->sg_list->length = sizeof(uint64_t);
+		wr->wr.atomic.remote_addr = e->peer.addr;
+		wr->wr.atomic.rkey = e->peer.rkey;
+		wr->wr.atomic.compare_add = 1;
+	}
+	if (e->type == ISO_XRC)
+		wr->qp_type.xrc.remote_srqn = e->peer.srqn;
+	return ibv_post_send(e->qp, wr, &bad);
+}
+
+bool iso_told(struct peer *p, int ms)
+{
+	struct pollfd fd = { .fd = p->fd, .events = POLLIN };
+
+	if (poll(&fd, 1, ms) <= 0)
+		return false;
+	peer_wait(p);
+	return true;
+}
+
+void iso_within(const char *file, int line, struct peer *p, int ms,
+		const char *what)
+{
+	if (!iso_told(p, ms))
+		t_fail(file, line, "%s: got nothing in %d ms, want its return",
+		       what, ms);
+}
+
+void iso_step(const char *file, int line, struct peer *p, const char *what)
+{
+	peer_tell(p);
+	iso_within(file, line, p, ISO_MS, what);
+}
+
+void iso_kill(const char *file, int line, struct peer *p, int sig,
+	      const char *what)
+{
+	int ms, status;
+
+	SYS(kill(p->pid, sig));
+	for (ms = 0; ms < ISO_MS; ms += 2) {
+		if (SYS(waitpid(p->pid, &status, WNOHANG)) > 0) {
+			close(p->fd);
+			return;
+		}
+		usleep(2000);
+	}
+	t_fail(file, line, "%s: got a process that SIG%s did not end in %d ms",
+	       what, sigabbrev_np(sig), ISO_MS);
+}
+
+/* Of one thread group, or of a kernel thread. */
+static uint64_t stat_us(const char *pid, bool *kernel)
+{
+	unsigned long flags = 0, user = 0, system = 0;
+	char path[300], text[1024] = "", *p;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	f = fopen(path, "re");
+	/* It may have ended. */
+	if (!f)
+		return 0;
+	p = fgets(text, sizeof(text), f) ? strrchr(text, ')') : NULL;
+	fclose(f);
+	if (!p || sscanf(p, ") %*c %*d %*d %*d %*d %*d %lu %*u %*u %*u %*u %lu %lu",
+			 &flags, &user, &system) != 3)
+		return 0;
+	*kernel = flags & PF_KTHREAD;
+	return (user + system) * 1000000ULL / sysconf(_SC_CLK_TCK);
+}
+
+/* Of one thread; 0 where the kernel keeps no such file. */
+static uint64_t schedstat_us(const char *dir, const char *tid)
+{
+	unsigned long long ns = 0;
+	char path[600];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s/schedstat", dir, tid);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &ns) != 1)
+		ns = 0;
+	fclose(f);
+	return ns / 1000;
+}
+
+uint64_t iso_process_us(pid_t pid)
+{
+	char dir[64], name[32];
+	struct dirent *entry;
+	uint64_t us = 0;
+	bool kernel;
+	DIR *tasks;
+
+	snprintf(name, sizeof(name), "%d", pid);
+	snprintf(dir, sizeof(dir), "/proc/%d/task", pid);
+	tasks = MUST(opendir(dir));
+	while ((entry = readdir(tasks)))
+		us += schedstat_us(dir, entry->d_name);
+	closedir(tasks);
+	return us ?: stat_us(name, &kernel);
+}
+
+uint64_t iso_kernel_us(void)
+{
+	uint64_t sum = 0, us, exact;
+	struct dirent *entry;
+	bool kernel;
+	DIR *proc = MUST(opendir("/proc"));
+
+	while ((entry = readdir(proc))) {
+		kernel = false;
+		us = stat_us(entry->d_name, &kernel);
+		if (!kernel)
+			continue;
+		exact = schedstat_us("/proc", entry->d_name);
+		sum += exact ?: us;
+	}
+	closedir(proc);
+	return sum;
+}
+
+void iso_check_empty(const char *dev)
+{
+	char why[300] = "";
+	int ms;
+
+	for (ms = 0; ms < ISO_MS; ms += 10) {
+		if (tree_is_empty(dev, why, sizeof(why)))
+			return;
+		usleep(10000);
+	}
+	FAIL("%s: got \"%s\", want no object", dev, why);
+}
