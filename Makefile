@@ -18,7 +18,7 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench tools soak matrix deb install-test removal:
+demo test bench bench-isolation tools soak matrix deb install-test removal:
 	scripts/$@
 
 bar:
@@ -52,6 +52,7 @@ help:
 	@echo 'make demo         show keel at work in a throwaway guest'
 	@echo 'make test         run all tests in throwaway guests'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
+	@echo 'make bench-isolation  what a process costs others: a table with goals'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
 	@echo 'make matrix       build for every kernel, boot each, print a table'
 	@echo 'make soak         everything at once, killed at random, for 10 minutes'
@@ -61,5 +62,5 @@ help:
 	@echo 'make cache        fetch and build what the guests need'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench tools soak bar matrix deb install-test \
+.PHONY: all modules clean cache demo test bench bench-isolation tools soak bar matrix deb install-test \
 	removal provider install uninstall help

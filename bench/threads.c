@@ -12,13 +12,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "bench.h"
+#include "rc.h"
 
 #define SIZE		64
 #define DEPTH		128
 #define MAX_BATCH	32
 #define MAX_THREADS	16
-#define PORT		1
 
 struct lane {
 	pthread_t thread;
@@ -85,76 +84,6 @@ static struct ibv_cq *make_cq(struct ibv_pd *scope)
 	return ibv_cq_ex_to_cq(extended);
 }
 
-static struct ibv_qp *make_qp(struct lane *lane)
-{
-	struct ibv_qp_init_attr attr = {
-		.send_cq = lane->cq,
-		.recv_cq = lane->cq,
-		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 0,
-		.cap = {
-			.max_send_wr = DEPTH,
-			.max_recv_wr = DEPTH,
-			.max_send_sge = 1,
-			.max_recv_sge = 1,
-		},
-	};
-	struct ibv_qp *qp = ibv_create_qp(lane->pd, &attr);
-
-	if (!qp)
-		die("RC QP");
-	return qp;
-}
-
-static void to_init(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = PORT,
-	};
-
-	errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-			      IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	if (errno)
-		die("INIT");
-}
-
-static void connect_to(struct ibv_qp *qp, uint32_t peer)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = peer,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.ah_attr = {
-			.is_global = 1,
-			.port_num = PORT,
-			.grh = {
-				.dgid = gid,
-				.sgid_index = gid_index,
-				.hop_limit = 1,
-			},
-		},
-	};
-
-	errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV |
-			      IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-	if (errno)
-		die("RTR");
-	attr.qp_state = IBV_QPS_RTS;
-	attr.timeout = 14;
-	attr.retry_cnt = 7;
-	attr.rnr_retry = 7;
-	attr.max_rd_atomic = 1;
-	errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT |
-			      IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-	if (errno)
-		die("RTS");
-}
-
 static void set_up(struct lane *lane)
 {
 	lane->memory = aligned_alloc(4096, 4096);
@@ -167,12 +96,12 @@ static void set_up(struct lane *lane)
 			      IBV_ACCESS_LOCAL_WRITE);
 	if (!lane->mr)
 		die("MR");
-	lane->from = make_qp(lane);
-	lane->to = make_qp(lane);
-	to_init(lane->from);
-	to_init(lane->to);
-	connect_to(lane->from, lane->to->qp_num);
-	connect_to(lane->to, lane->from->qp_num);
+	lane->from = rc_new(lane->pd, lane->cq, DEPTH);
+	lane->to = rc_new(lane->pd, lane->cq, DEPTH);
+	rc_init(lane->from);
+	rc_init(lane->to);
+	rc_connect(lane->from, lane->to->qp_num, &gid, gid_index);
+	rc_connect(lane->to, lane->from->qp_num, &gid, gid_index);
 }
 
 static void post_receives(struct lane *lane)
