@@ -25,7 +25,9 @@
 #include "keel_worker.h"
 
 /* How long rmmod waits for processes that are stopped before it ends them. */
-#define KEEL_REAP_PATIENCE	HZ
+#define KEEL_REAP_PATIENCE	(HZ / 4)
+/* The longest pause between two tries to get an mmap_lock that is taken. */
+#define KEEL_LOCK_PAUSE		max(HZ / 100L, 1L)
 
 /**
  * struct keel_worker - a thread that works for a process
@@ -267,14 +269,30 @@ static void keel_worker_die(void *data)
 		keel_worker_do(worker, job, false);
 }
 
-/*
- * How a worker locks the memory of its process, or of one that shares a device
- * with it. This is the only wait for an mmap_lock in keel. Nothing is held
- * meanwhile, and it ends when the process does.
+/**
+ * keel_worker_lock_mm() - take the mmap_lock of a process for reading
+ * @worker: the worker of the process whose memory it is; runs a job
+ * @mm: the memory; the caller keeps it
+ *
+ * This is the only wait for an mmap_lock in keel, and nothing is held meanwhile.
+ * It ends when the process is killed, and when the context goes: so it cannot be
+ * a wait for the lock itself.
+ *
+ * Context: may sleep; no lock is held and no key in use.
+ * Return: 0, or -EINTR.
  */
 int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm)
 {
-	return keel_thread_lock_mm(mm, &worker->dead);
+	long pause = 1;
+
+	while (!mmap_read_trylock(mm)) {
+		if (keel_worker_is_dead(worker) ||
+		    fatal_signal_pending(current))
+			return -EINTR;
+		schedule_timeout_killable(pause);
+		pause = min(pause * 2, KEEL_LOCK_PAUSE);
+	}
+	return 0;
 }
 
 static void keel_worker_reap(struct work_struct *work)
@@ -446,7 +464,7 @@ static void keel_reaps_kill(void)
  * keel_workers_exit() - undo keel_workers_init(), without devices
  *
  * A process that was stopped when its device went still has its thread. One
- * that stays so for a second is killed: nothing else ends the thread, and the
+ * that stays so for a moment is killed: nothing else ends the thread, and the
  * module must not wait for whoever may wake the process one day.
  */
 void keel_workers_exit(void)

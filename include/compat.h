@@ -181,8 +181,7 @@ static inline void hrtimer_setup(struct hrtimer *timer,
  *
  * keel_thread_start() starts it; @run is called again and again until it
  * returns false, and again after keel_thread_wake(); @die when the process is
- * killed. keel_thread_stop() ends it, and waits. keel_thread_lock_mm() takes an
- * mmap_lock for reading: 0, or -EINTR when the process is killed or @dead is set.
+ * killed. keel_thread_stop() ends it, and waits.
  */
 #ifdef KEEL_HAVE_VHOST_TASK
 struct keel_thread {
@@ -217,11 +216,6 @@ static inline void keel_thread_wake(struct keel_thread *thread)
 static inline void keel_thread_stop(struct keel_thread *thread)
 {
 	vhost_task_stop(thread->task);
-}
-
-static inline int keel_thread_lock_mm(struct mm_struct *mm, const bool *dead)
-{
-	return mmap_read_lock_killable(mm);
 }
 #else
 struct keel_thread {
@@ -260,17 +254,6 @@ static inline void keel_thread_wake(struct keel_thread *thread)
 static inline void keel_thread_stop(struct keel_thread *thread)
 {
 	destroy_workqueue(thread->wq);
-}
-
-/* No signal reaches a workqueue: look whether there is a reason to end. */
-static inline int keel_thread_lock_mm(struct mm_struct *mm, const bool *dead)
-{
-	while (!mmap_read_trylock(mm)) {
-		if (READ_ONCE(*dead))
-			return -EINTR;
-		schedule_timeout_uninterruptible(1);
-	}
-	return 0;
 }
 #endif
 
