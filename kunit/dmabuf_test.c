@@ -270,6 +270,7 @@ static void dmabuf_fence(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
 	KUNIT_EXPECT_EQ(test, 0, s->began[WRITING]);
 	dma_fence_signal(fence);
+	memset((void *)(uintptr_t)s->plain.start, 'p', 100);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, into(s));
 	KUNIT_EXPECT_EQ(test, 'p', s->buf[0]);
 	dma_fence_put(fence);

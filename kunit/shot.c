@@ -147,8 +147,14 @@ static void sender_is(struct pair *p, const struct shot_case *c)
 
 	wc_is(p, &p->a, 0, WR_SHOT, c->a.status, c->a.why, ops[c->op].a,
 	      fine && reads ? shot_len(c->op) : 0);
-	wc_is(p, &p->a, 1, WR_NEXT, stops ? IB_WC_WR_FLUSH_ERR : IB_WC_SUCCESS,
-	      stops ? KEEL_WHY_FLUSH : KEEL_WHY_NONE, IB_WC_SEND, 0);
+	/* The shot was fine, but its receiver failed: nobody takes the next. */
+	if (fine && stops)
+		wc_is(p, &p->a, 1, WR_NEXT, IB_WC_RETRY_EXC_ERR, KEEL_WHY_PEER,
+		      IB_WC_SEND, 0);
+	else
+		wc_is(p, &p->a, 1, WR_NEXT,
+		      stops ? IB_WC_WR_FLUSH_ERR : IB_WC_SUCCESS,
+		      stops ? KEEL_WHY_FLUSH : KEEL_WHY_NONE, IB_WC_SEND, 0);
 	KUNIT_EXPECT_EQ(p->test, 2, p->a.wcs);
 	KUNIT_EXPECT_EQ(p->test, c->a.state, end_state(p, &p->a));
 	KUNIT_EXPECT_EQ(p->test, 0, p->a.nr_events);

@@ -387,7 +387,7 @@ static const struct shot_case cases[] = {
 	{ "RC atomic write unaligned", OP(RC, ATOMIC_WRITE), rkey_below,
 	  END(REM_INV_REQ_ERR, ALIGN, ERR), QUIET(ERR), REQ_ERR },
 	{ "RC send, inv of no such key", OP(RC, SEND_WITH_INV), inv_wrong_key,
-	  END(REM_INV_REQ_ERR, KEY, ERR), END(REM_INV_REQ_ERR, KEY, ERR),
+	  END(SUCCESS, NONE, ERR), END(REM_INV_REQ_ERR, KEY, ERR),
 	  NO_EVENT },
 
 	/* Remote access error. */
@@ -405,7 +405,8 @@ static const struct shot_case cases[] = {
 	{ "RC write below the range", OP(RC, RDMA_WRITE), rkey_below,
 	  END(REM_ACCESS_ERR, RANGE, ERR), QUIET(ERR), ACCESS_ERR },
 	{ "RC write, imm, no such rkey", OP(RC, RDMA_WRITE_WITH_IMM), wrong_rkey,
-	  END(REM_ACCESS_ERR, KEY, ERR), QUIET(ERR), ACCESS_ERR },
+	  END(REM_ACCESS_ERR, KEY, ERR), END(REM_ACCESS_ERR, KEY, ERR),
+	  NO_EVENT },
 	{ "RC read without the right", OP(RC, RDMA_READ), closed_rkey,
 	  END(REM_ACCESS_ERR, ACCESS, ERR), QUIET(ERR), ACCESS_ERR },
 	{ "RC read out of range", OP(RC, RDMA_READ), rkey_range,
