@@ -357,8 +357,8 @@ static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 {
 	qp->user = true;
 	if (qp->type == IB_QPT_UD) {
-		qp->resp.dgram = kvzalloc(sizeof(*qp->resp.dgram),
-					  GFP_KERNEL_ACCOUNT);
+		qp->resp.dgram = kvzalloc_obj(*qp->resp.dgram,
+					      GFP_KERNEL_ACCOUNT);
 		if (!qp->resp.dgram)
 			return -ENOMEM;
 		keel_fetch_init(&qp->resp.dgram->fetch, NULL);

@@ -302,12 +302,14 @@ static void keel_copy_last(void *to, const void *from, size_t len)
 		WRITE_ONCE(*(u32 *)to, get_unaligned((const u32 *)from));
 		to += sizeof(u32);
 		from += sizeof(u32);
+		/* As above. */
 		smp_wmb();
 	}
 	if (tail & sizeof(u16)) {
 		WRITE_ONCE(*(u16 *)to, get_unaligned((const u16 *)from));
 		to += sizeof(u16);
 		from += sizeof(u16);
+		/* As above. */
 		smp_wmb();
 	}
 	if (tail & 1)

@@ -233,6 +233,7 @@ static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
 	job->run(job, alive);
 	/* It may be gone. Pairs with keel_job_cancel(). */
 	smp_store_release(&worker->running, NULL);
+	/* A waiter sees that, or we see the waiter. */
 	smp_mb();
 	wake_up_var(&worker->running);
 }

@@ -42,6 +42,10 @@ struct pci_dev;
 #define kzalloc_obj(_obj, ...)		\
 	kzalloc(sizeof(_obj), keel_gfp(0, ##__VA_ARGS__, GFP_KERNEL))
 #endif
+#ifndef kvzalloc_obj
+#define kvzalloc_obj(_obj, ...)		\
+	kvzalloc(sizeof(_obj), keel_gfp(0, ##__VA_ARGS__, GFP_KERNEL))
+#endif
 
 /* Free at the end of the scope. */
 #ifndef KEEL_HAVE_FREE_KVFREE
@@ -259,7 +263,7 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 
 /* Tags of addresses were the business of the process that runs. */
 #ifndef KEEL_HAVE_UNTAGGED_REMOTE
-#define untagged_addr_remote(_mm, _addr)	untagged_addr(_addr)
+#define untagged_addr_remote(_mm, _addr)	((void)(_mm), untagged_addr(_addr))
 #endif
 
 /* Flags of a vma used to be written to. */

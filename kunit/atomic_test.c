@@ -88,8 +88,8 @@ static void atomic_values(struct kunit *test)
 		atomic_write_at(&all[i], PLACE, c->before);
 		old = ~c->before;
 		KUNIT_EXPECT_EQ(test, 0, whole_atomic(&seg, c->swap,
-						     c->compare_add, c->new,
-						     &old));
+						      c->compare_add, c->new,
+						      &old));
 		KUNIT_EXPECT_EQ(test, c->before, old);
 		KUNIT_EXPECT_EQ(test, c->after, atomic_read_at(&all[i], PLACE));
 		/* And nothing beside it. */
@@ -136,9 +136,9 @@ static void atomic_not_aligned(struct kunit *test)
 					whole_atomic(&seg, false, 1, 0, &old));
 			KUNIT_EXPECT_EQ(test, -EINVAL,
 					whole_atomic(&seg, true,
-						    atomic_read_at(&all[i],
-								   seg.off),
-						    0, &old));
+						     atomic_read_at(&all[i],
+								    seg.off),
+						     0, &old));
 			KUNIT_EXPECT_EQ(test, -EINVAL,
 					whole_atomic_write(&seg, 1234));
 		}

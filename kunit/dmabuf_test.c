@@ -156,7 +156,7 @@ static void dmabuf_bracket(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, s->began[WRITING]);
 	KUNIT_EXPECT_EQ(test, 1, s->began[READING]);
 	KUNIT_EXPECT_EQ(test, 0, whole_atomic(&s->segs.seg[0], false, 1, 0,
-					     &old));
+					      &old));
 	KUNIT_EXPECT_EQ(test, 2, s->began[WRITING]);
 	KUNIT_EXPECT_EQ(test, 0, whole_atomic_write(&s->segs.seg[0], 7));
 	KUNIT_EXPECT_EQ(test, 3, s->began[WRITING]);
@@ -169,7 +169,7 @@ static void dmabuf_bracket(struct kunit *test)
 	/* Not even aligned, or not even a word. */
 	s->segs.seg[0].off = 1;
 	KUNIT_EXPECT_EQ(test, -EINVAL, whole_atomic(&s->segs.seg[0], false, 1,
-						   0, &old));
+						    0, &old));
 }
 
 static void dmabuf_refused(struct kunit *test)
@@ -182,7 +182,7 @@ static void dmabuf_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
 			whole_copy(&s->segs, 0, &s->segs, 1000, 100, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic(&s->segs.seg[0], false, 1,
-						   0, &old));
+						    0, &old));
 	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic_write(&s->segs.seg[0], 7));
 	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));

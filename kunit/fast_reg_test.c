@@ -556,41 +556,6 @@ static void fast_reg_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, end_state(p, &p->clerk));
 }
 
-/* As storage drivers do: register, use by lkey, invalidate, all in one list. */
-static void fast_reg_chain(struct kunit *test)
-{
-	struct ib_send_wr inv = {
-		.opcode = IB_WR_LOCAL_INV,
-		.send_flags = IB_SEND_SIGNALED,
-		.wr_id = 3,
-	};
-	struct ib_rdma_wr write = { .wr.opcode = IB_WR_RDMA_WRITE };
-	struct ib_reg_wr reg = { .wr.opcode = IB_WR_REG_MR };
-	struct pair *p = test->priv;
-	struct ib_sge sge;
-
-	pair_make(p, IB_QPT_RC);
-	pair_connect(p);
-	sge = end_sge(p, &p->a, 0, PAIR_BYTES);
-	sge.lkey = p->fresh->lkey;
-	reg.mr = p->fresh;
-	reg.key = p->fresh->rkey;
-	reg.wr.next = &write.wr;
-	write.wr.sg_list = &sge;
-	write.wr.num_sge = 1;
-	write.wr.next = &inv;
-	write.remote_addr = (uintptr_t)p->b.buf;
-	write.rkey = p->b.mr->rkey;
-	inv.ex.invalidate_rkey = p->fresh->rkey;
-	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->a.qp, &reg.wr, NULL));
-	pair_settle(p, &p->a, 1);
-	KUNIT_EXPECT_EQ(test, 1, p->a.wcs);
-	KUNIT_EXPECT_EQ(test, 3, p->a.wc[0].wr_id);
-	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[0].status);
-	KUNIT_EXPECT_EQ(test, IB_WC_LOCAL_INV, p->a.wc[0].opcode);
-	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, PAIR_BYTES));
-}
-
 static struct kunit_case fast_reg_cases[] = {
 	KUNIT_CASE_PARAM(fast_reg_list, list_gen_params),
 	KUNIT_CASE(fast_reg_too_much),
@@ -601,7 +566,6 @@ static struct kunit_case fast_reg_cases[] = {
 	KUNIT_CASE(fast_reg_longest),
 	KUNIT_CASE_PARAM(fast_reg_stale, stale_gen_params),
 	KUNIT_CASE(fast_reg_again),
-	KUNIT_CASE(fast_reg_chain),
 	{}
 };
 

@@ -362,6 +362,41 @@ static void post_datagram(struct kunit *test)
 					LEN));
 }
 
+/* As storage drivers do: register, use by lkey, invalidate, all in one list. */
+static void post_chain(struct kunit *test)
+{
+	struct ib_send_wr inv = {
+		.opcode = IB_WR_LOCAL_INV,
+		.send_flags = IB_SEND_SIGNALED,
+		.wr_id = 3,
+	};
+	struct ib_rdma_wr write = { .wr.opcode = IB_WR_RDMA_WRITE };
+	struct ib_reg_wr reg = { .wr.opcode = IB_WR_REG_MR };
+	struct pair *p = test->priv;
+	struct ib_sge sge;
+
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	sge = end_sge(p, &p->a, 0, PAIR_BYTES);
+	sge.lkey = p->fresh->lkey;
+	reg.mr = p->fresh;
+	reg.key = p->fresh->rkey;
+	reg.wr.next = &write.wr;
+	write.wr.sg_list = &sge;
+	write.wr.num_sge = 1;
+	write.wr.next = &inv;
+	write.remote_addr = (uintptr_t)p->b.buf;
+	write.rkey = p->b.mr->rkey;
+	inv.ex.invalidate_rkey = p->fresh->rkey;
+	KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->a.qp, &reg.wr, NULL));
+	pair_settle(p, &p->a, 1);
+	KUNIT_EXPECT_EQ(test, 1, p->a.wcs);
+	KUNIT_EXPECT_EQ(test, 3, p->a.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[0].status);
+	KUNIT_EXPECT_EQ(test, IB_WC_LOCAL_INV, p->a.wc[0].opcode);
+	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, PAIR_BYTES));
+}
+
 static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_atomic),
 	KUNIT_CASE(post_in_handler),
@@ -373,6 +408,7 @@ static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_refused),
 	KUNIT_CASE(post_inline),
 	KUNIT_CASE(post_datagram),
+	KUNIT_CASE(post_chain),
 	{}
 };
 

@@ -477,7 +477,8 @@ static void status_all(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, documented, sender);
 	KUNIT_EXPECT_EQ(test, BIT(IB_WC_SUCCESS) | BIT(IB_WC_LOC_LEN_ERR) |
 			      BIT(IB_WC_LOC_PROT_ERR) | BIT(IB_WC_WR_FLUSH_ERR) |
-			      BIT(IB_WC_REM_INV_REQ_ERR), receiver);
+			      BIT(IB_WC_REM_INV_REQ_ERR) |
+			      BIT(IB_WC_REM_ACCESS_ERR), receiver);
 }
 
 static struct kunit_case status_cases[] = {

@@ -118,7 +118,7 @@ static void odp_copy(struct kunit *test)
 						    BYTES));
 		KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
 				whole_copy(&o->user, 4321, &o->kernel, 77,
-					  lens[i], NULL, NULL));
+					   lens[i], NULL, NULL));
 		KUNIT_ASSERT_EQ(test, 0, copy_from_user(o->back,
 							(void __user *)o->addr,
 							BYTES));
@@ -130,7 +130,7 @@ static void odp_copy(struct kunit *test)
 		memset(o->buf, 0, 100);
 		KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
 				whole_copy(&o->kernel, 99, &o->user, 4321,
-					  lens[i], NULL, NULL));
+					   lens[i], NULL, NULL));
 		KUNIT_EXPECT_MEMEQ(test, o->back + 4321, o->buf + 99, lens[i]);
 	}
 	odp_no_pins(test, o);
@@ -146,7 +146,7 @@ static void odp_to_itself(struct kunit *test)
 					      BYTES));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 			whole_copy(&o->user, half + 13, &o->user, 1000,
-				  half - 1000, NULL, NULL));
+				   half - 1000, NULL, NULL));
 	memcpy(o->buf + half + 13, o->buf + 1000, half - 1000);
 	KUNIT_ASSERT_EQ(test, 0, copy_from_user(o->back,
 						(void __user *)o->addr, BYTES));
@@ -188,7 +188,7 @@ static void odp_unmapped(struct kunit *test)
 	if (c->first)
 		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 				whole_copy(dst, 0, src, 0,
-					  c->first * PAGE_SIZE, NULL, NULL));
+					   c->first * PAGE_SIZE, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, -EFAULT,
 			odp_fetch(o, 0, BYTES, c->write));
 	odp_no_pins(test, o);

@@ -127,7 +127,7 @@ static void walk_round(struct kunit *test, struct walk *w, int round)
 			*walk_shadow(w, 0, off[0] + at);
 	KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
 			whole_copy(&w->segs[1], off[1], &w->segs[0], off[0],
-				  len, NULL, NULL));
+				   len, NULL, NULL));
 	walk_check(test, w, "round", round);
 }
 
@@ -172,7 +172,7 @@ static void walk_last_byte(struct kunit *test)
 		keel_segs_one(&w->segs[1], &w->arenas[i].mem, 7, 100);
 		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 				whole_copy(&w->segs[1], 0, &w->segs[0], 0, 100,
-					  NULL, NULL));
+					   NULL, NULL));
 		KUNIT_EXPECT_EQ(test, arena_get(&w->arenas[i], last),
 				arena_get(&w->arenas[i], 106));
 	}
@@ -231,7 +231,7 @@ static enum keel_copy_result walk_long(struct walk *w, struct ender *e,
 		}
 	}
 	return whole_copy(&w->segs[1], 0, &w->segs[0], 0, LONG,
-			  ender_ask, e);
+			   ender_ask, e);
 }
 
 struct end_case {
@@ -334,8 +334,8 @@ static void walk_last_bytes(struct kunit *test)
 				keel_segs_one(&segs[1], &mem[1], at, len);
 				KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
 						whole_copy(&segs[1], 0,
-							   &segs[0], 0, len,
-							   NULL, NULL));
+							    &segs[0], 0, len,
+							    NULL, NULL));
 				KUNIT_ASSERT_MEMEQ(test, to + at, from + off,
 						   len);
 				KUNIT_ASSERT_NULL(test, memchr_inv(to, 0, at));

@@ -35,7 +35,7 @@ static long pinned(void)
 	return kib;
 }
 
-TEST(registers, "DEV-4", "a region of no bytes can be registered at any address, pinned or on demand, without a right to pin: it has a key, is listed with length 0, pins nothing and can be deregistered")
+TEST(registers, "DEV-4", "a region of no bytes can be registered anywhere, pinned or on demand: it has a key, is listed with length 0, pins nothing and can be deregistered")
 {
 	static char *const at[] = { page, page + 5, page + PAGE - 1, NULL,
 				    (char *)(1ULL << 50) };
