@@ -179,9 +179,11 @@ int keel_dmabuf_open(const struct keel_need *need, bool wait,
 	ret = keel_dmabuf_wait(need->dmabuf, need->write, wait, stop, arg);
 	if (ret)
 		return ret;
-	return dma_buf_begin_cpu_access(need->dmabuf,
-					keel_dmabuf_dir(need->write)) ?
-	       -EFAULT : 0;
+	ret = dma_buf_begin_cpu_access(need->dmabuf,
+				       keel_dmabuf_dir(need->write));
+	if (ret == -ERESTARTSYS || ret == -EINTR)
+		return -EINTR;
+	return ret ? -EFAULT : 0;
 }
 
 /**

@@ -247,17 +247,11 @@ static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
 	}
 }
 
-/**
- * keel_fast_budget() - how many messages a doorbell does
- * @qp: the QP, a user process's with a send queue
- *
- * Those that were posted when it rang, and a few more: other threads leave
- * theirs to the one that has the queue.
- *
- * Context: RCU read side.
- * Return: how many.
+/*
+ * How many messages a doorbell does: those that were posted when it rang, and a
+ * few more. Other threads leave theirs to the one that has the queue.
  */
-u32 keel_fast_budget(const struct keel_qp *qp)
+static u32 keel_fast_budget(const struct keel_qp *qp)
 {
 	const struct keel_ring *ring = &qp->sq.ring;
 
@@ -268,7 +262,7 @@ u32 keel_fast_budget(const struct keel_qp *qp)
 /**
  * keel_fast_run() - do common messages of a QP
  * @qp: the QP, a user process's
- * @budget: so many at most; less by those that were done afterwards
+ * @budget: KEEL_FAST_FIRST in the first call of a doorbell, then what that left
  *
  * Context: process context, RCU read side.
  * Return: the result, see there.
@@ -282,8 +276,12 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	if (qp->type != IB_QPT_RC || !mutex_trylock(&sq->lock))
 		return KEEL_FAST_SLOW;
 	if (!READ_ONCE(qp->dying) && sq->wait == KEEL_WAIT_NONE &&
-	    !sq->fetch.ctl.done)
+	    !sq->fetch.ctl.done) {
+		/* The lock keeps the ring. */
+		if (*budget == KEEL_FAST_FIRST)
+			*budget = keel_fast_budget(qp);
 		res = keel_fast_drain(qp, budget);
+	}
 	/* RCU keeps the mutex until we are out of here. */
 	mutex_unlock(&sq->lock);
 	/* Pairs with keel_sq_run(): whoever found the lock taken left a note. */

@@ -79,6 +79,10 @@ static void keel_memreq_run(struct keel_job *job, bool alive)
 		ret = keel_dmabuf_close(need);
 	else if (alive && READ_ONCE(req->qp))
 		ret = keel_need_provide(need, true, keel_memreq_stop, req);
+	/* A stopped process, or a frozen one: again, when it goes on. */
+	if (ret == -EINTR && alive && !keel_memreq_stop(req) &&
+	    keel_job_queue(need->worker, job) > 0)
+		return;
 	if (!keel_memreq_finish(req, ret) && !ret &&
 	    need->kind == KEEL_NEED_OPEN)
 		keel_dmabuf_close(need);
@@ -230,7 +234,13 @@ void keel_fetch_close(struct keel_fetch *fetch)
  */
 void keel_fetch_give_up(struct keel_fetch *fetch)
 {
-	keel_fetch_lacks(fetch, &fetch->req->open.need);
+	const struct keel_need *need = &fetch->req->open.need;
+
+	/* Access that does not end: the job goes on without us. */
+	if (need->kind == KEEL_NEED_CLOSE)
+		fetch->ctl.lost |= need->write;
+	else
+		keel_fetch_lacks(fetch, need);
 	keel_memreq_drop(fetch->req);
 	fetch->req = NULL;
 	fetch->ctl.asked = false;

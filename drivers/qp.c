@@ -118,6 +118,20 @@ void keel_qp_kick(struct keel_qp *qp)
 }
 
 /**
+ * keel_qp_kick_alive() - have a QP run soon, unless it is being destroyed
+ * @qp: the QP, kept by RCU or a reference
+ *
+ * Context: process context; no lock but mutexes is held.
+ */
+void keel_qp_kick_alive(struct keel_qp *qp)
+{
+	/* Destroying it sets @dying under the lock: it has not begun to. */
+	guard(spinlock)(&qp->state_lock);
+	if (!qp->dying)
+		keel_qp_kick(qp);
+}
+
+/**
  * keel_qp_wake_peer() - the peer may have waited for this
  * @qp: the QP; it can receive what it could not, or does not exist as it did
  *
@@ -134,10 +148,7 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 	/* Only a peer can be waiting, and a stranger is not to be bothered. */
 	if (!peer || peer == qp || peer->attr.dest_qp_num != qp->qpn)
 		return;
-	/* Destroying it sets @dying under the lock: it has not begun to. */
-	guard(spinlock)(&peer->state_lock);
-	if (!peer->dying)
-		keel_qp_kick(peer);
+	keel_qp_kick_alive(peer);
 }
 
 static void keel_qp_job(struct keel_job *job, bool alive)
@@ -151,20 +162,49 @@ static void keel_qp_job(struct keel_job *job, bool alive)
 	keel_obj_put(&qp->obj);
 }
 
+/* Has the process that runs the QP gone? */
+static bool keel_qp_is_orphan(const struct keel_qp *qp)
+{
+	const struct keel_worker *worker;
+
+	guard(rcu)();
+	worker = READ_ONCE(qp->worker);
+	return worker && keel_worker_is_dead(worker);
+}
+
 static void keel_qp_work(struct work_struct *work)
 {
 	struct keel_qp *qp = container_of(work, struct keel_qp, work);
 
-	if (qp->worker)
+	if (keel_qp_is_orphan(qp))
 		keel_qp_end(qp);
+	else if (qp->user && qp->context)
+		/* Another process has taken it over meanwhile. */
+		keel_qp_kick_alive(qp);
 	else
 		keel_qp_run_job(qp);
 	keel_obj_put(&qp->obj);
 }
 
+/* Return: the worker that @worker is put in the place of, or @worker itself. */
+static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
+					       struct keel_worker *worker)
+{
+	struct keel_worker *old;
+
+	guard(spinlock)(&qp->state_lock);
+	old = qp->worker;
+	/* Another thread was faster, or it is destroyed. */
+	if (qp->dying || (old && !keel_worker_is_dead(old)))
+		return worker;
+	WRITE_ONCE(qp->worker, worker);
+	return old;
+}
+
 /**
  * keel_qp_own_worker() - a QP is run by the worker of the calling process
- * @qp: the QP of a user process, in a call of its owner
+ * @qp: the QP of a user process, in a call of its owner. If it has a worker that
+ *	is not dead, nothing happens.
  *
  * Context: process context of a user process.
  * Return: 0, or as keel_worker_get().
@@ -173,16 +213,14 @@ int keel_qp_own_worker(struct keel_qp *qp)
 {
 	struct keel_worker *worker, *old;
 
+	if (qp->worker && !keel_qp_is_orphan(qp))
+		return 0;
 	worker = keel_worker_get(keel_context_workers(qp->context));
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
-	spin_lock(&qp->state_lock);
-	old = qp->worker;
-	WRITE_ONCE(qp->worker, worker);
-	spin_unlock(&qp->state_lock);
-	if (!old)
-		return 0;
-	if (keel_job_cancel(old, &qp->job))
+	old = keel_qp_swap_worker(qp, worker);
+	/* One that was replaced has run its jobs, or does so now. */
+	if (old && old != worker && keel_job_cancel(old, &qp->job))
 		keel_obj_put(&qp->obj);
 	keel_worker_put(old);
 	return 0;
@@ -434,6 +472,7 @@ static void keel_qp_drain(struct keel_qp *qp)
 static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
+	struct keel_worker *worker;
 	int ret = ib_no_udata_io(udata);
 
 	if (ret)
@@ -448,6 +487,8 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	spin_lock(&qp->state_lock);
 	WRITE_ONCE(qp->dying, true);
 	WRITE_ONCE(qp->ib, NULL);
+	/* It is not replaced from here on. */
+	worker = qp->worker;
 	spin_unlock(&qp->state_lock);
 
 	keel_qp_drain(qp);
@@ -455,7 +496,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	hrtimer_cancel(&qp->sq.timer);
 	if (cancel_work_sync(&qp->work))
 		keel_obj_put(&qp->obj);
-	if (qp->worker && keel_job_cancel(qp->worker, &qp->job))
+	if (worker && keel_job_cancel(worker, &qp->job))
 		keel_obj_put(&qp->obj);
 	keel_qp_wake_peer(qp);
 	keel_obj_close(&qp->obj);
@@ -497,7 +538,7 @@ static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	return ret;
 }
 
-/* One go of the fast path. @budget is U32_MAX before the first. */
+/* One go of the fast path. */
 static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 					const struct ib_ucontext *context,
 					u32 qpn, u32 *budget)
@@ -508,8 +549,6 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	qp = xa_load(&kdev->qps, qpn);
 	if (!qp || qp->context != context || READ_ONCE(qp->rq.wanted))
 		return KEEL_FAST_SLOW;
-	if (*budget == U32_MAX)
-		*budget = keel_fast_budget(qp);
 	return keel_fast_run(qp, budget);
 }
 
@@ -517,7 +556,7 @@ static enum keel_fast keel_qp_ring(struct keel_dev *kdev,
 				   const struct ib_ucontext *context, u32 qpn)
 {
 	enum keel_fast res;
-	u32 budget = U32_MAX;
+	u32 budget = KEEL_FAST_FIRST;
 
 	while ((res = keel_qp_ring_once(kdev, context, qpn, &budget)) ==
 	       KEEL_FAST_MORE)
@@ -553,9 +592,9 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	if (qp->context != context)
 		ret = -ENOENT;
 	else if (res == KEEL_FAST_LATER)
-		keel_qp_kick(qp);
+		keel_qp_kick_alive(qp);
 	else
-		keel_qp_run(qp);
+		ret = keel_qp_run(qp);
 	keel_obj_put(&qp->obj);
 	return ret;
 }

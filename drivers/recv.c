@@ -186,9 +186,10 @@ int keel_recv_take(struct keel_xfer *x)
 		resp->srq = x->srq;
 		keel_obj_get(&x->srq->obj);
 	}
-	ret = keel_recv_next(peer);
-	if (!ret && keel_recv_want(x))
+	/* Another QP of the SRQ may take the one that came in between. */
+	do
 		ret = keel_recv_next(peer);
+	while (!ret && keel_recv_want(x));
 	if (ret > 0) {
 		resp->have = true;
 		if (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) {

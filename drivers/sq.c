@@ -158,7 +158,9 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 	struct keel_sq *sq = &qp->sq;
 
 	WRITE_ONCE(sq->wait, wait);
-	sq->waited = sq->fetch.ctl.done;
+	/* To be compared only. */
+	if (wait == KEEL_WAIT_MEMORY)
+		sq->waited = sq->fetch.req->open.need;
 	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
 	if (sq->deadline != U64_MAX)
 		hrtimer_start(&sq->timer, ns_to_ktime(sq->deadline),
@@ -177,9 +179,10 @@ static bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 	struct keel_sq *sq = &qp->sq;
 	u64 now = ktime_get_ns();
 
-	/* Memory that comes piece by piece is waited for piece by piece. */
+	/* Each piece of memory has its own time. */
 	if (sq->wait != wait ||
-	    (wait == KEEL_WAIT_MEMORY && sq->waited != sq->fetch.ctl.done))
+	    (wait == KEEL_WAIT_MEMORY &&
+	     !keel_need_is(&sq->waited, &sq->fetch.req->open.need)))
 		keel_sq_wait_begin(qp, wait, now, ns);
 	return now < sq->deadline;
 }
@@ -246,10 +249,8 @@ static enum keel_step keel_sq_absent(struct keel_qp *qp)
 		return keel_sq_stopped(qp);
 	if (!fetch->req)
 		return KEEL_STEP_ABSENT;
-	if (fetch->req->open.need.kind == KEEL_NEED_OPEN)
+	if (fetch->req->open.need.kind != KEEL_NEED_PAGES)
 		ns = KEEL_FENCE_NS;
-	else if (fetch->req->open.need.kind == KEEL_NEED_CLOSE)
-		ns = U64_MAX;
 	if (keel_sq_wait(qp, KEEL_WAIT_MEMORY, ns))
 		return KEEL_STEP_IDLE;
 	keel_fetch_give_up(fetch);
@@ -343,6 +344,13 @@ static enum keel_step keel_sq_drained(struct keel_qp *qp)
 	return KEEL_STEP_IDLE;
 }
 
+/* Has the first WQE been begun? */
+static bool keel_sq_begun(const struct keel_sq *sq)
+{
+	return sq->wait != KEEL_WAIT_NONE || sq->fetch.ctl.done ||
+	       sq->stage != KEEL_STAGE_NEW;
+}
+
 static enum keel_step keel_sq_step(struct keel_qp *qp, int posted, u64 until)
 {
 	struct keel_sq *sq = &qp->sq;
@@ -352,7 +360,7 @@ static enum keel_step keel_sq_step(struct keel_qp *qp, int posted, u64 until)
 	case IB_QPS_RTS:
 		return posted ? keel_sq_do_one(qp, until) : KEEL_STEP_IDLE;
 	case IB_QPS_SQD:
-		if (!posted || (sq->wait == KEEL_WAIT_NONE && !sq->fetch.ctl.done))
+		if (!posted || !keel_sq_begun(sq))
 			return keel_sq_drained(qp);
 		return keel_sq_do_one(qp, until);
 	case IB_QPS_SQE:
@@ -370,8 +378,8 @@ static enum keel_step keel_sq_step(struct keel_qp *qp, int posted, u64 until)
 static bool keel_sq_turn_over(const struct keel_qp *qp,
 			      const struct keel_turn *turn)
 {
-	if (turn->doorbell)
-		return (s32)(qp->sq.ring.index - turn->end) >= 0;
+	if (turn->doorbell && (s32)(qp->sq.ring.index - turn->end) >= 0)
+		return true;
 	return ktime_get_ns() > turn->until;
 }
 
@@ -459,21 +467,28 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
  * early.
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
+ * Return: 0; as keel_worker_get() if the process that ran the QP is dead, and this
+ * one cannot: nothing was done.
  */
-void keel_qp_run(struct keel_qp *qp)
+int keel_qp_run(struct keel_qp *qp)
 {
 	struct keel_turn turn = {
 		.doorbell = true,
 		.until = ktime_get_ns() + KEEL_DOORBELL_NS,
 	};
+	int ret;
 
 	/* The process whose worker it was may be gone, and the device shared. */
-	if (qp->worker && keel_worker_is_dead(qp->worker))
-		keel_qp_own_worker(qp);
+	if (qp->context) {
+		ret = keel_qp_own_worker(qp);
+		if (ret)
+			return ret;
+	}
 	if (qp->sq.ring.head)
 		turn.end = READ_ONCE(qp->sq.ring.head->user) +
 			   KEEL_DOORBELL_MORE;
 	keel_qp_run_turn(qp, &turn);
+	return 0;
 }
 
 /**

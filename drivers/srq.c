@@ -125,7 +125,7 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
 	if (keel_rq_want(&srq->rq))
 		return true;
 	keel_obj_get(&srq->obj);
-	sq->srq = srq;
+	WRITE_ONCE(sq->srq, srq);
 	list_add_tail(&sq->waiting, &srq->waiters);
 	return false;
 }
@@ -138,14 +138,21 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
  */
 void keel_srq_wait_end(struct keel_qp *qp)
 {
-	struct keel_srq *srq = qp->sq.srq;
+	struct keel_srq *srq, *mine = NULL;
 
-	if (!srq)
-		return;
-	scoped_guard(spinlock, &srq->rq.lock)
-		list_del_init(&qp->sq.waiting);
-	qp->sq.srq = NULL;
-	keel_obj_put(&srq->obj);
+	/* Until it is woken, it has a reference: then RCU keeps the SRQ. */
+	scoped_guard(rcu) {
+		srq = READ_ONCE(qp->sq.srq);
+		if (!srq)
+			return;
+		scoped_guard(spinlock, &srq->rq.lock) {
+			mine = qp->sq.srq;
+			list_del_init(&qp->sq.waiting);
+			WRITE_ONCE(qp->sq.srq, NULL);
+		}
+	}
+	if (mine)
+		keel_obj_put(&mine->obj);
 }
 
 /*
@@ -165,7 +172,10 @@ static void keel_srq_wake(struct keel_srq *srq)
 		sq = list_first_entry(&woken, struct keel_sq, waiting);
 		/* It leaves the list under the lock before it is destroyed. */
 		list_del_init(&sq->waiting);
+		WRITE_ONCE(sq->srq, NULL);
 		keel_qp_kick(container_of(sq, struct keel_qp, sq));
+		/* The caller has one: this is not the last. */
+		keel_obj_put(&srq->obj);
 		if (++n % KEEL_SRQ_WAKE)
 			continue;
 		spin_unlock(&srq->rq.lock);

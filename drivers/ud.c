@@ -5,6 +5,7 @@
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
+#include <linux/sched/signal.h>
 #include <linux/udp.h>
 #include <net/inet_ecn.h>
 #include <net/ip.h>
@@ -230,8 +231,9 @@ static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
 	struct keel_fetch *fetch = &dgram->fetch;
 
 	guard(mutex)(&qp->resp.lock);
+	/* A process that is killed brings nothing in: its QP goes soon. */
 	if (!dgram->pending || READ_ONCE(qp->dying) ||
-	    keel_fetch_collect(fetch))
+	    keel_fetch_collect(fetch) || fatal_signal_pending(current))
 		return false;
 	if (keel_dgram_copy(qp) != KEEL_COPY_ABSENT)
 		return false;

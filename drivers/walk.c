@@ -275,6 +275,41 @@ static int keel_piece(struct keel_cursor *c, size_t max)
 	return ret;
 }
 
+/* Up to 8 bytes to where a word begins, each piece in one store. */
+static void keel_copy_tail(void *to, const void *from, size_t len)
+{
+	union {
+		u64 dword;
+		u32 word;
+		u16 half;
+		u8 byte;
+	} v;
+
+	if (len == sizeof(u64)) {
+		memcpy(&v, from, sizeof(u64));
+		WRITE_ONCE(*(u64 *)to, v.dword);
+		return;
+	}
+	if (len & sizeof(u32)) {
+		memcpy(&v, from, sizeof(u32));
+		WRITE_ONCE(*(u32 *)to, v.word);
+		to += sizeof(u32);
+		from += sizeof(u32);
+		/* In order, as the bytes before the tail. */
+		smp_wmb();
+	}
+	if (len & sizeof(u16)) {
+		memcpy(&v, from, sizeof(u16));
+		WRITE_ONCE(*(u16 *)to, v.half);
+		to += sizeof(u16);
+		from += sizeof(u16);
+		/* As above. */
+		smp_wmb();
+	}
+	if (len & 1)
+		WRITE_ONCE(*(u8 *)to, *(const u8 *)from);
+}
+
 /*
  * Userspace polls the end of what an RDMA write brings. So the last aligned word
  * is stored last, in one go where the message ends on a word.
@@ -293,27 +328,7 @@ static void keel_copy_last(void *to, const void *from, size_t len)
 	from += len;
 	/* The bytes before it are seen before it is. */
 	smp_wmb();
-	if (tail == sizeof(u64)) {
-		WRITE_ONCE(*(u64 *)to, get_unaligned((const u64 *)from));
-		return;
-	}
-	/* @to is aligned: larger pieces first. */
-	if (tail & sizeof(u32)) {
-		WRITE_ONCE(*(u32 *)to, get_unaligned((const u32 *)from));
-		to += sizeof(u32);
-		from += sizeof(u32);
-		/* As above. */
-		smp_wmb();
-	}
-	if (tail & sizeof(u16)) {
-		WRITE_ONCE(*(u16 *)to, get_unaligned((const u16 *)from));
-		to += sizeof(u16);
-		from += sizeof(u16);
-		/* As above. */
-		smp_wmb();
-	}
-	if (tail & 1)
-		WRITE_ONCE(*(u8 *)to, *(const u8 *)from);
+	keel_copy_tail(to, from, tail);
 }
 
 static enum keel_copy_result keel_piece_result(int err,

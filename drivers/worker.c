@@ -38,7 +38,8 @@
  * @lock: protects @jobs and @dead; taken in any context, inside anything
  * @jobs: struct keel_job, the oldest first
  * @dead: takes no more jobs
- * @running: the job that runs, to be compared only; written under @lock
+ * @running: the job that the thread runs, and the one that is run where the
+ *	worker is ended; to be compared only
  * @task: the thread
  * @rcu: for those who look for the worker of a QP
  * @reap: waits until the thread has ended
@@ -52,7 +53,7 @@ struct keel_worker {
 	spinlock_t lock;
 	struct list_head jobs;
 	bool dead;
-	const struct keel_job *running;
+	const struct keel_job *running[2];
 	struct keel_thread task;
 	struct rcu_head rcu;
 	struct work_struct reap;
@@ -184,6 +185,8 @@ static void keel_job_take(struct keel_job *job)
 	list_del_init(&job->node);
 	job->worker = NULL;
 	clear_bit_unlock(0, &job->state);
+	/* A kick that still finds the bit set is one that the job sees. */
+	smp_mb__after_atomic();
 }
 
 static bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
@@ -207,14 +210,16 @@ bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job)
 {
 	bool was_queued = keel_job_take_back(worker, job);
 
-	wait_var_event(&worker->running, READ_ONCE(worker->running) != job);
+	wait_var_event(&worker->running,
+		       READ_ONCE(worker->running[0]) != job &&
+		       READ_ONCE(worker->running[1]) != job);
 	/* The job's last steps come before those of the caller. */
 	smp_acquire__after_ctrl_dep();
 	return was_queued;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_job_cancel);
 
-static struct keel_job *keel_worker_next(struct keel_worker *worker)
+static struct keel_job *keel_worker_next(struct keel_worker *worker, int slot)
 {
 	struct keel_job *job;
 
@@ -222,17 +227,17 @@ static struct keel_job *keel_worker_next(struct keel_worker *worker)
 	job = list_first_entry_or_null(&worker->jobs, struct keel_job, node);
 	if (job) {
 		keel_job_take(job);
-		WRITE_ONCE(worker->running, job);
+		WRITE_ONCE(worker->running[slot], job);
 	}
 	return job;
 }
 
 static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
-			   bool alive)
+			   bool alive, int slot)
 {
 	job->run(job, alive);
 	/* It may be gone. Pairs with keel_job_cancel(). */
-	smp_store_release(&worker->running, NULL);
+	smp_store_release(&worker->running[slot], NULL);
 	/* A waiter sees that, or we see the waiter. */
 	smp_mb();
 	wake_up_var(&worker->running);
@@ -242,32 +247,34 @@ static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
 static bool keel_worker_run(void *data)
 {
 	struct keel_worker *worker = data;
-	struct keel_job *job = keel_worker_next(worker);
+	struct keel_job *job = keel_worker_next(worker, 0);
 
 	/* Without a job the state stays: a job that comes now changes it. */
 	if (!job)
 		return false;
 	__set_current_state(TASK_RUNNING);
-	keel_worker_do(worker, job, !worker->dead);
+	keel_worker_do(worker, job, !worker->dead, 0);
 	cond_resched();
 	return true;
 }
 
-/*
- * No more jobs; those that are left hear of it. Also what the thread does when
- * its process is killed.
- */
-static void keel_worker_die(void *data)
+/* No more jobs; those that are left hear of it. */
+static void keel_worker_drain(struct keel_worker *worker, int slot)
 {
-	struct keel_worker *worker = data;
 	struct keel_job *job;
 	unsigned long flags;
 
 	spin_lock_irqsave(&worker->lock, flags);
 	WRITE_ONCE(worker->dead, true);
 	spin_unlock_irqrestore(&worker->lock, flags);
-	while ((job = keel_worker_next(worker)))
-		keel_worker_do(worker, job, false);
+	while ((job = keel_worker_next(worker, slot)))
+		keel_worker_do(worker, job, false, slot);
+}
+
+/* The process is killed. The thread's function, again. */
+static void keel_worker_die(void *data)
+{
+	keel_worker_drain(data, 0);
 }
 
 /**
@@ -316,7 +323,7 @@ static void keel_worker_reap(struct work_struct *work)
  */
 static void keel_worker_end(struct keel_worker *worker)
 {
-	keel_worker_die(worker);
+	keel_worker_drain(worker, 1);
 	list_del(&worker->node);
 	spin_lock(&keel_reaps.lock);
 	list_add_tail(&worker->reaping, &keel_reaps.list);
@@ -363,8 +370,8 @@ struct keel_worker *keel_worker_get(struct keel_workers *workers)
 		return ERR_PTR(-EINVAL);
 	guard(mutex)(&workers->lock);
 	list_for_each_entry_safe(worker, next, &workers->list, node) {
-		if (worker->dead) {
-			/* Of a process that is no more. */
+		/* Of a process that is no more. */
+		if (worker->dead || !atomic_read(&worker->mm->mm_users)) {
 			keel_worker_end(worker);
 		} else if (worker->mm == current->mm) {
 			keel_worker_hold(worker);

@@ -20,11 +20,6 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
-#ifdef KEEL_HAVE_LINUX_UNALIGNED
-#include <linux/unaligned.h>
-#else
-#include <asm/unaligned.h>
-#endif
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>

@@ -230,7 +230,7 @@ enum keel_stage {
  * @qps_gone: &keel_dev.qps_gone, read before the lookup of @peer
  * @memo: the lkey of last time
  * @fetch: how far the entry is that runs, if it was begun before
- * @waited: &keel_copy_ctl.done when it began to wait for memory
+ * @waited: the memory that @deadline is for, to be compared only
  * @stage: how far it is, of atomics and atomic writes
  * @word: of an atomic what the memory was, of an atomic write the operand
  * @srq: the SRQ whose receive it waits for, with a reference, or NULL
@@ -255,7 +255,7 @@ struct keel_sq {
 	s64 qps_gone;
 	struct keel_key_memo memo;
 	struct keel_fetch fetch;
-	u64 waited;
+	struct keel_need waited;
 	enum keel_stage stage;
 	u64 word;
 	struct keel_srq *srq;
@@ -501,6 +501,7 @@ void keel_mcast_leave(struct keel_qp *qp);
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 struct keel_qp *keel_qp_hold(struct ib_qp *ibqp);
 void keel_qp_kick(struct keel_qp *qp);
+void keel_qp_kick_alive(struct keel_qp *qp);
 void keel_qp_wake_peer(struct keel_qp *qp);
 int keel_qp_own_worker(struct keel_qp *qp);
 
@@ -522,7 +523,7 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 #endif
 
 /* sq.c */
-void keel_qp_run(struct keel_qp *qp);
+int keel_qp_run(struct keel_qp *qp);
 void keel_qp_run_job(struct keel_qp *qp);
 void keel_qp_end(struct keel_qp *qp);
 void keel_sq_forget(struct keel_sq *sq);
@@ -530,6 +531,8 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len);
 void keel_sq_init(struct keel_qp *qp);
 
+/* A budget that was not decided yet. */
+#define KEEL_FAST_FIRST		U32_MAX
 /* Messages that a doorbell does of those that are posted meanwhile. */
 #define KEEL_DOORBELL_MORE	64
 
@@ -548,7 +551,6 @@ enum keel_fast {
 };
 
 /* fast.c */
-u32 keel_fast_budget(const struct keel_qp *qp);
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
 
 /* memreq.c */

@@ -241,12 +241,26 @@ static int put_recv(struct keel_rq *rq, const struct ibv_recv_wr *wr)
 	return 0;
 }
 
+/*
+ * The kernel takes receives when a message comes. It asks to be told of those
+ * that a sender waits for, and of those that are to be flushed. It sets the
+ * flag and then reads our index, we do the reverse: one sees the other.
+ */
+static bool wants_kick(const struct keel_ring *ring)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	return __atomic_load_n(&ring->shared->flags, __ATOMIC_RELAXED) &
+	       KEEL_RING_F_KICK;
+}
+
 /* How many there were before a bad one does not matter to the caller. */
 static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
-		     struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+		     struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr,
+		     bool *kick)
 {
 	int ret = 0;
 
+	*kick = false;
 	if (keel_is_gone(ibctx)) {
 		*bad_wr = wr;
 		return EIO;
@@ -261,26 +275,17 @@ static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
 		}
 	}
 	keel_ring_publish(&rq->ring);
+	/* A resize replaces the ring under the lock. */
+	*kick = wants_kick(&rq->ring);
 	keel_unlock(&rq->lock);
 	return ret;
-}
-
-/*
- * The kernel takes receives when a message comes. It asks to be told of those
- * that a sender waits for, and of those that are to be flushed. It sets the
- * flag and then reads our index, we do the reverse: one sees the other.
- */
-static bool wants_kick(const struct keel_ring *ring)
-{
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	return __atomic_load_n(&ring->shared->flags, __ATOMIC_RELAXED) &
-	       KEEL_RING_F_KICK;
 }
 
 int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
+	bool kick;
 	int ret;
 	int err;
 
@@ -290,8 +295,8 @@ int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		return EINVAL;
 	}
 
-	ret = put_recvs(ibqp->context, &qp->rq, wr, bad_wr);
-	if (!wants_kick(&qp->rq.ring))
+	ret = put_recvs(ibqp->context, &qp->rq, wr, bad_wr, &kick);
+	if (!kick)
 		return ret;
 
 	err = keel_ring_doorbell(qp);
@@ -304,11 +309,12 @@ int keel_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr)
 {
 	struct keel_srq *srq = to_ksrq(ibsrq);
+	bool kick;
 	int ret;
 	int err;
 
-	ret = put_recvs(ibsrq->context, &srq->rq, wr, bad_wr);
-	if (!wants_kick(&srq->rq.ring))
+	ret = put_recvs(ibsrq->context, &srq->rq, wr, bad_wr, &kick);
+	if (!kick)
 		return ret;
 
 	err = keel_ring_srq_doorbell(ibsrq);
