@@ -154,6 +154,11 @@ static void keel_memreq_drop(struct keel_memreq *req)
 	}
 	if (opened)
 		keel_memreq_close(req);
+	/* Its owner may be stopped: it does not collect what nobody wants. */
+	else if (req->open.need.kind != KEEL_NEED_CLOSE &&
+		 req->open.need.worker &&
+		 keel_job_take_back(req->open.need.worker, &req->job))
+		keel_memreq_put(req);
 	keel_memreq_put(req);
 }
 

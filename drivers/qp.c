@@ -198,6 +198,7 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 	if (qp->dying || (old && !keel_worker_is_dead(old)))
 		return worker;
 	WRITE_ONCE(qp->worker, worker);
+	WRITE_ONCE(qp->ended, false);
 	return old;
 }
 

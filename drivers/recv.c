@@ -120,7 +120,8 @@ void keel_rq_flush(struct keel_qp *qp)
 		}
 		keel_recv_flush_one(qp);
 		if (!--budget) {
-			keel_qp_kick(qp);
+			if (!READ_ONCE(qp->ended))
+				keel_qp_kick(qp);
 			break;
 		}
 		cond_resched();

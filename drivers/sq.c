@@ -426,7 +426,8 @@ static void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		while (step == KEEL_STEP_IDLE && atomic_xchg(&sq->kicked, 0))
 			step = keel_sq_drain(qp, turn);
 		/* Under the lock: nobody kicks a QP that is destroyed. */
-		if (step == KEEL_STEP_LATER && !READ_ONCE(qp->dying))
+		if (step == KEEL_STEP_LATER && !READ_ONCE(qp->dying) &&
+		    !READ_ONCE(qp->ended))
 			keel_qp_kick(qp);
 		/* Dropped without the lock, even where nobody wants it. */
 		swap(need, sq->fetch.ctl.need);
@@ -519,11 +520,26 @@ void keel_qp_run_job(struct keel_qp *qp)
 void keel_qp_end(struct keel_qp *qp)
 {
 	enum ib_qp_state state = READ_ONCE(qp->state);
+	struct keel_turn turn = {
+		.doorbell = true,
+		.until = ktime_get_ns() + KEEL_TURN_NS,
+	};
 
+	if (READ_ONCE(qp->ended))
+		return;
 	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
 	    keel_ring_posted(&qp->sq.ring))
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
-	keel_qp_run_job(qp);
+	/*
+	 * Once: who shares the queues may post without end, and does not pay
+	 * for what is done here.
+	 */
+	state = READ_ONCE(qp->state);
+	if (state == IB_QPS_ERR || state == IB_QPS_SQE)
+		WRITE_ONCE(qp->ended, true);
+	if (qp->sq.ring.head)
+		turn.end = READ_ONCE(qp->sq.ring.head->user);
+	keel_qp_run_turn(qp, &turn);
 }
 
 /**

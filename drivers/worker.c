@@ -189,7 +189,15 @@ static void keel_job_take(struct keel_job *job)
 	smp_mb__after_atomic();
 }
 
-static bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
+/**
+ * keel_job_take_back() - take a job back that has not begun
+ * @worker: the worker that it may be queued on
+ * @job: the job
+ *
+ * Context: any.
+ * Return: whether it was queued there: its references are the caller's.
+ */
+bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
 {
 	guard(spinlock_irqsave)(&worker->lock);
 	if (job->worker != worker)

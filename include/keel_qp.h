@@ -344,6 +344,8 @@ struct keel_resp {
  *	Changes under @state_lock. NULL: of a consumer in the kernel, or XRC_RECV
  * @job: for @worker
  * @work: where there is no worker, or it is dead
+ * @ended: @worker is dead and the queues were flushed: no more of that before a
+ *	process rings
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {
@@ -376,6 +378,7 @@ struct keel_qp {
 	struct keel_worker *worker;
 	struct keel_job job;
 	struct work_struct work;
+	bool ended;
 	struct list_head mcast;
 };
 

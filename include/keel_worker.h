@@ -66,6 +66,7 @@ bool keel_worker_is_busy(const struct keel_worker *worker);
 void keel_job_init(struct keel_job *job,
 		   void (*run)(struct keel_job *job, bool alive));
 int keel_job_queue(struct keel_worker *worker, struct keel_job *job);
+bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job);
 bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job);
 
 void keel_worker_defer(struct work_struct *work);
