@@ -592,7 +592,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	/* A number says nothing about who may use it: its owner does. */
 	if (qp->context != context)
 		ret = -ENOENT;
-	else if (res == KEEL_FAST_LATER)
+	else if (res == KEEL_FAST_LATER && !keel_qp_is_orphan(qp))
 		keel_qp_kick_alive(qp);
 	else
 		ret = keel_qp_run(qp);

@@ -520,10 +520,7 @@ void keel_qp_run_job(struct keel_qp *qp)
 void keel_qp_end(struct keel_qp *qp)
 {
 	enum ib_qp_state state = READ_ONCE(qp->state);
-	struct keel_turn turn = {
-		.doorbell = true,
-		.until = ktime_get_ns() + KEEL_TURN_NS,
-	};
+	struct keel_turn turn = { .doorbell = true, .until = U64_MAX };
 
 	if (READ_ONCE(qp->ended))
 		return;
