@@ -49,9 +49,10 @@ static int keel_dm_take(struct keel_dev *kdev, struct keel_dm *dm,
 	u64 bytes = PAGE_ALIGN(dm->length);
 	int ret;
 
-	/* So near the end of all numbers that it has no last page. */
-	if (bytes < dm->length)
-		return -ENOMEM;
+	/* A length or alignment that cannot be is that, and not too much. */
+	ret = keel_range_check(&dm->ap->range, dm->length, log_align);
+	if (ret)
+		return ret;
 	dm->user = keel_quota_charge(&kdev->reg.quotas, KEEL_RES_DM_BYTES,
 				     bytes, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(dm->user))

@@ -63,6 +63,28 @@ void keel_range_fini(struct keel_range *r)
 EXPORT_SYMBOL_IF_KUNIT(keel_range_fini);
 
 /**
+ * keel_range_check() - could a stretch ever be taken?
+ * @r: the range
+ * @len: bytes
+ * @log_align: the start shall be a multiple of 2^log_align
+ *
+ * Context: any.
+ * Return: 0; -EINVAL for a @len of 0, or an alignment coarser than the whole
+ * range, which no stretch but one at 0 could ever have; -ENOMEM for a @len
+ * beyond the whole range.
+ */
+int keel_range_check(const struct keel_range *r, u64 len, u32 log_align)
+{
+	if (!len)
+		return -EINVAL;
+	if (log_align > r->shift &&
+	    log_align - r->shift > (u32)ilog2(r->units))
+		return -EINVAL;
+	return len > (u64)r->units << r->shift ? -ENOMEM : 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_range_check);
+
+/**
  * keel_range_alloc() - take the lowest free stretch that fits
  * @r: the range
  * @len: bytes; rounded up to units
@@ -70,23 +92,17 @@ EXPORT_SYMBOL_IF_KUNIT(keel_range_fini);
  * @start: where to store the first byte's offset
  *
  * Context: may sleep.
- * Return: 0; -EINVAL for a @len of 0, or an alignment coarser than the whole
- * range, which no stretch but one at 0 could ever have; -ENOMEM when no such
- * stretch is free, now or ever.
+ * Return: 0; as keel_range_check(); or -ENOMEM when no such stretch is free.
  */
 int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start)
 {
+	int ret = keel_range_check(r, len, log_align);
 	unsigned long units, mask = 0, at;
 
-	if (!len)
-		return -EINVAL;
-	if (log_align > r->shift) {
-		if (log_align - r->shift > (u32)ilog2(r->units))
-			return -EINVAL;
+	if (ret)
+		return ret;
+	if (log_align > r->shift)
 		mask = BIT(log_align - r->shift) - 1;
-	}
-	if (len > (u64)r->units << r->shift)
-		return -ENOMEM;
 	units = keel_range_units(r, len);
 
 	guard(mutex)(&r->lock);

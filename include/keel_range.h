@@ -25,6 +25,7 @@ struct keel_range {
 
 int keel_range_init(struct keel_range *r, u64 size, unsigned int shift);
 void keel_range_fini(struct keel_range *r);
+int keel_range_check(const struct keel_range *r, u64 len, u32 log_align);
 int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start);
 void keel_range_free(struct keel_range *r, u64 start, u64 len);
 

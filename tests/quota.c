@@ -272,6 +272,16 @@ TEST(containers, "ISO-5", "each container that root makes is one user, whatever 
 	user_ns_end(&ns[2]);
 }
 
+static struct ibv_dm *dm_aligned(struct ibv_context *ctx, uint64_t length,
+				 uint32_t log_align)
+{
+	struct ibv_alloc_dm_attr attr = {
+		.length = length, .log_align_req = log_align,
+	};
+
+	return ibv_alloc_dm(ctx, &attr);
+}
+
 static void dm_alice(struct peer *parent)
 {
 	struct ibv_context *ctx;
@@ -286,6 +296,7 @@ static void dm_alice(struct peer *parent)
 	CHECK_NULL(dm(ctx, UINT64_MAX), ENOMEM);
 	CHECK_NULL(dm(ctx, UINT64_MAX - 4095), ENOMEM);
 	CHECK_NULL(dm(ctx, 0), EINVAL);
+	CHECK_NULL(dm_aligned(ctx, size, 63), EINVAL);
 	half = MUST(dm(ctx, size / 2));
 	CHECK_NULL(dm(ctx, 1), ENOMEM);
 	CHECK_OK(ibv_free_dm(half));
