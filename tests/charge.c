@@ -70,6 +70,7 @@ static long group_kernel(void)
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_dm *dm;
+static struct ibv_qp *ud;
 
 static void *new_pd(void)
 {
@@ -202,6 +203,28 @@ static int free_qp(void *qp)
 	return ibv_destroy_qp(qp);
 }
 
+/* A QP in one group more. */
+static void *new_group(void)
+{
+	union ibv_gid *gid = calloc(1, sizeof(*gid));
+	static uint16_t n;
+
+	gid->raw[0] = 0xff;
+	gid->raw[1] = 0x0e;
+	memcpy(&gid->raw[14], &n, sizeof(n));
+	n++;
+	CHECK_OK(ibv_attach_mcast(ud, gid, 0));
+	return gid;
+}
+
+static int free_group(void *gid)
+{
+	int ret = ibv_detach_mcast(ud, gid, 0);
+
+	free(gid);
+	return ret;
+}
+
 /* At least so many bytes each; the sizes are those of slabs. */
 static const struct kind {
 	const char *what;
@@ -223,6 +246,7 @@ static const struct kind {
 	{ "AH", new_ah, free_ah, 300, 250 },
 	{ "CQ", new_cq, free_cq, 1100, 250 },
 	{ "SRQ", new_srq, free_srq, 1100, 250 },
+	{ "multicast group", new_group, free_group, 1000, 100 },
 	{ "QP", new_qp, free_qp, 500, 1000 },
 };
 
@@ -281,6 +305,7 @@ static void prepare(void)
 	ctx = dev_open(KEEL0);
 	pd = MUST(ibv_alloc_pd(ctx));
 	cq = cq_new(ctx);
+	ud = qp_new(pd, cq, IBV_QPT_UD, NULL);
 	dm = new_dm();
 	CHECK(dm);
 }
@@ -296,7 +321,7 @@ static void charged(struct peer *parent)
 }
 
 /* A cgroup for each: what is freed late would be missing from the next kind. */
-TEST_SLOW(charged, "ISO-5", "objects and page lists of every kind are charged to the memory cgroup of the process that makes them, and no longer when they are gone", 120)
+TEST_SLOW(charged, "ISO-5", "objects, page lists and multicast groups are charged to the memory cgroup of the process that makes them, and no longer when they are gone", 120)
 {
 	struct peer p;
 	int kind;
