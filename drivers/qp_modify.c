@@ -196,8 +196,12 @@ VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 	if (qp->state != cur)
 		return -EINVAL;
 	keel_qp_set(qp, attr, mask, av);
-	if (next == IB_QPS_SQD && cur != IB_QPS_SQD)
+	if (next == IB_QPS_SQD && cur != IB_QPS_SQD) {
 		qp->sq.drained = false;
+		/* Each transition asks for its event anew. */
+		if (!(mask & IB_QP_EN_SQD_ASYNC_NOTIFY))
+			qp->attr.en_sqd_async_notify = 0;
+	}
 	/* Who sees the state sees the attributes that came with it. */
 	smp_store_release(&qp->state, next);
 	return 0;

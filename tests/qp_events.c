@@ -121,6 +121,44 @@ TEST(drained, "DEV-4", "SQD: what had begun is ended, the event tells of it, wha
 	link_free(&l);
 }
 
+/* RTS to SQD, where nothing is to be drained; @notify: with the event or not. */
+static void to_sqd(struct link *l, int mask, int notify)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = notify,
+	};
+
+	CHECK_OK(ibv_modify_qp(l->qp[0], &attr, IBV_QP_STATE | mask));
+	CHECK_STATE(l->qp[0], IBV_QPS_SQD);
+}
+
+TEST(drained_once, "DEV-4", "the event of SQD is asked for in each move to it: the next one without that raises none, and one that asks anew does")
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct link l;
+	int i;
+
+	setup();
+	l = link_new(pd, pd, IBV_QPT_RC);
+	for (i = 0; i < 2; i++) {
+		to_sqd(&l, IBV_QP_EN_SQD_ASYNC_NOTIFY, 1);
+		CHECK_EVENT(l.ctx, IBV_EVENT_SQ_DRAINED, l.qp[0]);
+		qp_to(l.qp[0], IBV_QPS_RTS);
+		to_sqd(&l, 0, 0);
+		CHECK_NO_EVENT(l.ctx);
+		CHECK_OK(ibv_query_qp(l.qp[0], &attr,
+				      IBV_QP_EN_SQD_ASYNC_NOTIFY, &init));
+		CHECK_EQ(attr.en_sqd_async_notify, 0);
+		CHECK_EQ(attr.sq_draining, 0);
+		qp_to(l.qp[0], IBV_QPS_RTS);
+		to_sqd(&l, IBV_QP_EN_SQD_ASYNC_NOTIFY, 0);
+		CHECK_NO_EVENT(l.ctx);
+		qp_to(l.qp[0], IBV_QPS_RTS);
+	}
+	link_free(&l);
+}
+
 /* The second of three sends has a key that is none. */
 static void post_three(struct link *l, struct ibv_ah *ah)
 {
