@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs: ibv_create_qp() and its end, the doorbell, and how others find
- * a QP and have it run. States are in qp_modify.c.
+ * Queue pairs: ibv_create_qp() and its end, and how others find a QP and have it
+ * run. States are in qp_modify.c.
  */
 #include <kunit/visibility.h>
 #include <linux/seq_file.h>
@@ -162,8 +162,14 @@ static void keel_qp_job(struct keel_job *job, bool alive)
 	keel_obj_put(&qp->obj);
 }
 
-/* Has the process that runs the QP gone? */
-static bool keel_qp_is_orphan(const struct keel_qp *qp)
+/**
+ * keel_qp_is_orphan() - has the process that runs a QP gone?
+ * @qp: the QP; the caller has a reference
+ *
+ * Context: any.
+ * Return: true if so.
+ */
+bool keel_qp_is_orphan(const struct keel_qp *qp)
 {
 	const struct keel_worker *worker;
 
@@ -538,80 +544,6 @@ static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 	keel_obj_put(&qp->obj);
 	return ret;
 }
-
-/* One go of the fast path. */
-static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
-					const struct ib_ucontext *context,
-					u32 qpn, u32 *budget)
-{
-	struct keel_qp *qp;
-
-	guard(rcu)();
-	qp = xa_load(&kdev->qps, qpn);
-	if (!qp || qp->context != context || READ_ONCE(qp->rq.wanted))
-		return KEEL_FAST_SLOW;
-	return keel_fast_run(qp, budget);
-}
-
-static enum keel_fast keel_qp_ring(struct keel_dev *kdev,
-				   const struct ib_ucontext *context, u32 qpn)
-{
-	enum keel_fast res;
-	u32 budget = KEEL_FAST_FIRST;
-
-	while ((res = keel_qp_ring_once(kdev, context, qpn, &budget)) ==
-	       KEEL_FAST_MORE)
-		cond_resched();
-	return res;
-}
-
-/*
- * Every message goes through here, so the QP is not looked up as a uobject but
- * by its number: that takes no lock, and does not refuse to destroy it.
- */
-static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
-	struct uverbs_attr_bundle *attrs)
-{
-	struct ib_ucontext *context = ib_uverbs_get_ucontext(attrs);
-	enum keel_fast res;
-	struct keel_qp *qp;
-	u32 qpn;
-	int ret;
-
-	if (IS_ERR(context))
-		return PTR_ERR(context);
-	ret = uverbs_copy_from(&qpn, attrs, KEEL_ATTR_QP_DOORBELL_QPN);
-	if (ret)
-		return ret;
-	res = keel_qp_ring(to_kdev(context->device), context, qpn);
-	if (res == KEEL_FAST_DONE)
-		return 0;
-	qp = keel_qp_get(to_kdev(context->device), qpn);
-	if (!qp)
-		return -ENOENT;
-	/* A number says nothing about who may use it: its owner does. */
-	if (qp->context != context)
-		ret = -ENOENT;
-	else if (res == KEEL_FAST_LATER && !keel_qp_is_orphan(qp))
-		keel_qp_kick_alive(qp);
-	else
-		ret = keel_qp_run(qp);
-	keel_obj_put(&qp->obj);
-	return ret;
-}
-
-DECLARE_UVERBS_NAMED_METHOD(
-	KEEL_METHOD_QP_DOORBELL,
-	UVERBS_ATTR_PTR_IN(KEEL_ATTR_QP_DOORBELL_QPN, UVERBS_ATTR_TYPE(u32),
-			   UA_MANDATORY));
-
-ADD_UVERBS_METHODS(keel_qp_methods, UVERBS_OBJECT_QP,
-		   &UVERBS_METHOD(KEEL_METHOD_QP_DOORBELL));
-
-const struct uapi_definition keel_qp_defs[] = {
-	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_QP, &keel_qp_methods),
-	{},
-};
 
 const struct ib_device_ops keel_qp_ops = {
 	.create_qp = keel_create_qp,

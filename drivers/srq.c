@@ -14,8 +14,6 @@
 #define KEEL_SRQN_MAX	0xffffff
 /* Entries that are moved to another ring under one hold of the lock. */
 #define KEEL_SRQ_MOVE	1024U
-/* Senders that are woken under one hold of the lock. */
-#define KEEL_SRQ_WAKE	32
 
 static void keel_srq_release(struct keel_obj *obj)
 {
@@ -104,106 +102,6 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 	return ret;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_srq_take);
-
-/**
- * keel_srq_wait() - a sender waits for a receive of an SRQ
- * @srq: the SRQ; the caller has a reference
- * @qp: the sender, which does not wait for any SRQ yet; its send queue's lock is
- *	held
- *
- * Context: process context.
- * Return: true if a receive came in between; else whoever posts one kicks @qp,
- * as does the end of the SRQ.
- */
-bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
-{
-	struct keel_sq *sq = &qp->sq;
-
-	guard(spinlock)(&srq->rq.lock);
-	if (srq->dead || !srq->ib)
-		return true;
-	if (keel_rq_want(&srq->rq))
-		return true;
-	keel_obj_get(&srq->obj);
-	WRITE_ONCE(sq->srq, srq);
-	list_add_tail(&sq->waiting, &srq->waiters);
-	return false;
-}
-
-/**
- * keel_srq_wait_end() - undo keel_srq_wait()
- * @qp: the sender, whether it waits or not; its send queue's lock is held
- *
- * Context: process context.
- */
-void keel_srq_wait_end(struct keel_qp *qp)
-{
-	struct keel_srq *srq, *mine = NULL;
-
-	/* Until it is woken, it has a reference: then RCU keeps the SRQ. */
-	scoped_guard(rcu) {
-		srq = READ_ONCE(qp->sq.srq);
-		if (!srq)
-			return;
-		scoped_guard(spinlock, &srq->rq.lock) {
-			mine = qp->sq.srq;
-			list_del_init(&qp->sq.waiting);
-			WRITE_ONCE(qp->sq.srq, NULL);
-		}
-	}
-	if (mine)
-		keel_obj_put(&mine->obj);
-}
-
-/*
- * All who wait look for a receive again: one of them may be stopped, and must
- * not keep it from the others. Those that still find none come again, behind
- * those that are left.
- */
-static void keel_srq_wake(struct keel_srq *srq)
-{
-	LIST_HEAD(woken);
-	struct keel_sq *sq;
-	int n = 0;
-
-	spin_lock(&srq->rq.lock);
-	list_splice_init(&srq->waiters, &woken);
-	while (!list_empty(&woken)) {
-		sq = list_first_entry(&woken, struct keel_sq, waiting);
-		/* It leaves the list under the lock before it is destroyed. */
-		list_del_init(&sq->waiting);
-		WRITE_ONCE(sq->srq, NULL);
-		keel_qp_kick(container_of(sq, struct keel_qp, sq));
-		/* The caller has one: this is not the last. */
-		keel_obj_put(&srq->obj);
-		if (++n % KEEL_SRQ_WAKE)
-			continue;
-		spin_unlock(&srq->rq.lock);
-		cond_resched();
-		spin_lock(&srq->rq.lock);
-	}
-	spin_unlock(&srq->rq.lock);
-}
-
-/* Receives were posted, and somebody may wait for them. */
-static void keel_srq_posted(struct keel_srq *srq)
-{
-	bool wanted;
-
-	/* A resize may change the ring. */
-	scoped_guard(spinlock, &srq->rq.lock)
-		wanted = srq->ib && keel_rq_was_wanted(&srq->rq);
-	if (wanted)
-		keel_srq_wake(srq);
-}
-
-static void keel_srq_work(struct work_struct *work)
-{
-	struct keel_srq *srq = container_of(work, struct keel_srq, work);
-
-	keel_srq_posted(srq);
-	keel_obj_put(&srq->obj);
-}
 
 /**
  * keel_srq_fail() - receives of an SRQ cannot be reported any more

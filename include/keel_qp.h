@@ -22,10 +22,12 @@
 #include <linux/workqueue.h>
 
 #include "keel.h"
+#include "keel_memreq.h"
 #include "keel_mr.h"
 #include "keel_ring.h"
 #include "keel_walk.h"
 #include "keel_worker.h"
+#include "keel_xfer.h"
 
 /* Longest message. */
 #define KEEL_MAX_MSG	SZ_1G
@@ -166,39 +168,6 @@ enum keel_wait {
 	KEEL_WAIT_RNR,		/* the peer has no receive */
 	KEEL_WAIT_PEER,		/* there is no peer */
 	KEEL_WAIT_MEMORY,	/* memory is not present */
-};
-
-/**
- * struct keel_memreq - a request for memory that is not present
- * @ref: of the job, and of whoever waits for it
- * @job: for the worker of the process whose memory it is
- * @work: where there is no such worker any more
- * @open: which memory; access to a dma-buf that has begun is in
- *	&keel_copy_ctl.open
- * @lock: protects @qp, @result and @finished
- * @qp: the QP that runs again when it is finished; NULL: nobody waits
- * @result: 0 or a negative errno, once @finished
- * @finished: it was provided, or cannot be
- */
-struct keel_memreq {
-	struct kref ref;
-	struct keel_job job;
-	struct work_struct work;
-	struct keel_open open;
-	spinlock_t lock;
-	struct keel_qp *qp;
-	int result;
-	bool finished;
-};
-
-/**
- * struct keel_fetch - a transfer and the memory that it asked for
- * @ctl: the transfer
- * @req: memory that was asked for, or NULL
- */
-struct keel_fetch {
-	struct keel_copy_ctl ctl;
-	struct keel_memreq *req;
 };
 
 /* How far an atomic or an atomic write is. */
@@ -422,51 +391,6 @@ static inline struct keel_ah *to_kah(struct ib_ah *ib)
 	return container_of(ib, struct keel_ib_ah, ib)->ah;
 }
 
-/**
- * struct keel_xfer - a work request on its way
- * @qp: who sends; its send queue's lock is held
- * @wqe: what, in &keel_sq.wqe
- * @peer: to whom, with its responder's lock held; NULL where there is nobody
- * @srq: XRC: the SRQ that was named, with a reference; else NULL
- * @len: bytes of the message
- * @rnr_ns: how long the peer wants us to wait before we try again
- * @domain: number of the domain that rkeys are checked against
- * @status: how it ended
- * @why: reason of a failure
- * @byte_len: for the completion
- * @until: when others are to have a turn, ns of ktime_get_ns()
- */
-struct keel_xfer {
-	struct keel_qp *qp;
-	const struct keel_uapi_send_wqe *wqe;
-	struct keel_qp *peer;
-	struct keel_srq *srq;
-	u64 len;
-	u64 rnr_ns;
-	u32 domain;
-	enum ib_wc_status status;
-	u32 why;
-	u32 byte_len;
-	u64 until;
-};
-
-/**
- * enum keel_verdict - what became of a work request
- * @KEEL_XFER_DONE: it completes with &keel_xfer.status
- * @KEEL_XFER_RNR: the peer has no receive: wait
- * @KEEL_XFER_NO_PEER: there is no peer that is ready: wait
- * @KEEL_XFER_STOPPED: a signal, somebody's state or the end of its turn came in
- *	between: look again
- * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
- */
-enum keel_verdict {
-	KEEL_XFER_DONE,
-	KEEL_XFER_RNR,
-	KEEL_XFER_NO_PEER,
-	KEEL_XFER_STOPPED,
-	KEEL_XFER_ABSENT,
-};
-
 /* ah.c */
 void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		  const struct rdma_ah_attr *attr);
@@ -492,8 +416,13 @@ bool keel_rq_was_wanted(struct keel_rq *rq);
 struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn);
 int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
 void keel_srq_fail(struct keel_srq *srq);
+
+/* srq_wait.c */
 bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp);
 void keel_srq_wait_end(struct keel_qp *qp);
+void keel_srq_wake(struct keel_srq *srq);
+void keel_srq_posted(struct keel_srq *srq);
+void keel_srq_work(struct work_struct *work);
 
 /* mcast.c */
 int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
@@ -507,6 +436,7 @@ void keel_qp_kick(struct keel_qp *qp);
 void keel_qp_kick_alive(struct keel_qp *qp);
 void keel_qp_wake_peer(struct keel_qp *qp);
 int keel_qp_own_worker(struct keel_qp *qp);
+bool keel_qp_is_orphan(const struct keel_qp *qp);
 
 /* qp_modify.c */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
@@ -555,15 +485,6 @@ enum keel_fast {
 
 /* fast.c */
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
-
-/* memreq.c */
-void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg));
-bool keel_fetch_collect(struct keel_fetch *fetch);
-void keel_fetch_close(struct keel_fetch *fetch);
-void keel_fetch_give_up(struct keel_fetch *fetch);
-void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
-			struct keel_qp *qp, struct keel_need *need);
-void keel_fetch_drop(struct keel_fetch *fetch);
 
 /* wqe.c */
 bool keel_wqe_clean(const struct keel_uapi_send_wqe *wqe, enum ib_qp_type type);

@@ -211,6 +211,9 @@ int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 int keel_atomic_write(const struct keel_seg *seg, u64 value,
 		      struct keel_copy_ctl *ctl);
 enum keel_copy_result keel_copy_end(struct keel_copy_ctl *ctl);
+
+/* segs_core.c */
+void keel_copy_last(void *to, const void *from, size_t len);
 bool keel_segs_dead(const struct keel_seg *seg, u32 n);
 void keel_segs_put(struct keel_segs *segs);
 

@@ -334,8 +334,8 @@ static void walk_last_bytes(struct kunit *test)
 				keel_segs_one(&segs[1], &mem[1], at, len);
 				KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
 						whole_copy(&segs[1], 0,
-							    &segs[0], 0, len,
-							    NULL, NULL));
+							   &segs[0], 0, len,
+							   NULL, NULL));
 				KUNIT_ASSERT_MEMEQ(test, to + at, from + off,
 						   len);
 				KUNIT_ASSERT_NULL(test, memchr_inv(to, 0, at));
