@@ -18,6 +18,7 @@ static void keel_cq_release(struct keel_obj *obj)
 	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
 
 	keel_ring_free(&cq->ring);
+	mutex_destroy(&cq->forget_lock);
 	kfree_rcu(cq, obj.rcu);
 }
 
@@ -224,6 +225,7 @@ static int keel_create_cq(struct ib_cq *ibcq,
 		return -ENOMEM;
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
+	mutex_init(&cq->forget_lock);
 	cq->ib = ibcq;
 	if (attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
 		cq->flags |= KEEL_CQ_TS;
@@ -242,6 +244,7 @@ static int keel_create_cq(struct ib_cq *ibcq,
 err_ring:
 	keel_ring_free(&cq->ring);
 err_free:
+	mutex_destroy(&cq->forget_lock);
 	kfree(cq);
 	return ret;
 }

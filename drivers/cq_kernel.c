@@ -5,6 +5,11 @@
  */
 #include "keel_qp.h"
 
+/* CQEs that are looked at under one hold of &keel_cq.poll_lock. */
+#define KEEL_CQ_FORGET	64
+/* Number of no QP: what a CQE says that polling skips. */
+#define KEEL_QPN_NONE	0
+
 /*
  * Kernel consumers want the QP itself. They must not destroy one and still
  * use what they polled; so the pointer is good as long as they keep to that.
@@ -55,7 +60,9 @@ static void keel_wc_fill(struct ib_wc *wc, const struct keel_uapi_cqe *cqe,
  * @n: room in @wc
  * @wc: where to write completions
  *
- * Completions of a QP that was destroyed meanwhile are dropped.
+ * Completions of a QP that was destroyed or reset are not in the CQ any more.
+ * Those of an XRC_RECV QP that was destroyed are: they name no QP that exists,
+ * since numbers are given out in turn, and are dropped here.
  *
  * Context: any.
  * Return: how many were written; -EOPNOTSUPP for a program's CQ, which it
@@ -88,6 +95,78 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 	smp_store_release(&head->user, user);
 	spin_unlock_irqrestore(&cq->poll_lock, flags);
 	return done;
+}
+
+/*
+ * Keep @cqe for a poll, at @to, or mark it for polling to skip. Where it was is
+ * marked, too: at any moment what polling does not skip is in order.
+ */
+static u32 keel_cqe_forget(const struct keel_ring *ring,
+			   struct keel_uapi_cqe *cqe, u32 to, u32 qpn)
+{
+	struct keel_uapi_cqe *place;
+
+	if (cqe->qp_num != qpn && cqe->qp_num != KEEL_QPN_NONE) {
+		place = keel_ring_entry(ring, --to);
+		if (place == cqe)
+			return to;
+		*place = *cqe;
+	}
+	cqe->qp_num = KEEL_QPN_NONE;
+	return to;
+}
+
+/*
+ * From the newest CQE to the oldest that was not polled: those that stay move
+ * towards the newest, and the room of the others is free afterwards. Interrupts
+ * are off under @poll_lock, so it is dropped now and then; @forget_lock keeps
+ * others from moving CQEs meanwhile.
+ */
+static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
+{
+	struct keel_uapi_ring *head = cq->ring.head;
+	unsigned long flags;
+	bool more = true;
+	u32 from, to;
+	int n;
+
+	guard(mutex)(&cq->forget_lock);
+	/* As in keel_poll_cq(): the CQEs up to there are complete. */
+	from = smp_load_acquire(&head->kernel);
+	to = from;
+	while (more) {
+		spin_lock_irqsave(&cq->poll_lock, flags);
+		/* Somebody may have polled meanwhile. */
+		for (n = KEEL_CQ_FORGET; n && (s32)(from - head->user) > 0; n--)
+			to = keel_cqe_forget(&cq->ring,
+					     keel_ring_entry(&cq->ring, --from),
+					     to, qpn);
+		more = !n;
+		if (!more && (s32)(to - head->user) > 0)
+			/* They may be used again. */
+			smp_store_release(&head->user, to);
+		spin_unlock_irqrestore(&cq->poll_lock, flags);
+		cond_resched();
+	}
+}
+
+/**
+ * keel_qp_forget() - remove the completions of a QP that were not polled
+ * @qp: the QP; nothing is added for it any more
+ *
+ * For consumers in the kernel. In the CQs of userspace the provider does it:
+ * the consumer's index is not ours there.
+ *
+ * Context: may sleep.
+ */
+void keel_qp_forget(const struct keel_qp *qp)
+{
+	if (qp->user)
+		return;
+	if (qp->send_cq)
+		keel_cq_forget(qp->send_cq, qp->qpn);
+	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
+		keel_cq_forget(qp->recv_cq, qp->qpn);
 }
 
 static void keel_cq_arm(struct keel_uapi_ring *head,

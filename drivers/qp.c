@@ -506,6 +506,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	if (worker && keel_job_cancel(worker, &qp->job))
 		keel_obj_put(&qp->obj);
 	keel_qp_wake_peer(qp);
+	keel_qp_forget(qp);
 	keel_obj_close(&qp->obj);
 	return 0;
 }

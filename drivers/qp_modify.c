@@ -169,6 +169,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	/* Another life: the peer of the last one is not the peer of this. */
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	atomic64_set(&qp->remote, 0);
+	keel_qp_forget(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	memset(&qp->av, 0, sizeof(qp->av));
 }

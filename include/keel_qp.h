@@ -49,6 +49,8 @@
  * @flags: KEEL_CQ_TS, KEEL_CQ_WALL
  * @dead: it overran, or its owner wrote nonsense: nothing is added any more
  * @poll_lock: kernel CQs: one poll at a time
+ * @forget_lock: kernel CQs: one keel_qp_forget() at a time; outside of
+ *	@poll_lock
  */
 struct keel_cq {
 	struct keel_obj obj;
@@ -58,6 +60,7 @@ struct keel_cq {
 	u32 flags;
 	bool dead;
 	spinlock_t poll_lock;
+	struct mutex forget_lock;
 };
 
 #define KEEL_CQ_TS	BIT(0)
@@ -403,6 +406,7 @@ bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
 
 /* cq_kernel.c */
 int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
+void keel_qp_forget(const struct keel_qp *qp);
 int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 
 /* rq.c */

@@ -125,7 +125,9 @@ static void end_attr(struct pair *p, struct end *end)
 static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 		     u8 mark)
 {
-	const struct ib_cq_init_attr cq_attr = { .cqe = 64 };
+	const struct ib_cq_init_attr cq_attr = {
+		.cqe = p->one_cq ? PAIR_MANY : 64,
+	};
 	struct ib_qp_init_attr init;
 	int i;
 
@@ -135,8 +137,9 @@ static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 	KUNIT_ASSERT_NOT_NULL(p->test, end->buf);
 	for (i = 0; i < PAIR_BYTES; i++)
 		end->buf[i] = mark + i % 251;
-	end->cq = ib_create_cq(p->ibdev, end == &p->a ? p->on_wc : NULL, NULL, p,
-			       &cq_attr);
+	end->cq = p->one_cq && end == &p->b ? p->a.cq :
+		  ib_create_cq(p->ibdev, end == &p->a ? p->on_wc : NULL, NULL,
+			       p, &cq_attr);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, end->cq);
 	init = end_init_attr(end, type);
 	end->qp = ib_create_qp(p->pd, &init);
@@ -215,7 +218,7 @@ static void end_step(struct pair *p, struct end *end, enum ib_qp_state state)
 				     IB_QP_STATE | end_mask(end, state)));
 }
 
-static void end_connect(struct pair *p, struct end *end)
+void end_connect(struct pair *p, struct end *end)
 {
 	enum ib_qp_state state;
 
@@ -322,7 +325,8 @@ static void end_destroy(struct pair *p, struct end *end)
 {
 	if (!IS_ERR_OR_NULL(end->qp))
 		KUNIT_EXPECT_EQ(p->test, 0, ib_destroy_qp(end->qp));
-	if (!IS_ERR_OR_NULL(end->cq))
+	/* The other end's goes last. */
+	if (!IS_ERR_OR_NULL(end->cq) && !(p->one_cq && end == &p->a))
 		ib_destroy_cq(end->cq);
 }
 

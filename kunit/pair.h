@@ -14,6 +14,7 @@
 #define PAIR_BYTES	(4 * PAGE_SIZE)
 #define PAIR_WRS	16
 #define PAIR_WCS	16
+#define PAIR_MANY	1024
 #define PAIR_INLINE	64
 #define PAIR_QKEY	0x1234
 #define PAIR_RIGHTS	(IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ |	\
@@ -66,6 +67,8 @@ struct end {
  * @foreign_ah: the same, of @other_pd
  * @on_wc: handler of the CQ of @a, set before pair_make(), or NULL; gets the
  *	pair as context
+ * @one_cq: both ends complete in the CQ of @a, which has room for PAIR_MANY
+ *	CQEs; set before pair_make()
  * @before: objects of the device before there was a pair
  */
 struct pair {
@@ -76,6 +79,7 @@ struct pair {
 	struct ib_mr *closed, *fresh, *foreign, *extra;
 	struct ib_ah *ah, *foreign_ah;
 	ib_comp_handler on_wc;
+	bool one_cq;
 	unsigned int before[KEEL_KINDS];
 };
 
@@ -101,6 +105,8 @@ void end_collect(struct end *end);
 /* Wait until @end has @n completions, and until nothing moves any more. */
 void pair_settle(struct pair *p, struct end *end, int n);
 enum ib_qp_state end_state(struct pair *p, struct end *end);
+/* From RESET to the state that it is to have, with the attributes it has. */
+void end_connect(struct pair *p, struct end *end);
 /* Move it there with no other attribute. */
 void end_move(struct pair *p, struct end *end, enum ib_qp_state state);
 

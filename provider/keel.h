@@ -78,6 +78,8 @@ struct keel_cq {
 	struct verbs_cq vcq;
 	struct keel_lock lock;
 	struct keel_ring ring;
+	/* The thread between ibv_start_poll() and ibv_end_poll(), or 0. */
+	_Atomic(pthread_t) poller;
 	/* What ibv_start_poll() and ibv_next_poll() have found. */
 	const struct keel_uapi_cqe *cur;
 	/* The one it was made with, which must not go before it; or NULL. */

@@ -97,18 +97,35 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	return keel_is_gone(ibcq->context) ? EIO : 0;
 }
 
+static void set_poller(struct keel_cq *cq, pthread_t poller)
+{
+	atomic_store_explicit(&cq->poller, poller, memory_order_relaxed);
+}
+
 /*
- * Completions of a QP that was reset are of no use to anybody: those that
- * stay move towards the newest one, whose place is the kernel's to say. One
- * that the program has before it is left alone.
+ * Returns false if this thread has the lock already, from ibv_start_poll().
+ * The number of another thread may come and go, but is never ours.
  */
-void keel_cq_forget(struct keel_cq *cq, uint32_t qp_num)
+static bool lock_unless_polling(struct keel_cq *cq)
+{
+	if (atomic_load_explicit(&cq->poller, memory_order_relaxed) ==
+	    pthread_self())
+		return false;
+	keel_lock(&cq->lock);
+	return true;
+}
+
+/*
+ * Remove the completions of a QP that was destroyed or reset. Those that stay
+ * move towards the newest one, because the kernel may be adding more behind
+ * it. The one at hand between ibv_start_poll() and ibv_end_poll() stays, too.
+ */
+static void forget(struct keel_cq *cq, uint32_t qp_num)
 {
 	struct keel_ring *ring = &cq->ring;
 	uint32_t ready, index, gone = 0;
 	struct keel_uapi_cqe *cqe;
 
-	keel_lock(&cq->lock);
 	if (entries_ready(cq, &ready))
 		ready = 0;
 	for (index = ring->user + ready; ready; ready--) {
@@ -124,7 +141,16 @@ void keel_cq_forget(struct keel_cq *cq, uint32_t qp_num)
 		cq->cur = keel_ring_entry(ring, ring->user);
 	if (gone)
 		keel_ring_publish(ring);
-	keel_unlock(&cq->lock);
+}
+
+/* A program may destroy or reset a QP from within its poll of the CQ. */
+void keel_cq_forget(struct keel_cq *cq, uint32_t qp_num)
+{
+	bool locked = lock_unless_polling(cq);
+
+	forget(cq, qp_num);
+	if (locked)
+		keel_unlock(&cq->lock);
 }
 
 /* The entry at our index, which stays ours until we move on. */
@@ -168,6 +194,8 @@ static int keel_start_poll(struct ibv_cq_ex *ibcq,
 	/* There is no end_poll after an empty start. */
 	if (ret)
 		keel_unlock(&cq->lock);
+	else
+		set_poller(cq, pthread_self());
 	return ret;
 }
 
@@ -184,6 +212,7 @@ static void keel_end_poll(struct ibv_cq_ex *ibcq)
 	struct keel_cq *cq = to_kcq_ex(ibcq);
 
 	take(cq);
+	set_poller(cq, 0);
 	keel_unlock(&cq->lock);
 }
 

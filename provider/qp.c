@@ -354,15 +354,23 @@ struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
 	return &qp->vqp.qp;
 }
 
-/* As new: the kernel has emptied its side already. */
-static void reset_qp(struct keel_qp *qp)
+/*
+ * The kernel adds nothing more for the QP: remove what was not polled, since
+ * the program frees what its wr_ids stand for. Completions of an XRC_RECV QP
+ * stay: they are in the CQs of SRQs, whose owners know nothing of the QP.
+ */
+static void forget_qp(const struct ibv_qp *ibqp)
 {
-	struct ibv_qp *ibqp = &qp->vqp.qp;
-
 	if (ibqp->send_cq)
 		keel_cq_forget(to_kcq(ibqp->send_cq), ibqp->qp_num);
 	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
 		keel_cq_forget(to_kcq(ibqp->recv_cq), ibqp->qp_num);
+}
+
+/* As new: the kernel has emptied its side already. */
+static void reset_qp(struct keel_qp *qp)
+{
+	forget_qp(&qp->vqp.qp);
 	if (qp->sq.ring.shared) {
 		keel_lock(&qp->sq.lock);
 		keel_ring_reset(&qp->sq.ring);
@@ -408,6 +416,7 @@ int keel_destroy_qp(struct ibv_qp *ibqp)
 	if (ret)
 		return ret;
 
+	forget_qp(ibqp);
 	free_qp(to_kqp(ibqp));
 	return 0;
 }

@@ -13,7 +13,10 @@
  * index with acquire semantics. An index that claims more entries than there
  * are is an error of the queue: IBV_EVENT_QP_FATAL, IBV_EVENT_SRQ_ERR or
  * IBV_EVENT_CQ_ERR. The kernel copies an entry once, before it looks at it; an
- * entry may be used again as soon as the kernel's index has passed it.
+ * entry may be used again as soon as the kernel's index has passed it. The
+ * entries of a CQ between the two indexes are the program's: the kernel leaves
+ * them alone until the program's index has passed them, and moves them only when
+ * the CQ is resized.
  */
 #ifndef KEEL_QUEUE_H
 #define KEEL_QUEUE_H

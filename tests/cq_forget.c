@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Completions of a QP that is destroyed or reset while they were not polled:
+ * the program gets none of them, and all others in order.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "qp.h"
+#include "t.h"
+
+#define PAGE	4096
+#define LEN	64
+#define N	20
+
+static char from[PAGE] __attribute__((aligned(PAGE)));
+static char to[PAGE] __attribute__((aligned(PAGE)));
+
+static struct ibv_context *ctx;
+static struct ibv_pd *pd;
+static struct mem out, in;
+
+static void setup(void)
+{
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	out = MEM(MUST(ibv_reg_mr(pd, from, PAGE, IBV_ACCESS_LOCAL_WRITE)));
+	in = MEM(MUST(ibv_reg_mr(pd, to, PAGE, IBV_ACCESS_LOCAL_WRITE)));
+	out.len = LEN;
+}
+
+/* Two connected QPs, which report to CQs that others may have, too. */
+struct two {
+	struct ibv_qp *a, *b;
+};
+
+static struct two two_new(struct ibv_cq *a, struct ibv_cq *b)
+{
+	struct two t = {
+		.a = qp_new(pd, a, IBV_QPT_RC, NULL),
+		.b = qp_new(pd, b, IBV_QPT_RC, NULL),
+	};
+
+	qp_join(t.a, t.b);
+	return t;
+}
+
+/* A message of each pair in turn, from a to b: the receive completes first. */
+static void send_in_turn(const struct two *t, int pairs, int n)
+{
+	int i, j;
+
+	for (i = 0; i < n; i++) {
+		for (j = 0; j < pairs; j++) {
+			post_recv(t[j].b, i, in);
+			post_send(t[j].a, 100 + i, out);
+		}
+	}
+}
+
+static void check_next(struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id)
+{
+	CHECK_EQ(CHECK_WC(cq, wr_id, IBV_WC_SUCCESS).qp_num, qpn);
+}
+
+/* What must be gone at once, and nothing else: as ibv_destroy_qp() or reset. */
+typedef void (*end_fn)(struct ibv_qp *qp);
+
+static void destroyed(struct ibv_qp *qp)
+{
+	CHECK_OK(ibv_destroy_qp(qp));
+}
+
+static void reset(struct ibv_qp *qp)
+{
+	qp_to(qp, IBV_QPS_RESET);
+}
+
+static void check_one_cq(end_fn end)
+{
+	struct ibv_cq *cq;
+	struct two t[2];
+	uint32_t qpn[4];
+	int i;
+
+	setup();
+	cq = MUST(ibv_create_cq(ctx, 4 * N, NULL, NULL, 0));
+	t[0] = two_new(cq, cq);
+	t[1] = two_new(cq, cq);
+	qpn[0] = t[0].a->qp_num;
+	qpn[1] = t[0].b->qp_num;
+	qpn[2] = t[1].a->qp_num;
+	qpn[3] = t[1].b->qp_num;
+	send_in_turn(t, 2, N);
+	/* The indexes are not those of an empty ring. */
+	for (i = 0; i < 3; i++) {
+		check_next(cq, qpn[1], i);
+		check_next(cq, qpn[0], 100 + i);
+		check_next(cq, qpn[3], i);
+		check_next(cq, qpn[2], 100 + i);
+	}
+	end(t[0].b);
+	check_next(cq, qpn[0], 100 + i);
+	check_next(cq, qpn[3], i);
+	check_next(cq, qpn[2], 100 + i++);
+	end(t[1].a);
+	for (; i < N; i++) {
+		check_next(cq, qpn[0], 100 + i);
+		check_next(cq, qpn[3], i);
+	}
+	CHECK_NO_WC(cq);
+}
+
+TEST(destroy, "DEV-2", "after ibv_destroy_qp() its completions are gone from a CQ that QPs share, and those of all others come in order")
+{
+	check_one_cq(destroyed);
+}
+
+TEST(to_reset, "DEV-2", "after ibv_modify_qp() to RESET likewise")
+{
+	check_one_cq(reset);
+}
+
+TEST(two_cqs, "DEV-2", "they are gone from the send CQ and from the receive CQ, and there is room for others")
+{
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = QP_WRS, .max_recv_wr = QP_WRS,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ibv_cq *scq, *rcq;
+	struct ibv_qp *qp;
+	int i;
+
+	setup();
+	/* As many as one life of the QP needs. */
+	scq = MUST(ibv_create_cq(ctx, 8, NULL, NULL, 0));
+	rcq = MUST(ibv_create_cq(ctx, 8, NULL, NULL, 0));
+	CHECK_EQ(scq->cqe, 8);
+	init.send_cq = scq;
+	init.recv_cq = rcq;
+	for (i = 0; i < 3; i++) {
+		qp = MUST(ibv_create_qp(pd, &init));
+		qp_connect(qp, qp->qp_num);
+		send_in_turn(&(struct two){ qp, qp }, 1, 8);
+		if (i)
+			CHECK_OK(ibv_destroy_qp(qp));
+		else
+			qp_to(qp, IBV_QPS_RESET);
+		CHECK_NO_WC(scq);
+		CHECK_NO_WC(rcq);
+		CHECK_NO_EVENT(ctx);
+	}
+}
+
+TEST(flushed, "DEV-2", "what the error state flushed goes, too, when the QP is destroyed")
+{
+	struct ibv_cq *cq;
+	struct two t;
+	int i;
+
+	setup();
+	cq = cq_new(ctx);
+	t = two_new(cq, cq);
+	for (i = 0; i < N; i++) {
+		post_recv(t.a, i, in);
+		post_recv(t.b, 100 + i, in);
+	}
+	qp_to(t.a, IBV_QPS_ERR);
+	qp_to(t.b, IBV_QPS_ERR);
+	destroyed(t.a);
+	for (i = 0; i < N; i++)
+		CHECK_WC(cq, 100 + i, IBV_WC_WR_FLUSH_ERR);
+	CHECK_NO_WC(cq);
+}
+
+/* Between ibv_start_poll() and ibv_end_poll(); @single: nothing is locked. */
+static void check_extended(bool single, end_fn end)
+{
+	struct ibv_cq_init_attr_ex init = {
+		.cqe = 2 * QP_WRS, .wc_flags = IBV_WC_EX_WITH_QP_NUM,
+		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = single ? IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0,
+	};
+	struct ibv_poll_cq_attr attr = {};
+	uint32_t qpn[2];
+	struct ibv_cq_ex *cq;
+	struct two t;
+	int i;
+
+	setup();
+	cq = MUST(ibv_create_cq_ex(ctx, &init));
+	t = two_new(ibv_cq_ex_to_cq(cq), ibv_cq_ex_to_cq(cq));
+	qpn[0] = t.a->qp_num;
+	qpn[1] = t.b->qp_num;
+	send_in_turn(&t, 1, N);
+	CHECK_OK(ibv_start_poll(cq, &attr));
+	CHECK_EQ(cq->wr_id, 0);
+	CHECK_EQ(ibv_wc_read_qp_num(cq), qpn[1]);
+	/* The one at hand stays, and can be read. */
+	end(t.b);
+	CHECK_EQ(cq->wr_id, 0);
+	CHECK_EQ(ibv_wc_read_qp_num(cq), qpn[1]);
+	for (i = 0; i < N; i++) {
+		CHECK_OK(ibv_next_poll(cq));
+		CHECK_EQ(cq->wr_id, 100 + i);
+		CHECK_EQ(cq->status, IBV_WC_SUCCESS);
+		CHECK_EQ(ibv_wc_read_qp_num(cq), qpn[0]);
+		if (i == N / 2)
+			break;
+	}
+	end(t.a);
+	CHECK_EQ(cq->wr_id, 100 + i);
+	CHECK_EQ(ibv_wc_read_qp_num(cq), qpn[0]);
+	CHECK_RET(ibv_next_poll(cq), ENOENT);
+	ibv_end_poll(cq);
+	CHECK_RET(ibv_start_poll(cq, &attr), ENOENT);
+	CHECK_NO_WC(ibv_cq_ex_to_cq(cq));
+}
+
+TEST(extended, "DEV-2", "a QP that goes between ibv_start_poll() and ibv_end_poll(): the completion at hand can be read, the QP's others are skipped")
+{
+	check_extended(false, destroyed);
+	check_extended(true, destroyed);
+	check_extended(false, reset);
+	check_extended(true, reset);
+}
+
+TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives behind them are used up, and the SRQ has room for as many as before")
+{
+	struct ibv_qp *a, *b, *c;
+	struct ibv_cq *cq, *rcq;
+	struct ibv_srq *srq;
+	int i;
+
+	setup();
+	cq = cq_new(ctx);
+	rcq = cq_new(ctx);
+	srq = srq_new(pd);
+	a = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	b = qp_new(pd, rcq, IBV_QPT_RC, srq);
+	c = qp_new(pd, rcq, IBV_QPT_RC, srq);
+	qp_join(a, b);
+	for (i = 0; i < QP_WRS; i++)
+		post_srq_recv(srq, i, in);
+	for (i = 0; i < N; i++)
+		post_send(a, i, out);
+	destroyed(b);
+	CHECK_NO_WC(rcq);
+	for (i = 0; i < N; i++) {
+		CHECK_WC(cq, i, IBV_WC_SUCCESS);
+		post_srq_recv(srq, QP_WRS + i, in);
+	}
+	qp_to(a, IBV_QPS_RESET);
+	qp_join(a, c);
+	for (i = N; i < QP_WRS + N; i++) {
+		post_send(a, i, out);
+		CHECK_WC(rcq, i, IBV_WC_SUCCESS);
+		CHECK_WC(cq, i, IBV_WC_SUCCESS);
+	}
+	CHECK_NO_WC(rcq);
+}
+
+TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XRC_RECV QP delivered stays with the SRQs, whose they are")
+{
+	struct ibv_xrcd_init_attr xrcd_attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1, .oflags = O_CREAT,
+	};
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { .max_wr = QP_WRS, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+	};
+	struct ibv_qp *send, *recv;
+	struct ibv_send_wr *wr;
+	struct ibv_srq *srq;
+	struct ibv_cq *cq;
+	uint32_t srqn, qpn;
+	int i;
+
+	setup();
+	cq = cq_new(ctx);
+	init.pd = pd;
+	init.xrcd = MUST(ibv_open_xrcd(ctx, &xrcd_attr));
+	init.cq = cq;
+	srq = MUST(ibv_create_srq_ex(ctx, &init));
+	CHECK_OK(ibv_get_srq_num(srq, &srqn));
+	send = qp_new(pd, cq, IBV_QPT_XRC_SEND, NULL);
+	recv = qp_new_xrc_recv(init.xrcd);
+	qpn = recv->qp_num;
+	qp_join(send, recv);
+	for (i = 0; i < N; i++) {
+		post_srq_recv(srq, i, in);
+		wr = send_wr(IBV_WR_SEND, 100 + i, out);
+		wr->qp_type.xrc.remote_srqn = srqn;
+		post(send, wr);
+	}
+	destroyed(send);
+	destroyed(recv);
+	for (i = 0; i < N; i++)
+		check_next(cq, qpn, i);
+	CHECK_NO_WC(cq);
+}
+
+/* One pair sends without end, into the CQ that others come to and go from. */
+#define ROUNDS	200
+
+static struct ibv_cq *shared_cq;
+static struct two forever;
+static atomic_bool stop;
+static atomic_int credits;
+
+static void *sender(void *arg)
+{
+	uint64_t i;
+
+	for (i = 0; !atomic_load(&stop); i++) {
+		while (!atomic_load(&credits) && !atomic_load(&stop))
+			sched_yield();
+		if (atomic_load(&stop))
+			break;
+		atomic_fetch_sub(&credits, 1);
+		post_recv(forever.b, i, in);
+		post_send(forever.a, i, out);
+	}
+	return NULL;
+}
+
+TEST_SLOW(while_added, "DEV-2", "while the kernel adds completions of others to the CQ: none of those is lost or comes twice, none of the QP comes afterwards", 60)
+{
+	uint32_t gone[2] = {}, a, b;
+	uint64_t next_a = 0, next_b = 0;
+	struct ibv_wc wc[4];
+	pthread_t thread;
+	int round, i, n;
+	struct two t;
+
+	setup();
+	shared_cq = MUST(ibv_create_cq(ctx, 256, NULL, NULL, 0));
+	forever = two_new(shared_cq, shared_cq);
+	a = forever.a->qp_num;
+	b = forever.b->qp_num;
+	atomic_store(&credits, N);
+	CHECK_OK(pthread_create(&thread, NULL, sender, NULL));
+	for (round = 0; round < t_rounds(ROUNDS); round++) {
+		t = two_new(shared_cq, shared_cq);
+		send_in_turn(&t, 1, N);
+		gone[0] = t.a->qp_num;
+		gone[1] = t.b->qp_num;
+		destroyed(t.a);
+		destroyed(t.b);
+		n = ibv_poll_cq(shared_cq, 4, wc);
+		CHECK(n >= 0);
+		for (i = 0; i < n; i++) {
+			CHECK(wc[i].qp_num != gone[0]);
+			CHECK(wc[i].qp_num != gone[1]);
+			CHECK_EQ(wc[i].status, IBV_WC_SUCCESS);
+			if (wc[i].qp_num == b) {
+				CHECK_EQ(wc[i].wr_id, next_b++);
+				continue;
+			}
+			CHECK_EQ(wc[i].qp_num, a);
+			CHECK_EQ(wc[i].wr_id, next_a++);
+			atomic_fetch_add(&credits, 1);
+		}
+	}
+	atomic_store(&stop, true);
+	CHECK_OK(pthread_join(thread, NULL));
+	CHECK(next_a > 0);
+	CHECK_NO_EVENT(ctx);
+}
