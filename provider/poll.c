@@ -71,32 +71,6 @@ int keel_poll_cq(struct ibv_cq *ibcq, int room, struct ibv_wc *wc)
 	return ret ? -ret : n;
 }
 
-/*
- * The program polls once more when it has armed: what it finds there raises no
- * event. So a look at the kernel's index, which a poll begins with, must not
- * be done before the arming is seen.
- */
-int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
-{
-	struct keel_cq *cq = to_kcq(ibcq);
-	uint32_t none = KEEL_ARM_NONE;
-	uint32_t *arm;
-
-	/* Not while another thread exchanges the ring. */
-	keel_lock(&cq->lock);
-	arm = &cq->ring.shared->arm;
-	if (solicited_only)
-		/* Who has asked for any completion gets no less. */
-		__atomic_compare_exchange_n(arm, &none, KEEL_ARM_SOLICITED,
-					    false, __ATOMIC_SEQ_CST,
-					    __ATOMIC_SEQ_CST);
-	else
-		__atomic_store_n(arm, KEEL_ARM_NEXT, __ATOMIC_SEQ_CST);
-	__atomic_thread_fence(__ATOMIC_SEQ_CST);
-	keel_unlock(&cq->lock);
-	return keel_is_gone(ibcq->context) ? EIO : 0;
-}
-
 static void set_poller(struct keel_cq *cq, pthread_t poller)
 {
 	atomic_store_explicit(&cq->poller, poller, memory_order_relaxed);
@@ -113,6 +87,34 @@ static bool lock_unless_polling(struct keel_cq *cq)
 		return false;
 	keel_lock(&cq->lock);
 	return true;
+}
+
+/*
+ * The program polls once more when it has armed: what it finds there raises no
+ * event. So a look at the kernel's index, which a poll begins with, must not
+ * be done before the arming is seen.
+ */
+int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
+{
+	struct keel_cq *cq = to_kcq(ibcq);
+	uint32_t none = KEEL_ARM_NONE;
+	uint32_t *arm;
+	bool locked;
+
+	/* Not while another thread exchanges the ring. */
+	locked = lock_unless_polling(cq);
+	arm = &cq->ring.shared->arm;
+	if (solicited_only)
+		/* Who has asked for any completion gets no less. */
+		__atomic_compare_exchange_n(arm, &none, KEEL_ARM_SOLICITED,
+					    false, __ATOMIC_SEQ_CST,
+					    __ATOMIC_SEQ_CST);
+	else
+		__atomic_store_n(arm, KEEL_ARM_NEXT, __ATOMIC_SEQ_CST);
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	if (locked)
+		keel_unlock(&cq->lock);
+	return keel_is_gone(ibcq->context) ? EIO : 0;
 }
 
 /*

@@ -415,3 +415,48 @@ TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain three threads that post 
 		start(receiver, sender);
 	}
 }
+
+/* A CQ with a channel, in which @qp completes; @single: nothing is locked. */
+static void arm_in_poll(bool single)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_cq_init_attr_ex init = {
+		.cqe = QP_WRS, .comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS,
+		.flags = single ? IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0,
+		.channel = MUST(ibv_create_comp_channel(pd->context)),
+	};
+	struct ibv_poll_cq_attr attr = {};
+	struct ibv_cq_ex *cq;
+	struct ibv_cq *event;
+	struct ibv_qp *qp;
+	struct mem mem;
+	void *context;
+
+	cq = MUST(ibv_create_cq_ex(pd->context, &init));
+	mem = MEM(MUST(ibv_reg_mr(pd, to, PAGE, IBV_ACCESS_LOCAL_WRITE)));
+	qp = qp_new(pd, ibv_cq_ex_to_cq(cq), IBV_QPT_RC, NULL);
+	qp_connect(qp, qp->qp_num);
+	post_recv(qp, 1, mem);
+	post_send(qp, 2, mem);
+	CHECK_OK(ibv_start_poll(cq, &attr));
+	CHECK_EQ(cq->wr_id, 1);
+	CHECK_OK(ibv_req_notify_cq(ibv_cq_ex_to_cq(cq), 0));
+	CHECK_OK(ibv_next_poll(cq));
+	CHECK_EQ(cq->wr_id, 2);
+	CHECK_RET(ibv_next_poll(cq), ENOENT);
+	CHECK_OK(ibv_req_notify_cq(ibv_cq_ex_to_cq(cq), 0));
+	ibv_end_poll(cq);
+	post_recv(qp, 3, mem);
+	post_send(qp, 4, mem);
+	CHECK_SYS(ibv_get_cq_event(init.channel, &event, &context), 0);
+	CHECK(event == ibv_cq_ex_to_cq(cq));
+	ibv_ack_cq_events(event, 1);
+	CHECK_WC(event, 3, IBV_WC_SUCCESS);
+	CHECK_WC(event, 4, IBV_WC_SUCCESS);
+}
+
+TEST_SLOW(arm_polled, "PDM-4", "a thread may arm a CQ from within its own poll of it, between ibv_start_poll() and ibv_end_poll(), with locks and without, and the event comes", 20)
+{
+	arm_in_poll(false);
+	arm_in_poll(true);
+}
