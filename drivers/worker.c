@@ -9,7 +9,8 @@
  *
  * A process that is stopped (SIGSTOP, a debugger, the cgroup freezer) stops its
  * worker as well, which then does not end before the process goes on. Nobody
- * waits for that but a workqueue of the module: see keel_worker_end().
+ * waits for that: the thread asks for its end when it runs again, see
+ * keel_worker_end().
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -35,15 +36,17 @@
  * @node: in &keel_workers.list
  * @mm: the memory of the process, to be compared only; mmgrab()
  * @owner: the process
- * @lock: protects @jobs and @dead; taken in any context, inside anything
+ * @lock: protects the four below; taken in any context, inside anything
  * @jobs: struct keel_job, the oldest first
  * @dead: takes no more jobs
+ * @ending: in keel_reaps.list: @reap is to be queued when the thread runs
+ * @killed: the thread runs no more, since its process was killed
  * @running: the job that the thread runs, and the one that is run where the
  *	worker is ended; to be compared only
  * @task: the thread
  * @rcu: for those who look for the worker of a QP
- * @reap: waits until the thread has ended
- * @reaping: in keel_reaps.list
+ * @reap: waits until the thread has ended, which is soon when this is queued
+ * @reaping: in keel_reaps.list, from @ending on
  */
 struct keel_worker {
 	struct kref ref;
@@ -53,6 +56,8 @@ struct keel_worker {
 	spinlock_t lock;
 	struct list_head jobs;
 	bool dead;
+	bool ending;
+	bool killed;
 	const struct keel_job *running[2];
 	struct keel_thread task;
 	struct rcu_head rcu;
@@ -60,7 +65,7 @@ struct keel_worker {
 	struct list_head reaping;
 };
 
-/* Threads that are about to end, and what waits for them. */
+/* Threads that are to end, and what waits for those that run. */
 static struct {
 	spinlock_t lock;
 	struct list_head list;
@@ -251,6 +256,19 @@ static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
 	wake_up_var(&worker->running);
 }
 
+/*
+ * The thread runs, or never will again: it can be waited for.
+ *
+ * Context: the worker's lock is held.
+ */
+static void keel_worker_reap_once(struct keel_worker *worker)
+{
+	if (!worker->ending)
+		return;
+	worker->ending = false;
+	queue_work(keel_reaps.wq, &worker->reap);
+}
+
 /* One job, or false if there is none. The thread's function. */
 static bool keel_worker_run(void *data)
 {
@@ -258,8 +276,11 @@ static bool keel_worker_run(void *data)
 	struct keel_job *job = keel_worker_next(worker, 0);
 
 	/* Without a job the state stays: a job that comes now changes it. */
-	if (!job)
+	if (!job) {
+		guard(spinlock_irqsave)(&worker->lock);
+		keel_worker_reap_once(worker);
 		return false;
+	}
 	__set_current_state(TASK_RUNNING);
 	keel_worker_do(worker, job, !worker->dead, 0);
 	cond_resched();
@@ -282,7 +303,12 @@ static void keel_worker_drain(struct keel_worker *worker, int slot)
 /* The process is killed. The thread's function, again. */
 static void keel_worker_die(void *data)
 {
-	keel_worker_drain(data, 0);
+	struct keel_worker *worker = data;
+
+	keel_worker_drain(worker, 0);
+	guard(spinlock_irqsave)(&worker->lock);
+	worker->killed = true;
+	keel_worker_reap_once(worker);
 }
 
 /**
@@ -326,8 +352,9 @@ static void keel_worker_reap(struct work_struct *work)
 }
 
 /*
- * End the thread and drop the reference of the context's list. It ends in a
- * moment, unless its process is stopped: that is waited for in the background.
+ * End the thread and drop the reference of the context's list. The thread runs
+ * in a moment, and has itself reaped then; if its process is stopped, when that
+ * goes on or is killed. Nothing sleeps for it until then.
  */
 static void keel_worker_end(struct keel_worker *worker)
 {
@@ -336,7 +363,12 @@ static void keel_worker_end(struct keel_worker *worker)
 	spin_lock(&keel_reaps.lock);
 	list_add_tail(&worker->reaping, &keel_reaps.list);
 	spin_unlock(&keel_reaps.lock);
-	queue_work(keel_reaps.wq, &worker->reap);
+	guard(spinlock_irqsave)(&worker->lock);
+	worker->ending = true;
+	if (worker->killed)
+		keel_worker_reap_once(worker);
+	else
+		keel_thread_wake(&worker->task);
 }
 
 static struct keel_worker *keel_worker_new(void)
@@ -437,8 +469,7 @@ static void keel_workers_free(void)
  */
 int keel_workers_init(void)
 {
-	/* Any number may wait for processes that are stopped. */
-	keel_reaps.wq = alloc_workqueue("keel_reap", WQ_UNBOUND, WQ_MAX_ACTIVE);
+	keel_reaps.wq = alloc_workqueue("keel_reap", WQ_UNBOUND, 0);
 	keel_reaps.deferred = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
 	if (keel_reaps.wq && keel_reaps.deferred)
 		return 0;
