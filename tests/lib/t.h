@@ -173,6 +173,8 @@ bool t_kernel(const char *release);
 
 /* So many rounds of something, or fewer where each takes longer. */
 int t_rounds(int n);
+/* Bytes that the kernel has allocated with kmalloc() and not freed, or more. */
+long t_kmalloc(void);
 /* The next of a series that the seed, which must not be 0, decides. */
 uint64_t t_random(uint64_t *seed);
 

@@ -36,6 +36,36 @@ int t_rounds(int n)
 	return t_debug_kernel() ? n / 4 : n;
 }
 
+#define KMALLOC	"$(realpath /sys/kernel/slab/*kmalloc* | sort -u)"
+
+/* What is freed but kept for the next, also by KASAN, is given back first. */
+static long kmalloc_bytes(void)
+{
+	char *sum = t_shell("t=0; for d in " KMALLOC "; do echo 1 >$d/shrink; read n x <$d/objects; read s <$d/object_size; t=$((t + n * s)); done; echo $t");
+	long bytes = atol(sum);
+
+	free(sum);
+	return bytes;
+}
+
+static long slab_bytes(void)
+{
+	char *text = t_read_file("/proc/meminfo");
+	char *at = MUST(strstr(text, "SUnreclaim:"));
+	long kib = atol(at + strlen("SUnreclaim:"));
+
+	free(text);
+	return kib * 1024;
+}
+
+long t_kmalloc(void)
+{
+	if (!access("/sys/kernel/slab/kmalloc-64/objects", R_OK))
+		return kmalloc_bytes();
+	/* Nothing counts objects, and nothing but the slabs keeps them. */
+	return slab_bytes();
+}
+
 uint64_t t_random(uint64_t *seed)
 {
 	*seed ^= *seed << 13;
