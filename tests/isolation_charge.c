@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who pays for a transfer: the process that posted it, also when the kernel
- * carries the work request out later, because the receive WQE comes later. Its
- * cgroup is charged with the processor time and limits it, and its death ends
- * the transfer.
+ * A transfer belongs to the process that posted it, also when the kernel carries
+ * the work request out later because the receive WQE comes later. The cgroup of
+ * the process is charged with the processor time and limits it, and the death of
+ * the process ends the transfer.
  */
 #include <sys/mman.h>
 #include <sys/stat.h>

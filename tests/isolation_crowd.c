@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * 600 send queues of hostile processes, each of which the kernel wants to go on
- * with by itself and cannot, since their memory stalls whoever touches it.
+ * with by itself and cannot, since their memory cannot be faulted in.
  * Whatever else the kernel does by itself must still be done.
  */
 #include "iso.h"

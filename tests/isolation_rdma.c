@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The owner of an rkey stalls whoever touches its memory. A process that reads,
- * writes or changes that memory must not be held up: its calls return, and its
- * work request fails or waits.
+ * The memory behind an rkey cannot be faulted in, because its owner holds its
+ * own mmap_lock. A process that reads, writes or changes that memory must not be
+ * held up: its calls return, and its work request fails or waits.
  */
 #include "iso.h"
 #include "qp.h"
@@ -126,7 +126,7 @@ static void check_kill(enum iso_type t, enum ibv_wr_opcode o)
 	iso_check_empty(KEEL0);
 }
 
-#define STALLED	" memory that stalls whoever touches it: "
+#define STALLED	" memory that cannot be faulted in: "
 #define CALLS	"posting, ibv_dereg_mr() and ibv_destroy_qp() return within 1 s, and a completion is an error of the owner's side"
 #define KILLED	"the requester is killed, and gone within 1 s"
 

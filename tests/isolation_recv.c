@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A receiver whose memory cannot be brought in: its receive WQE names memory on
- * demand, and nobody gets its mmap_lock. A process that sends to it must not be
+ * A receive WQE whose memory cannot be faulted in: it names memory on demand,
+ * and its process holds its own mmap_lock. A process that sends there must not be
  * held up, nor those that this process deals with.
  */
 #include "iso.h"
@@ -10,6 +10,8 @@
 #include "t.h"
 
 static enum iso_type type;
+/* Only the second half of the message is for the memory that stalls. */
+static bool half;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
 /* Has a receive WQE of memory that nobody can touch. */
@@ -21,6 +23,10 @@ static void hostile(struct peer *parent)
 	iso_open(&e, KEEL0, NULL, type);
 	mr = iso_mr(&e, stall_memory(ISO_PAGE), IBV_ACCESS_ON_DEMAND);
 	iso_meet(&e, parent);
+	if (half) {
+		e.split = mr;
+		mr = iso_mr(&e, page, 0);
+	}
 	iso_post_recv(&e, 1, mr);
 	stall_hold();
 	peer_tell(parent);
@@ -105,7 +111,7 @@ static void check_kill(enum iso_type t)
 	iso_check_empty(KEEL0);
 }
 
-#define TO_STALLED	" to a receiver that stalls whoever touches its memory: "
+#define TO_STALLED	" to a receive WQE whose memory cannot be faulted in: "
 #define CALLS		"ibv_post_send(), ibv_dereg_mr() and ibv_destroy_qp() return within 1 s"
 #define KILLED		"the sender is killed while it posts, and gone within 1 s"
 
@@ -147,4 +153,16 @@ TEST(ud_kill, "ISO-1", "datagrams" TO_STALLED KILLED)
 TEST(xrc_kill, "ISO-1", "XRC sends" TO_STALLED KILLED)
 {
 	check_kill(ISO_XRC);
+}
+
+TEST(rc_half, "ISO-1", "an RC send whose second half goes" TO_STALLED CALLS)
+{
+	half = true;
+	check_calls(ISO_RC);
+}
+
+TEST(rc_half_kill, "ISO-1", "RC sends whose second halves go" TO_STALLED KILLED)
+{
+	half = true;
+	check_kill(ISO_RC);
 }

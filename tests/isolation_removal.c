@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device is taken away while processes stall whoever touches their memory:
- * that of a send in progress, or of a receive WQE that somebody sends to.
+ * A device is taken away while memory cannot be faulted in: that of a send in
+ * progress, or of a receive WQE that is sent to.
  *
- * Not here: a process that has device memory mapped and stalls its mmap_lock.
- * ib_uverbs takes that lock in uverbs_user_mmap_disassociate() when a device
- * goes, and waits: see Documentation/isolation.rst.
+ * Not here: what ib_uverbs itself waits for when a device goes. It takes the
+ * mmap_lock of a process that has device memory mapped, and waits for the end of
+ * calls, which may be reading their arguments or pinning memory: see
+ * Documentation/isolation.rst.
  */
 #include "dev.h"
 #include "iso.h"
@@ -73,32 +74,45 @@ static void neighbour(struct peer *parent)
 
 static const char *command;
 
-static void remover(struct peer *parent)
+static void runner(struct peer *parent)
 {
 	CHECK_EQ(t_shell_status("%s", command), 0);
 	peer_tell(parent);
 }
 
+/* The neighbour sends; that it can go on is what isolation_recv.c is about. */
+static void start(struct stall *s, struct peer *n, const char *name,
+		  void (*bad)(struct peer *parent))
+{
+	dev = name;
+	stall_start(s, bad);
+	peer_start(n, neighbour);
+	iso_introduce(&s->peer, n);
+	peer_wait(n);
+	peer_wait(&s->peer);
+	stall_settle(s);
+	peer_tell(n);
+	iso_told(n, 100);
+}
+
+static void check_command(const char *line)
+{
+	struct peer p;
+
+	command = line;
+	peer_start(&p, runner);
+	iso_within(__FILE__, __LINE__, &p, REMOVAL_MS, command);
+	peer_end(&p);
+}
+
 static void check_removed(const char *name, const char *with,
 			  void (*bad)(struct peer *parent))
 {
-	struct peer n, r;
 	struct stall s;
+	struct peer n;
 
-	dev = name;
-	command = with;
-	stall_start(&s, bad);
-	peer_start(&n, neighbour);
-	iso_introduce(&s.peer, &n);
-	peer_wait(&n);
-	peer_wait(&s.peer);
-	stall_settle(&s);
-	peer_tell(&n);
-	/* That it returns is what isolation_recv is about. */
-	iso_told(&n, 100);
-	peer_start(&r, remover);
-	iso_within(__FILE__, __LINE__, &r, REMOVAL_MS, command);
-	peer_end(&r);
+	start(&s, &n, name, bad);
+	check_command(with);
 	CHECK_KILL(&n, "a process whose device has gone");
 	stall_end(&s);
 }
@@ -124,10 +138,25 @@ static void check_module(void (*bad)(struct peer *parent))
 	dev_check_works(KEEL0);
 }
 
+/* Nothing is taken away here: it is only looked at. */
+static void check_seen(void (*bad)(struct peer *parent))
+{
+	struct stall s;
+	struct peer n;
+
+	start(&s, &n, KEEL0, bad);
+	check_command("rdma resource show qp");
+	check_command("rdma resource show mr");
+	check_command("cat /sys/kernel/debug/keel/" KEEL0 "/objects");
+	stall_end(&s);
+	peer_kill(&n, SIGKILL);
+	iso_check_empty(KEEL0);
+}
+
 #define LINK	"rdma link delete returns within 1 s "
 #define RMMOD	"rmmod returns within 1 s "
-#define SENDER	"while a process sends from memory that stalls whoever touches it"
-#define RECEIVER "while a process is sent to whose receive WQE names memory that stalls whoever touches it"
+#define SENDER	"while a process sends from memory that cannot be faulted in"
+#define RECEIVER "while a process sends to a receive WQE whose memory cannot be faulted in"
 
 TEST(link_sender, "ISO-1,DEV-3", LINK SENDER)
 {
@@ -147,4 +176,16 @@ TEST(module_sender, "ISO-1,DEV-3", RMMOD SENDER)
 TEST(module_receiver, "ISO-1,DEV-3", RMMOD RECEIVER)
 {
 	check_module(bad_receiver);
+}
+
+#define SEEN	"rdma resource show and the object tree do not wait "
+
+TEST(seen_sender, "ISO-1", SEEN SENDER)
+{
+	check_seen(bad_sender);
+}
+
+TEST(seen_receiver, "ISO-1", SEEN RECEIVER)
+{
+	check_seen(bad_receiver);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A sender whose memory cannot be brought in: its work request names memory on
- * demand, and nobody gets its mmap_lock. The process that it sends to must not
- * be held up, nor those that send to the same process.
+ * A send WQE whose memory cannot be faulted in: it names memory on demand, and
+ * its process holds its own mmap_lock. The process that it sends to must not be
+ * held up, nor those that send to the same process.
  */
 #include "iso.h"
 #include "qp.h"
@@ -11,6 +11,8 @@
 
 static enum iso_type type;
 static enum ibv_wr_opcode op;
+/* Only the second half of the message comes from the memory that stalls. */
+static bool half;
 /* Numbers of UD QPs. */
 static struct {
 	uint32_t server, third;
@@ -26,6 +28,10 @@ static void hostile(struct peer *parent)
 	iso_open(&e, KEEL0, NULL, type);
 	mr = iso_mr(&e, stall_memory(ISO_PAGE), IBV_ACCESS_ON_DEMAND);
 	iso_meet(&e, parent);
+	if (half) {
+		e.split = mr;
+		mr = iso_mr(&e, page, 0);
+	}
 	peer_wait(parent);
 	stall_hold();
 	peer_tell(parent);
@@ -187,7 +193,7 @@ static void check_kill(enum iso_type t, enum ibv_wr_opcode o)
 	check_end(&s, &v);
 }
 
-#define FROM	" from memory that stalls whoever touches it: "
+#define FROM	" from memory that cannot be faulted in: "
 #define CALLS	"the target moves its QP to ERR and RESET, destroys it and deregisters its memory, each within 1 s"
 #define KILLED	"the target is killed, and gone within 1 s"
 
@@ -249,6 +255,12 @@ TEST(xrc_kill, "ISO-1", "an XRC send" FROM KILLED)
 TEST(write_kill, "ISO-1", "an RDMA write" FROM KILLED)
 {
 	check_kill(ISO_RC, IBV_WR_RDMA_WRITE);
+}
+
+TEST(rc_half, "ISO-1", "an RC send whose second half comes" FROM CALLS)
+{
+	half = true;
+	check_calls(ISO_RC, IBV_WR_SEND);
 }
 
 TEST(third_party, "ISO-1", "a datagram" FROM "messages of a third process to the same UD QP, and to another QP of the target, arrive within 1 s")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A server that answers datagrams by one UD QP, and one client of many that
- * stalls whoever touches its memory: where its answer goes to, or where its
- * request comes from. The other clients must be served.
+ * A server that answers datagrams by one UD QP, and one client of many whose
+ * memory cannot be faulted in: where its answer goes to, or where its request
+ * comes from. The other clients must be served.
  */
 #include "iso.h"
 #include "qp.h"
@@ -136,7 +136,81 @@ TEST(stalled_request, "ISO-1", "a server with one UD QP answers seven clients wi
 	check_served(bad_sender);
 }
 
-TEST(own_death, "ISO-1,PD-3", "a process that stalls its own memory is killed: its peer can be killed within 1 s, and it dies 1 s after its file system at most")
+static const union ibv_gid group = {
+	.raw = { [10] = 0xff, 0xff, 224, 0, 2, 9 },
+};
+
+/* A member of the group, whose receive WQE is of @mr; says when it has one. */
+static void member_open(struct iso_end *e, struct ibv_mr *mr)
+{
+	CHECK_OK(ibv_attach_mcast(e->qp, &group, 0));
+	iso_post_recv(e, ANSWER, mr);
+}
+
+static void bad_member(struct peer *parent)
+{
+	struct iso_end e;
+
+	client_open(&e);
+	member_open(&e, iso_mr(&e, stall_memory(ISO_PAGE),
+			       IBV_ACCESS_ON_DEMAND));
+	stall_hold();
+	peer_tell(parent);
+	pause();
+}
+
+static void member(struct peer *parent)
+{
+	struct iso_end e;
+
+	client_open(&e);
+	member_open(&e, e.mr);
+	peer_tell(parent);
+	CHECK_WC(e.cq, ANSWER, IBV_WC_SUCCESS);
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+static void multicaster(struct peer *parent)
+{
+	struct ibv_ah_attr attr = {
+		.is_global = 1, .port_num = 1, .grh.dgid = group,
+	};
+	struct iso_end e;
+
+	client_open(&e);
+	e.ah = MUST(ibv_create_ah(e.pd, &attr));
+	e.peer.qpn = 0xffffff;
+	peer_wait(parent);
+	CHECK_OK(iso_send(&e, REQUEST, e.mr));
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+TEST(multicast, "ISO-1", "a datagram to a group reaches its other members within 1 s while one cannot store it, and ibv_post_send() returns")
+{
+	struct peer first, last, from;
+	struct stall s;
+
+	server_qpn = peer_shared(sizeof(*server_qpn));
+	peer_start(&from, multicaster);
+	peer_start(&first, member);
+	peer_wait(&first);
+	stall_start(&s, bad_member);
+	peer_wait(&s.peer);
+	peer_start(&last, member);
+	peer_wait(&last);
+	CHECK_STEP(&from, "ibv_post_send()");
+	CHECK_WITHIN(&first, "the datagram of a member that came first");
+	CHECK_WITHIN(&last, "the datagram of a member that came last");
+	CHECK_KILL(&from, "the sender");
+	CHECK_KILL(&first, "a member");
+	CHECK_KILL(&last, "another member");
+	stall_end(&s);
+	iso_check_empty(KEEL0);
+}
+
+TEST(own_death, "ISO-1,PD-3", "a process that holds its own mmap_lock is killed: its peer can be killed within 1 s, and it dies at most 1 s after its file system")
 {
 	struct peer srv;
 	struct stall s;

@@ -122,21 +122,6 @@ TEST(xrc_srq_wakes, "ISO-3", "an XRC sender that waits for an SRQ of the domain 
 	check_soon(a.cq, 1, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
 }
 
-/* To RTS with a peer that it waits for without end. */
-static void connect_patient(struct ibv_qp *qp, uint32_t dest)
-{
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTS, .timeout = 0, .retry_cnt = 7,
-		.rnr_retry = 7, .max_rd_atomic = 1,
-	};
-
-	qp_to_init(qp);
-	qp_to_rtr(qp, dest);
-	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
-			       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
-}
-
 TEST(rtr_wakes, "ISO-3", "a sender whose peer is not connected yet goes on within 1 s of the peer reaching RTR")
 {
 	struct ibv_qp *from, *to;
@@ -146,7 +131,9 @@ TEST(rtr_wakes, "ISO-3", "a sender whose peer is not connected yet goes on withi
 	cq = cq_new(pd->context);
 	from = qp_new(pd, cq, IBV_QPT_RC, NULL);
 	to = qp_new(pd, cq_new(pd->context), IBV_QPT_RC, NULL);
-	connect_patient(from, to->qp_num);
+	qp_to_init(from);
+	qp_to_rtr(from, to->qp_num);
+	iso_to_rts_patient(from);
 	qp_to_init(to);
 	post_recv(to, 2, MEM(mr));
 	post_send(from, 1, MEM(mr));
@@ -217,6 +204,7 @@ static void *post_receives(void *arg)
 			post_srq_recv(duel.srq, 2, MEM(mr));
 		else
 			post_recv(duel.l.qp[1], 2, MEM(mr));
+		pthread_barrier_wait(&duel.turn);
 	}
 	return NULL;
 }
@@ -234,6 +222,8 @@ static void check_duel(void)
 		pthread_barrier_wait(&duel.turn);
 		spin(&seed);
 		post_send(duel.l.qp[0], 1, MEM(mr));
+		/* The clock runs from here. */
+		pthread_barrier_wait(&duel.turn);
 		check_soon(duel.l.cq[1], 2, IBV_WC_SUCCESS, "both were posted");
 		check_soon(duel.l.cq[0], 1, IBV_WC_SUCCESS, "both were posted");
 	}
@@ -271,7 +261,9 @@ static void crowd(struct peer *parent)
 	for (i = 0; i < QUEUES; i++) {
 		from = qp_new(pd, cq, IBV_QPT_RC, NULL);
 		to = qp_new(pd, cq, IBV_QPT_RC, NULL);
-		connect_patient(from, to->qp_num);
+		qp_to_init(from);
+		qp_to_rtr(from, to->qp_num);
+		iso_to_rts_patient(from);
 		if (i % 2)
 			qp_connect(to, from->qp_num);
 		post_send(from, 1, MEM(mr));

@@ -41,13 +41,22 @@ static void open_xrc(struct iso_end *e)
 	e->recv_qp = qp_new_xrc_recv(attr.xrcd);
 }
 
-/* Of RC, also with what only ibv_wr_*() can post. */
+/* RC also has what only ibv_wr_*() can post. */
 static struct ibv_qp *open_qp(struct iso_end *e)
 {
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = e->cq, .recv_cq = e->cq, .pd = e->pd,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = QP_WRS, .max_recv_wr = QP_WRS,
+			 .max_send_sge = QP_SGES, .max_recv_sge = QP_SGES },
+		.comp_mask = IBV_QP_INIT_ATTR_PD |
+			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_FLUSH |
+				  IBV_QP_EX_WITH_ATOMIC_WRITE,
+	};
+
 	if (e->type == ISO_RC)
-		return &qp_new_ex(e->pd, e->cq, IBV_QPT_RC,
-				  IBV_QP_EX_WITH_FLUSH |
-				  IBV_QP_EX_WITH_ATOMIC_WRITE)->qp_base;
+		return MUST(ibv_create_qp_ex(e->ctx, &init));
 	return qp_new(e->pd, e->cq, qp_types[e->type], NULL);
 }
 
@@ -84,10 +93,32 @@ struct iso_addr iso_addr(const struct iso_end *e)
 	return addr;
 }
 
+void iso_to_rts_patient(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTS, .timeout = 0, .retry_cnt = 7,
+		.rnr_retry = 7, .max_rd_atomic = 1,
+	};
+
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
+			       IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			       IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static void connect_sender(struct iso_end *e)
+{
+	qp_to_init(e->qp);
+	qp_to_rtr(e->qp, e->peer.recv_qpn);
+	if (e->patient)
+		iso_to_rts_patient(e->qp);
+	else
+		qp_to_rts(e->qp, 7);
+}
+
 void iso_connect(struct iso_end *e, const struct iso_addr *peer)
 {
 	e->peer = *peer;
-	qp_connect(e->qp, peer->recv_qpn);
+	connect_sender(e);
 	if (e->type == ISO_RC)
 		qp_allow(e->qp, IBV_ACCESS_REMOTE_READ |
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
@@ -123,31 +154,52 @@ struct ibv_mr *iso_mr(struct iso_end *e, void *page, int access)
 	return MUST(ibv_reg_mr(e->pd, page, ISO_PAGE, ISO_RIGHTS | access));
 }
 
+/* SGEs of a message; how many. */
+static int scatter(const struct iso_end *e, const struct ibv_mr *mr,
+		   uint32_t len, struct ibv_sge sge[2])
+{
+	sge[0] = (struct ibv_sge){ (uintptr_t)mr->addr, len, mr->lkey };
+	if (!e->split)
+		return 1;
+	sge[0].length -= BYTES / 2;
+	sge[1] = (struct ibv_sge){
+		(uintptr_t)e->split->addr, BYTES / 2, e->split->lkey,
+	};
+	return 2;
+}
+
 void iso_post_recv(struct iso_end *e, uint64_t wr_id, struct ibv_mr *mr)
 {
-	struct mem mem = { mr->addr, BYTES, mr->lkey };
+	uint32_t len = e->type == ISO_UD ? ISO_GRH + BYTES : BYTES;
+	struct ibv_sge sge[2];
+	struct ibv_recv_wr wr = {
+		.wr_id = wr_id, .sg_list = sge,
+		.num_sge = scatter(e, mr, len, sge),
+	}, *bad;
 
-	if (e->type == ISO_UD)
-		mem.len += ISO_GRH;
 	if (e->srq)
-		post_srq_recv(e->srq, wr_id, mem);
+		CHECK_OK(ibv_post_srq_recv(e->srq, &wr, &bad));
 	else
-		post_recv(e->qp, wr_id, mem);
+		CHECK_OK(ibv_post_recv(e->qp, &wr, &bad));
 }
 
 int iso_send(struct iso_end *e, uint64_t wr_id, struct ibv_mr *mr)
 {
-	struct ibv_send_wr *wr = send_wr(IBV_WR_SEND, wr_id,
-			(struct mem){ mr->addr, BYTES, mr->lkey }), *bad;
+	struct ibv_sge sge[2];
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id, .opcode = IBV_WR_SEND, .sg_list = sge,
+		.num_sge = scatter(e, mr, BYTES, sge),
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
 
 	if (e->type == ISO_XRC)
-		wr->qp_type.xrc.remote_srqn = e->peer.srqn;
+		wr.qp_type.xrc.remote_srqn = e->peer.srqn;
 	if (e->type == ISO_UD) {
-		wr->wr.ud.ah = e->ah;
-		wr->wr.ud.remote_qpn = e->peer.qpn;
-		wr->wr.ud.remote_qkey = QP_QKEY;
+		wr.wr.ud.ah = e->ah;
+		wr.wr.ud.remote_qpn = e->peer.qpn;
+		wr.wr.ud.remote_qkey = QP_QKEY;
 	}
-	return ibv_post_send(e->qp, wr, &bad);
+	return ibv_post_send(e->qp, &wr, &bad);
 }
 
 static int wr_rdma(struct iso_end *e, enum ibv_wr_opcode op, uint64_t wr_id)

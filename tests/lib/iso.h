@@ -50,6 +50,9 @@ struct iso_addr {
  * @srq: of XRC
  * @ah: of UD, leads to any QP of the device
  * @mr: what the peer gets the rkey of, or NULL; set before iso_meet()
+ * @split: what the second half of a message is in, or NULL; see iso_send()
+ * @patient: a peer that cannot answer is waited for without end; set before
+ *	iso_meet(), of RC and XRC
  * @peer: the end that it is connected with
  */
 struct iso_end {
@@ -60,7 +63,8 @@ struct iso_end {
 	struct ibv_qp *qp, *recv_qp;
 	struct ibv_srq *srq;
 	struct ibv_ah *ah;
-	struct ibv_mr *mr;
+	struct ibv_mr *mr, *split;
+	bool patient;
 	struct iso_addr peer;
 };
 
@@ -68,7 +72,9 @@ struct iso_end {
 void iso_open(struct iso_end *e, const char *dev, struct ibv_context *ctx,
 	      enum iso_type type);
 struct iso_addr iso_addr(const struct iso_end *e);
-/* To RTS; receives are waited for without end. */
+/* To RTS, with a peer that is waited for without end, as receive WQEs are. */
+void iso_to_rts_patient(struct ibv_qp *qp);
+/* To RTS; receive WQEs are waited for without end. */
 void iso_connect(struct iso_end *e, const struct iso_addr *peer);
 /* The same in two steps with the test's process, which connects two by turns. */
 void iso_meet(struct iso_end *e, struct peer *parent);
@@ -78,7 +84,10 @@ void iso_introduce(struct peer *a, struct peer *b);
 /* A page with ISO_RIGHTS and @access, which may be IBV_ACCESS_ON_DEMAND. */
 struct ibv_mr *iso_mr(struct iso_end *e, void *page, int access);
 void iso_post_recv(struct iso_end *e, uint64_t wr_id, struct ibv_mr *mr);
-/* To the peer, 64 bytes from the beginning of @mr: 0 or the errno. */
+/*
+ * To the peer, 64 bytes from the beginning of @mr, or 32 of @mr and then 32 of
+ * @split, as in receive WQEs: 0 or the errno.
+ */
 int iso_send(struct iso_end *e, uint64_t wr_id, struct ibv_mr *mr);
 /* RDMA of 64 bytes, an atomic or an atomic write of 8, a flush: as ..._send(). */
 int iso_rdma(struct iso_end *e, enum ibv_wr_opcode op, uint64_t wr_id,

@@ -5,11 +5,10 @@
  * tells it to. The process can hold its own mmap_lock for as long as the test
  * wants, so that every page fault in its address space waits.
  *
- * The test's own process must not open a device while such a process is
- * stalled: if the kernel is wrong, whatever touches the device may never come
- * back, and the harness waits for the test's own process. Once the test's
- * process has ended, the harness kills the server of the file system, which
- * ends the stall, so that everything else can end.
+ * The test's own process must not use a device while such a process is stalled:
+ * if the kernel is wrong, its calls may never return, and the harness waits for
+ * the test's own process. Once that has ended, the harness kills the server of
+ * the file system, which ends the stall, so that everything else can end.
  *
  * autofs gives an attacker less than FUSE: only root mounts it, it has no files
  * to map, and neither open() nor execve() walks a path with mmap_lock held. A
@@ -44,8 +43,8 @@ struct stall {
 /* Start it: run() is as for peer_start(). The device is not open yet. */
 void stall_start(struct stall *s, void (*run)(struct peer *parent));
 /*
- * Until its main thread sleeps, whatever it waits for: it has done what it was
- * told to do last, or is in the middle of it.
+ * Wait until its main thread sleeps: it has done what it was told to do last, or
+ * waits in the middle of it.
  */
 void stall_settle(struct stall *s);
 /* Reads and lookups are answered from now on: the stall is over. */

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A sender that hardly gets a processor: it has the lowest priority that there
+ * is, beside loops of its own; or a limit that it has used up. Whatever it was
+ * in the middle of, the process that it sends to must not be held up.
+ */
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "iso.h"
+#include "qp.h"
+#include "t.h"
+
+#define CGROUPS		"/sys/fs/cgroup"
+#define HOSTILE		CGROUPS "/keel-iso"
+#define BODY		(4UL << 20)
+#define SGES		4
+/* Loops beside the sender, in its cgroup. */
+#define LOOPS		16
+#define ROUNDS		(t_debug_kernel() ? 1 : 2)
+
+void t_after(void)
+{
+	rmdir(HOSTILE);
+}
+
+static struct board {
+	uint32_t qpn[2], rkey;
+	uint64_t addr;
+} *board;
+
+static const char *cpu_max;
+static unsigned char *from, *to;
+
+/*
+ * As systemd gives one to each user: all have the same weight. A process that
+ * moved itself would need the processor that it does not get any more.
+ */
+static void put_in_cgroup(pid_t pid)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", pid);
+	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
+}
+
+static void loop(struct peer *parent)
+{
+	peer_wait(parent);
+	for (;;)
+		;
+}
+
+static struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
+			 .max_send_sge = SGES, .max_recv_sge = 1 },
+	};
+
+	return MUST(ibv_create_qp(pd, &init));
+}
+
+/* Writes 16 MiB, over and over. */
+static void hostile(struct peer *parent)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, from, BODY, ISO_RIGHTS));
+	struct ibv_cq *cq = cq_new(pd->context);
+	struct ibv_qp *qp = open_qp(pd, cq);
+	struct sched_param none = {};
+	struct ibv_sge sge[SGES];
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_RDMA_WRITE, .sg_list = sge, .num_sge = SGES,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	struct ibv_wc wc;
+	int i;
+
+	for (i = 0; i < SGES; i++)
+		sge[i] = (struct ibv_sge){ (uintptr_t)from, BODY, mr->lkey };
+	board->qpn[0] = qp->qp_num;
+	peer_tell(parent);
+	peer_wait(parent);
+	wr.wr.rdma.remote_addr = board->addr;
+	wr.wr.rdma.rkey = board->rkey;
+	qp_connect(qp, board->qpn[1]);
+	peer_tell(parent);
+	peer_wait(parent);
+	SYS(sched_setscheduler(0, SCHED_IDLE, &none));
+	while (!ibv_post_send(qp, &wr, &bad))
+		while (ibv_poll_cq(cq, 1, &wc) == 0)
+			;
+	pause();
+}
+
+/* Is written to, and destroys its QP. */
+static void victim(struct peer *parent)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	size_t len = SGES * BODY;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp = open_qp(pd, cq_new(pd->context));
+	unsigned char *long_map;
+	int i;
+
+	/* One body again and again: a mapped page is expensive in UML. */
+	long_map = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+			MAP_NORESERVE, -1, 0);
+	CHECK(long_map != MAP_FAILED);
+	for (i = 0; i < SGES; i++)
+		CHECK(mremap(to, 0, BODY, MREMAP_MAYMOVE | MREMAP_FIXED,
+			     long_map + i * BODY) != MAP_FAILED);
+	mr = MUST(ibv_reg_mr(pd, long_map, len, ISO_RIGHTS));
+	board->qpn[1] = qp->qp_num;
+	board->rkey = mr->rkey;
+	board->addr = (uintptr_t)long_map;
+	peer_tell(parent);
+	peer_wait(parent);
+	qp_connect(qp, board->qpn[0]);
+	peer_tell(parent);
+	peer_wait(parent);
+	CHECK_OK(ibv_destroy_qp(qp));
+	peer_tell(parent);
+	peer_wait(parent);
+	CHECK_OK(ibv_dereg_mr(mr));
+	peer_tell(parent);
+	peer_wait(parent);
+}
+
+static void share_bodies(void)
+{
+	board = peer_shared(sizeof(*board));
+	from = peer_shared(BODY);
+	to = peer_shared(BODY);
+	memset(from, 'h', BODY);
+}
+
+static void make_cgroup(void)
+{
+	if (mkdir(HOSTILE, 0755))
+		CHECK_EQ(errno, EEXIST);
+	CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control", "+cpu"));
+}
+
+/*
+ * What is killed needs a processor to end: when the test is over, however that
+ * comes, the limit is lifted. Not a member of the test's group, it is not killed
+ * with that.
+ */
+static void start_lifter(void)
+{
+	sigset_t set;
+	int sig;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	if (!SYS(fork())) {
+		setpgid(0, 0);
+		SYS(prctl(PR_SET_PDEATHSIG, SIGTERM));
+		sigwait(&set, &sig);
+		t_write_file(HOSTILE "/cpu.max", "max");
+		_exit(0);
+	}
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void start_pair(struct peer pair[2])
+{
+	memset(to, 0, BODY);
+	peer_start(&pair[0], hostile);
+	peer_start(&pair[1], victim);
+	peers_turn(pair, 2);
+	peer_wait(&pair[0]);
+	peer_wait(&pair[1]);
+	put_in_cgroup(pair[0].pid);
+	/* From here on it is in the middle of a message nearly all the time. */
+	peer_tell(&pair[0]);
+	while (!__atomic_load_n(to, __ATOMIC_ACQUIRE))
+		usleep(1000);
+}
+
+static void one_round(void)
+{
+	struct peer pair[2], l[LOOPS];
+	int i;
+
+	start_pair(pair);
+	for (i = 0; i < LOOPS; i++) {
+		peer_start(&l[i], loop);
+		put_in_cgroup(l[i].pid);
+	}
+	for (i = 0; i < LOOPS; i++)
+		peer_tell(&l[i]);
+	if (cpu_max)
+		CHECK_OK(t_write_file(HOSTILE "/cpu.max", cpu_max));
+	usleep(300000);
+	CHECK_STEP(&pair[1], "ibv_destroy_qp()");
+	CHECK_STEP(&pair[1], "ibv_dereg_mr()");
+	CHECK_KILL(&pair[1], "a process that was written to");
+	if (cpu_max)
+		CHECK_OK(t_write_file(HOSTILE "/cpu.max", "max"));
+	for (i = 0; i < LOOPS; i++)
+		peer_kill(&l[i], SIGKILL);
+	peer_kill(&pair[0], SIGKILL);
+	iso_check_empty(KEEL0);
+}
+
+static void check_starved(const char *limit)
+{
+	int i;
+
+	share_bodies();
+	cpu_max = limit;
+	make_cgroup();
+	if (limit)
+		start_lifter();
+	for (i = 0; i < ROUNDS; i++)
+		one_round();
+}
+
+#define CALLS	": the target destroys its QP, deregisters its memory and is killed, each within 1 s"
+
+TEST(idle_priority, "ISO-1", "RDMA writes of a process of idle priority, beside sixteen loops of its user" CALLS)
+{
+	check_starved(NULL);
+}
+
+TEST_NOT_UML(throttled, "ISO-1", "RDMA writes of a process of idle priority in a cgroup that may use 1 ms of a processor in a second" CALLS, "it has no bandwidth limits")
+{
+	check_starved("1000 1000000");
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Workers, and what they are asked for, of processes that are stopped or killed
+ * while others go on: nothing is left that works, sleeps or takes memory in the
+ * kernel for them.
+ */
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <rdma/keel-queue.h>
+
+#include "iso.h"
+#include "qp.h"
+#include "t.h"
+
+static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
+
+/* Threads that sleep uninterruptibly, of the kernel or not. */
+static int in_state_d(void)
+{
+	char *out = t_shell("grep -l '^State:.D' /proc/[0-9]*/status 2>/dev/null | wc -l");
+	int n = atoi(out);
+
+	free(out);
+	return n;
+}
+
+static int threads(pid_t pid)
+{
+	char path[40];
+	DIR *dir;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = MUST(opendir(path));
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	/* Without "." and "..". */
+	return n - 2;
+}
+
+#define CONTEXTS	50
+
+static struct ibv_mr *everything(struct ibv_pd *pd)
+{
+	return ibv_reg_mr(pd, NULL, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE |
+			  IBV_ACCESS_ON_DEMAND);
+}
+
+/* Its child closes the contexts, each of which has a worker, after it. */
+static void contexts(struct peer *parent)
+{
+	struct ibv_context *ctx[CONTEXTS];
+	int i;
+
+	for (i = 0; i < CONTEXTS; i++) {
+		ctx[i] = dev_open(KEEL0);
+		/* It may have to be faulted in one day. */
+		MUST(everything(MUST(ibv_alloc_pd(ctx[i]))));
+	}
+	if (!SYS(fork())) {
+		peer_wait(parent);
+		_exit(0);
+	}
+	for (i = 0; i < CONTEXTS; i++)
+		CHECK_OK(ibv_close_device(ctx[i]));
+	peer_tell(parent);
+	pause();
+}
+
+TEST(stopped, "ISO-1,PD-3", "contexts that go while the process that made them is stopped leave nobody in the kernel who waits for it; its workers end when it goes on")
+{
+	int before = in_state_d(), own, ms;
+	struct peer p;
+
+	peer_start(&p, contexts);
+	peer_wait(&p);
+	own = threads(p.pid);
+	SYS(kill(p.pid, SIGSTOP));
+	SYS(waitpid(p.pid, NULL, WUNTRACED));
+	peer_tell(&p);
+	iso_check_empty(KEEL0);
+	t_note("%d threads; in state D: %d, and %d now", own, before,
+	       in_state_d());
+	CHECK(in_state_d() <= before + 1);
+	SYS(kill(p.pid, SIGCONT));
+	for (ms = 0; threads(p.pid) > 1; ms += 10) {
+		if (ms > ISO_MS)
+			FAIL("got %d threads, want 1", threads(p.pid));
+		usleep(10000);
+	}
+	peer_kill(&p, SIGKILL);
+}
+
+#define WRS		16384
+#define QUEUES		16
+
+static struct keel_uapi_ring *rings[2];
+static int n_rings;
+
+static void *ring_alloc(struct ibv_pd *pd, void *context, size_t size,
+			size_t alignment, uint64_t type)
+{
+	/* Send queue, receive queue. */
+	return rings[n_rings++ % 2] = peer_shared(size);
+}
+
+static void ring_free(struct ibv_pd *pd, void *context, void *p, uint64_t type)
+{
+}
+
+/* A child shares the rings: as much as can be is always posted. */
+static void post_without_end(struct keel_uapi_ring *const *ring)
+{
+	uint32_t flushed;
+	int i;
+
+	for (;;) {
+		for (i = 0; i < QUEUES; i++) {
+			flushed = __atomic_load_n(&ring[i]->kernel,
+						  __ATOMIC_RELAXED);
+			__atomic_store_n(&ring[i]->user, flushed + WRS,
+					 __ATOMIC_RELEASE);
+		}
+	}
+}
+
+static void flusher(struct peer *parent)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = MUST(ibv_alloc_pd(ctx)),
+		.alloc = ring_alloc, .free = ring_free,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+	};
+	struct ibv_pd *pd = MUST(ibv_alloc_parent_domain(ctx, &attr));
+	struct ibv_cq *cq = cq_new(ctx);
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = WRS, .max_recv_wr = 1,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct keel_uapi_ring *sends[QUEUES];
+	struct ibv_qp *qp[QUEUES];
+	int i;
+
+	for (i = 0; i < QUEUES; i++) {
+		qp[i] = MUST(ibv_create_qp(pd, &init));
+		sends[i] = rings[0];
+		qp_connect(qp[i], qp[i]->qp_num);
+	}
+	if (!SYS(fork()))
+		post_without_end(sends);
+	for (i = 0; i < QUEUES; i++)
+		qp_to(qp[i], IBV_QPS_ERR);
+	peer_tell(parent);
+	pause();
+}
+
+TEST(flushed, "ISO-2", "a process is killed while it flushes queues that another process, which shares them, fills all the time: no kernel thread goes on with it")
+{
+	uint64_t before, us;
+	struct peer p;
+
+	peer_start(&p, flusher);
+	peer_wait(&p);
+	usleep(100000);
+	peer_kill(&p, SIGKILL);
+	usleep(100000);
+	before = iso_kernel_us();
+	usleep(1000000);
+	us = iso_kernel_us() - before;
+	t_note("kernel threads took %llu us in 1 s", (unsigned long long)us);
+	CHECK(us < 200000);
+}
+
+static void stopped_owner(struct peer *parent)
+{
+	struct iso_end e;
+
+	iso_open(&e, KEEL0, NULL, ISO_RC);
+	e.mr = iso_mr(&e, mmap(NULL, ISO_PAGE, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+		      IBV_ACCESS_ON_DEMAND);
+	iso_meet(&e, parent);
+	peer_tell(parent);
+	pause();
+}
+
+#define READS	20000
+
+/* Gives each up at once. */
+static void reader(struct peer *parent)
+{
+	struct iso_end e;
+	int i;
+
+	iso_open(&e, KEEL0, NULL, ISO_RC);
+	e.mr = iso_mr(&e, page, 0);
+	iso_meet(&e, parent);
+	peer_wait(parent);
+	for (i = 0; i < t_rounds(READS); i++) {
+		CHECK_OK(iso_rdma(&e, IBV_WR_RDMA_READ, 3, e.mr));
+		qp_to(e.qp, IBV_QPS_RESET);
+		iso_connect(&e, &e.peer);
+	}
+	peer_tell(parent);
+	pause();
+}
+
+TEST_SLOW(requests, "ISO-1,ISO-5", "RDMA reads of memory of a stopped process, which are given up, leave nothing behind", 120)
+{
+	struct peer o, r;
+	long before, bytes;
+
+	peer_start(&o, stopped_owner);
+	peer_start(&r, reader);
+	iso_introduce(&o, &r);
+	peer_wait(&o);
+	SYS(kill(o.pid, SIGSTOP));
+	SYS(waitpid(o.pid, NULL, WUNTRACED));
+	before = t_kmalloc();
+	peer_tell(&r);
+	peer_wait(&r);
+	bytes = t_kmalloc() - before;
+	t_note("%d reads: %ld bytes", t_rounds(READS), bytes);
+	/* A request has 200 bytes and more. */
+	CHECK(bytes < t_rounds(READS) * 50L);
+	peer_kill(&r, SIGKILL);
+	SYS(kill(o.pid, SIGCONT));
+	peer_kill(&o, SIGKILL);
+	iso_check_empty(KEEL0);
+}
+
+static struct {
+	struct ibv_qp *qp[QUEUES];
+	struct ibv_pd *pd;
+	atomic_bool over;
+} ours;
+
+static void *ring_without_end(void *arg)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	int i;
+
+	/* The rings are not shared, and may be full: the doorbell counts. */
+	while (!atomic_load(&ours.over))
+		for (i = 0; i < QUEUES; i++)
+			ibv_post_send(ours.qp[i], &wr, &bad);
+	return NULL;
+}
+
+/* In a process that shares the device file: takes over, makes workers. */
+static void heir(bool destroys)
+{
+	struct ibv_mr *mr;
+	pthread_t thread;
+	int i;
+
+	CHECK_OK(pthread_create(&thread, NULL, ring_without_end, NULL));
+	usleep(1000 + getpid() % 7 * 1000);
+	for (i = 0; i < 20; i++) {
+		mr = everything(ours.pd);
+		if (mr)
+			ibv_dereg_mr(mr);
+	}
+	if (destroys) {
+		atomic_store(&ours.over, true);
+		pthread_join(thread, NULL);
+		for (i = 0; i < QUEUES; i++)
+			ibv_destroy_qp(ours.qp[i]);
+	}
+	usleep(3000);
+	_exit(0);
+}
+
+static void founder(struct peer *parent)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_cq *cq = cq_new(ctx);
+	pthread_t thread;
+	int i, j;
+
+	ours.pd = MUST(ibv_alloc_pd(ctx));
+	for (i = 0; i < QUEUES; i++)
+		ours.qp[i] = qp_new(ours.pd, cq, IBV_QPT_RC, NULL);
+	for (i = 0; i < QUEUES; i += 2)
+		qp_join(ours.qp[i], ours.qp[i + 1]);
+	for (i = 0; i < QUEUES; i++)
+		for (j = 0; j < QP_WRS; j++)
+			ibv_post_send(ours.qp[i], &wr, &bad);
+	if (!SYS(fork()))
+		heir(true);
+	if (!SYS(fork()))
+		heir(false);
+	CHECK_OK(pthread_create(&thread, NULL, ring_without_end, NULL));
+	usleep(getpid() % 13 * 300);
+	SYS(kill(getpid(), SIGKILL));
+}
+
+TEST_SLOW(inherited, "ISO-1,PD-3", "processes that share queues use and destroy them while the one that made them is killed in the middle of its work: all goes", 120)
+{
+	struct peer p;
+	int i;
+
+	for (i = 0; i < t_rounds(100); i++) {
+		peer_start(&p, founder);
+		SYS(waitpid(p.pid, NULL, 0));
+		close(p.fd);
+	}
+	/* The last heirs are about to end. */
+	usleep(500000);
+	iso_check_empty(KEEL0);
+}
