@@ -115,7 +115,7 @@ static __always_inline void *keel_fast_mem(struct keel_keys *keys,
 	if (mem->type == KEEL_MEM_PAGES && key->obj->kind != KEEL_MW) {
 		pos = key->mem_off + (sge->addr - key->iova) + mem->first;
 		if (offset_in_page(pos) + len <= PAGE_SIZE)
-			return page_address(mem->pages[pos >> PAGE_SHIFT]) +
+			return page_address(*keel_mem_page(mem, pos)) +
 			       offset_in_page(pos);
 	}
 	keel_key_put(key);

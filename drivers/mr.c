@@ -199,7 +199,7 @@ err_mr:
 	return ERR_PTR(ret);
 }
 
-/* Pin memory of the calling program. Nothing is pinned of no bytes. */
+/* Pin memory of the calling process. A length of 0 pins nothing. */
 static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 					 u64 length, u32 access)
 {
@@ -235,7 +235,7 @@ static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 	return ERR_PTR(-EFAULT);
 }
 
-/* Whether the pages need not be pinned in another way for such rights. */
+/* True if the pages, in the way they are pinned, are good for such rights. */
 static bool keel_pages_allow(const struct keel_pages *pages, u32 access)
 {
 	return !pages->umem || pages->umem->writable ||
@@ -413,7 +413,7 @@ static void keel_mr_list_again(struct ib_mr *ibmr)
 	struct rdma_restrack_entry *res = &ibmr->res;
 	struct keel_mr *mr = to_kmr(ibmr);
 
-	/* Still valid, the region is for ib_core to put back. */
+	/* ib_core itself puts back an entry that is still valid. */
 	if (res->valid || !mr->task)
 		return;
 	rdma_restrack_new(res, RDMA_RESTRACK_MR);

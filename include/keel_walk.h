@@ -246,8 +246,8 @@ int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
  * @pos: the byte, from the start of the first page on
  *
  * The address that userspace gives in an SGE was compared with the range of its
- * key. A processor that predicts that wrongly comes here with any @pos; what it
- * loads then is in the list of pages, too.
+ * key. A processor that mispredicts the comparison runs this with any @pos, and
+ * must not load from beyond the list either.
  *
  * Return: where it is in &keel_mem.pages.
  */
