@@ -20,7 +20,7 @@
 #include <linux/mm.h>
 #include <linux/string.h>
 
-#include "keel_qp.h"
+#include "keel_resp.h"
 
 /* Messages in one go, in which perhaps nobody else is scheduled. */
 #define KEEL_FAST_BUDGET	64
@@ -206,11 +206,11 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 	peer = keel_fast_peer(qp);
 	/* A stranger's lock is not taken. */
 	if (!peer || !keel_qp_connected(qp, peer) ||
-	    !mutex_trylock(&peer->resp.lock))
+	    !keel_resp_trylock(peer))
 		return false;
 	delivered = keel_qp_connected(qp, peer) &&
 		    keel_fast_deliver(qp, peer, &wqe);
-	mutex_unlock(&peer->resp.lock);
+	keel_resp_unlock(peer);
 	if (!delivered)
 		return false;
 	keel_count(qp->kdev, tx_msgs, 1);

@@ -7,7 +7,35 @@
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
-#include "keel_qp.h"
+#include "keel_resp.h"
+
+/* Tries to get the lock of a responder before the processor is left to others. */
+#define KEEL_RESP_SPINS		200
+
+/**
+ * keel_resp_lock() - lock the responder of a QP, to send to it
+ * @peer: the QP; the caller has a reference
+ *
+ * It is not slept for: then it could be handed to a process that does not run.
+ * Who has it drops it soon.
+ *
+ * Context: may sleep before. Until keel_resp_unlock() the caller is not preempted
+ * and must not sleep, but see keel_resp_relax().
+ * Return: 0; -EINTR: the process is killed.
+ */
+int keel_resp_lock(struct keel_qp *peer)
+{
+	u32 tries = 0;
+
+	while (!keel_resp_trylock(peer)) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cpu_relax();
+		if (++tries > KEEL_RESP_SPINS)
+			usleep_range(20, 100);
+	}
+	return 0;
+}
 
 /* Where receives of this QP come from just now; NULL: its own queue. */
 static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
@@ -165,7 +193,7 @@ static bool keel_recv_want(struct keel_xfer *x)
  *
  * A receive that an earlier try took and did not use up comes first.
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, maybe by keel_resp_lock().
  * Return: 1: &keel_resp.recv is it; 0: there is none; -EIO: the queue is
  * broken, and with it the peer failed, unless the queue is an SRQ that the
  * message names (XRC).
@@ -177,11 +205,15 @@ int keel_recv_take(struct keel_xfer *x)
 	int ret;
 
 	if (resp->have) {
-		/* The sender has changed its mind about where it goes. */
-		if (resp->srq && resp->srq != x->srq)
-			keel_recv_flush_one(peer);
-		else
+		if (!resp->srq || resp->srq == x->srq)
 			return 1;
+		/*
+		 * The sender has changed its mind about where it goes. The last
+		 * reference is not dropped here, for that may sleep.
+		 */
+		x->old_srq = resp->srq;
+		keel_obj_get(&resp->srq->obj);
+		keel_recv_flush_one(peer);
 	}
 	if (x->srq) {
 		resp->srq = x->srq;
@@ -286,7 +318,7 @@ struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
  * @cqe: the completion, see keel_recv_cqe()
  * @solicited: the sender asked for an event
  *
- * Context: may sleep; the responder's lock is held.
+ * Context: the responder's lock is held, maybe by keel_resp_lock().
  * Return: 0; -EIO: its CQ is in error, so that the peer does not hear of the
  * message.
  */
@@ -311,7 +343,7 @@ int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
  * @byte_len: bytes of the message
  * @flags: enum keel_uapi_cqe_flags
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, maybe by keel_resp_lock().
  * Return: as keel_recv_report().
  */
 int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
@@ -329,7 +361,8 @@ int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
  * @arg: the struct keel_xfer
  *
  * A process that is killed must not wait for a long copy. A QP that is taken
- * away or that failed is not waited for either, nor are others that want a turn.
+ * away or that failed is not waited for either, nor are others that want a turn:
+ * of the send queues, or of the processor, which is to be without our locks then.
  *
  * Context: any.
  * Return: true if so.
@@ -341,7 +374,7 @@ bool keel_xfer_stop(void *arg)
 
 	if (fatal_signal_pending(current) || READ_ONCE(x->qp->dying) ||
 	    (state != IB_QPS_RTS && state != IB_QPS_SQD) ||
-	    ktime_get_ns() > x->until)
+	    keel_need_resched() || ktime_get_ns() > x->until)
 		return true;
 	if (!x->peer)
 		return false;

@@ -5,7 +5,7 @@
  */
 #include <linux/nospec.h>
 
-#include "keel_qp.h"
+#include "keel_resp.h"
 
 #define KEEL_T(_type)	BIT(IB_QPT_##_type)
 #define KEEL_T_RC	(KEEL_T(RC) | KEEL_T(XRC_INI))
@@ -147,10 +147,10 @@ static struct keel_qp *keel_req_peer(struct keel_qp *qp)
 	 * for none.
 	 */
 	if (keel_qp_connected(qp, peer) &&
-	    !mutex_lock_killable(&peer->resp.lock)) {
+	    !keel_resp_lock(peer)) {
 		if (keel_qp_connected(qp, peer))
 			return peer;
-		mutex_unlock(&peer->resp.lock);
+		keel_resp_unlock(peer);
 	}
 	keel_obj_put(&peer->obj);
 	return NULL;
@@ -161,13 +161,12 @@ static bool keel_req_srq(struct keel_xfer *x)
 {
 	struct keel_srq *srq = keel_srq_get(x->qp->kdev, x->wqe->srqn);
 
+	/* Put without the lock. */
+	x->srq = srq;
 	if (srq && srq->xrcd && srq->xrcd == x->peer->xrcd) {
-		x->srq = srq;
 		x->domain = srq->domain;
 		return true;
 	}
-	if (srq)
-		keel_obj_put(&srq->obj);
 	x->status = IB_WC_REM_INV_REQ_ERR;
 	x->why = KEEL_WHY_SRQ;
 	keel_qp_fail(x->peer, IB_QPS_ERR, IB_EVENT_QP_REQ_ERR);
@@ -220,11 +219,14 @@ static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 	if (verdict == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
 		keel_req_contact(x->qp, peer);
 	x->rnr_ns = rnr_us[peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
-	mutex_unlock(&peer->resp.lock);
+	keel_resp_unlock(peer);
 	x->peer = NULL;
 	if (x->srq)
 		keel_obj_put(&x->srq->obj);
 	x->srq = NULL;
+	if (x->old_srq)
+		keel_obj_put(&x->old_srq->obj);
+	x->old_srq = NULL;
 	keel_obj_put(&peer->obj);
 	return verdict;
 }

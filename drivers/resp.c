@@ -7,7 +7,7 @@
  * that the requester caused (a bad rkey) fails the QP with an event, and the
  * requester hears of both.
  */
-#include "keel_qp.h"
+#include "keel_resp.h"
 
 static bool keel_is_uc(const struct keel_xfer *x)
 {
@@ -67,7 +67,15 @@ static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 					    const struct keel_segs *dst,
 					    const struct keel_segs *src)
 {
-	return keel_copy(dst, 0, src, 0, src->len, &x->qp->sq.fetch.ctl);
+	bool relax = keel_segs_may_lack(dst) || keel_segs_may_lack(src);
+	enum keel_copy_result res;
+
+	if (relax)
+		keel_resp_relax();
+	res = keel_copy(dst, 0, src, 0, src->len, &x->qp->sq.fetch.ctl);
+	if (relax)
+		keel_resp_stay();
+	return res;
 }
 
 /* What immediate data or an invalidation adds to the completion. */
@@ -93,15 +101,23 @@ static enum keel_verdict keel_resp_received(struct keel_xfer *x, u32 len)
 	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 
+static int keel_resp_invalidate(struct keel_xfer *x)
+{
+	int ret;
+
+	/* It waits for all users of a key, and we may be one. */
+	keel_segs_put(&x->qp->sq.segs);
+	keel_resp_relax();
+	ret = keel_invalidate(x->peer, x->wqe->imm, x->domain);
+	keel_resp_stay();
+	return ret;
+}
+
 static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
 {
-	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	u64 len = x->qp->sq.segs.len;
 
-	/* An invalidation waits for all users of a key, and we may be one. */
-	keel_segs_put(&x->qp->sq.segs);
-	if (wqe->opcode == IB_WR_SEND_WITH_INV &&
-	    keel_invalidate(x->peer, wqe->imm, x->domain)) {
+	if (x->wqe->opcode == IB_WR_SEND_WITH_INV && keel_resp_invalidate(x)) {
 		/* Class J: the bytes are there, and the requester has done well. */
 		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
 		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
@@ -124,7 +140,7 @@ static void keel_resp_begin(struct keel_xfer *x)
  * keel_resp_send() - a send arrives
  * @x: the message, with a peer
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, by keel_resp_lock().
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_send(struct keel_xfer *x)
@@ -231,7 +247,7 @@ static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
  * The receive for immediate data is taken first: it reports what is wrong with
  * the key, and where there is none, nothing need be copied twice.
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, by keel_resp_lock().
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_write(struct keel_xfer *x)
@@ -261,7 +277,7 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
  * keel_resp_read() - an RDMA read arrives
  * @x: the message, with a peer
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, by keel_resp_lock().
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_read(struct keel_xfer *x)
@@ -299,6 +315,30 @@ static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 	return keel_resp_remote(x, access, rkey, addr, sizeof(u64), verdict);
 }
 
+/* A change of a word at the peer's: as keel_resp_copy(). */
+static int keel_resp_change_word(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_sq *sq = &x->qp->sq;
+	bool relax = keel_segs_may_lack(&sq->remote);
+	int ret;
+
+	if (relax)
+		keel_resp_relax();
+	if (wqe->opcode == IB_WR_ATOMIC_WRITE)
+		ret = keel_atomic_write(&sq->remote.seg[0], sq->word,
+					&sq->fetch.ctl);
+	else
+		ret = keel_atomic(&sq->remote.seg[0],
+				  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
+				  wqe->atomic.compare_add, wqe->atomic.swap,
+				  &sq->word, &sq->fetch.ctl);
+	if (relax)
+		keel_resp_stay();
+	keel_segs_put(&sq->remote);
+	return ret;
+}
+
 /* Nothing has changed. */
 static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
 {
@@ -322,11 +362,7 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
 	if (!keel_resp_word(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
 			    wqe->atomic.remote_addr, verdict))
 		return false;
-	ret = keel_atomic(&sq->remote.seg[0],
-			  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
-			  wqe->atomic.compare_add, wqe->atomic.swap, &sq->word,
-			  &sq->fetch.ctl);
-	keel_segs_put(&sq->remote);
+	ret = keel_resp_change_word(x);
 	if (ret) {
 		*verdict = keel_resp_word_failed(x, ret);
 		return false;
@@ -340,7 +376,7 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
  * keel_resp_atomic() - a compare-and-swap or fetch-and-add arrives
  * @x: the message, with a peer
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, by keel_resp_lock().
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
@@ -380,7 +416,7 @@ static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
  * keel_resp_atomic_write() - an atomic write arrives
  * @x: the message, with a peer
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, by keel_resp_lock().
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
@@ -398,9 +434,7 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
 				    x->wqe->rdma.rkey,
 				    x->wqe->rdma.remote_addr, &verdict))
 			return verdict;
-		ret = keel_atomic_write(&sq->remote.seg[0], sq->word,
-					&sq->fetch.ctl);
-		keel_segs_put(&sq->remote);
+		ret = keel_resp_change_word(x);
 		if (ret)
 			return keel_resp_word_failed(x, ret);
 		sq->stage = KEEL_STAGE_DONE;
@@ -419,7 +453,7 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
  * is of memory that outlives a power failure, so none has the right to
  * persistence, and a flush that wants it is refused.
  *
- * Context: may sleep; the peer's responder lock is held.
+ * Context: the peer's responder lock is held, by keel_resp_lock().
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_flush(struct keel_xfer *x)

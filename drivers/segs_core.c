@@ -71,6 +71,27 @@ void keel_copy_last(void *to, const void *from, size_t len)
 }
 
 /**
+ * keel_segs_may_lack() - may memory of a list be absent?
+ * @segs: the list
+ *
+ * To copy from or to it may sleep, then, for what it has to look at; it waits for
+ * nobody.
+ *
+ * Context: any.
+ * Return: true if so: on demand, or of a dma-buf.
+ */
+bool keel_segs_may_lack(const struct keel_segs *segs)
+{
+	u32 i;
+
+	for (i = 0; i < segs->n; i++)
+		if (segs->seg[i].mem->type == KEEL_MEM_ODP ||
+		    segs->seg[i].mem->type == KEEL_MEM_DMABUF)
+			return true;
+	return false;
+}
+
+/**
  * keel_segs_dead() - was a key taken back meanwhile?
  * @seg: segments, whose keys the caller has
  * @n: how many

@@ -230,8 +230,8 @@ static enum keel_step keel_sq_stopped(struct keel_qp *qp)
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
 		return KEEL_STEP_OVER;
 	}
-	/* The state, which the next look tells, or the end of the turn. */
-	return KEEL_STEP_LATER;
+	/* The state, or the end of the turn, which the next look tells. */
+	return KEEL_STEP_MORE;
 }
 
 /*
@@ -305,6 +305,7 @@ static enum keel_step keel_sq_do_one(struct keel_qp *qp, u64 until)
 		.wqe = &qp->sq.wqe,
 		.peer = NULL,
 		.srq = NULL,
+		.old_srq = NULL,
 		.len = 0,
 		.rnr_ns = 0,
 		.domain = 0,

@@ -20,7 +20,6 @@ static void keel_srq_release(struct keel_obj *obj)
 	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
 
 	keel_ring_free(&srq->rq.ring);
-	mutex_destroy(&srq->event_lock);
 	kfree_rcu(srq, obj.rcu);
 }
 
@@ -43,14 +42,14 @@ static const struct keel_obj_ops keel_srq_obj_ops = {
 
 /*
  * Without @rq.lock: a consumer in the kernel may set the limit again from its
- * handler, and post. Destroying the SRQ waits for the mutex, so @ib is there
+ * handler, and post. Destroying the SRQ waits for the lock, so @ib is there
  * until the handler has returned.
  */
 static void keel_srq_event(struct keel_srq *srq, enum ib_event_type type)
 {
 	struct ib_event event = { .event = type };
 
-	guard(mutex)(&srq->event_lock);
+	guard(spinlock)(&srq->event_lock);
 	if (!srq->ib || !srq->ib->event_handler)
 		return;
 	event.device = srq->ib->device;
@@ -88,7 +87,8 @@ static int keel_srq_take_one(struct keel_srq *srq, struct keel_recv *recv,
  * @srq: the SRQ; the caller has a reference
  * @recv: where to copy it, as keel_rq_take()
  *
- * Context: may sleep; no spinlock is held, for handlers are called from here.
+ * Context: any but interrupts; no spinlock is held, for handlers are called from
+ * here.
  * Return: 1: taken; 0: there is none; -EINVAL: the SRQ is in error, because
  * its owner's index is nonsense or its CQ failed, or it is destroyed.
  */
@@ -121,7 +121,7 @@ void keel_srq_fail(struct keel_srq *srq)
 	}
 	if (!was)
 		keel_srq_event(srq, IB_EVENT_SRQ_ERR);
-	keel_srq_wake(srq);
+	keel_srq_wake_later(srq);
 }
 
 /**
@@ -192,8 +192,9 @@ static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 		return NULL;
 	spin_lock_init(&srq->rq.lock);
 	spin_lock_init(&srq->rq.post_lock);
-	mutex_init(&srq->event_lock);
+	spin_lock_init(&srq->event_lock);
 	INIT_LIST_HEAD(&srq->waiters);
+	srq->wq = to_kdev(ibsrq->device)->wq;
 	INIT_WORK(&srq->work, keel_srq_work);
 	srq->ib = ibsrq;
 	srq->rq.max_sge = init->attr.max_sge;
@@ -258,7 +259,6 @@ err_number:
 err_ring:
 	keel_ring_free(&srq->rq.ring);
 err_free:
-	mutex_destroy(&srq->event_lock);
 	kfree(srq);
 	return ret;
 }
@@ -275,7 +275,7 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
 	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
 	/* A handler that runs now ends first; none is called afterwards. */
-	scoped_guard(mutex, &srq->event_lock)
+	scoped_guard(spinlock, &srq->event_lock)
 		scoped_guard(spinlock, &srq->rq.lock)
 			srq->ib = NULL;
 	if (cancel_work_sync(&srq->work))
@@ -407,12 +407,8 @@ static int keel_post_srq_recv(struct ib_srq *ibsrq,
 	}
 	/* Pairs with the barrier in keel_rq_want(). */
 	smp_mb();
-	if (READ_ONCE(srq->rq.wanted)) {
-		/* We may not sleep. The caller keeps the SRQ. */
-		keel_obj_get(&srq->obj);
-		if (!queue_work(to_kdev(ibsrq->device)->wq, &srq->work))
-			keel_obj_put(&srq->obj);
-	}
+	if (READ_ONCE(srq->rq.wanted))
+		keel_srq_wake_later(srq);
 	return ret;
 }
 

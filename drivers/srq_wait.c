@@ -109,13 +109,30 @@ void keel_srq_posted(struct keel_srq *srq)
 }
 
 /**
- * keel_srq_work() - keel_srq_posted() for those who may not sleep
+ * keel_srq_wake_later() - receives were posted, or the SRQ is in error
+ * @srq: the SRQ; the caller has a reference
+ *
+ * Context: any.
+ */
+void keel_srq_wake_later(struct keel_srq *srq)
+{
+	keel_obj_get(&srq->obj);
+	/* The caller has one: this is not the last. */
+	if (!queue_work(srq->wq, &srq->work))
+		keel_obj_put(&srq->obj);
+}
+
+/**
+ * keel_srq_work() - what keel_srq_wake_later() left to be done
  * @work: &keel_srq.work, queued with a reference on the SRQ
  */
 void keel_srq_work(struct work_struct *work)
 {
 	struct keel_srq *srq = container_of(work, struct keel_srq, work);
 
-	keel_srq_posted(srq);
+	if (READ_ONCE(srq->dead))
+		keel_srq_wake(srq);
+	else
+		keel_srq_posted(srq);
 	keel_obj_put(&srq->obj);
 }

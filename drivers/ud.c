@@ -11,7 +11,7 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 
-#include "keel_qp.h"
+#include "keel_resp.h"
 
 /* Of RoCE v2. */
 #define KEEL_UDP_PORT	4791
@@ -64,18 +64,6 @@ static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 	       state != IB_QPS_ERR && peer->attr.qkey == qkey;
 }
 
-/* May memory of the list be absent? */
-static bool keel_segs_may_lack(const struct keel_segs *segs)
-{
-	u32 i;
-
-	for (i = 0; i < segs->n; i++)
-		if (segs->seg[i].mem->type == KEEL_MEM_ODP ||
-		    segs->seg[i].mem->type == KEEL_MEM_DMABUF)
-			return true;
-	return false;
-}
-
 /* All of it is present. False: a key is taken back. */
 static bool keel_ud_copy(const struct keel_segs *dst, u64 dst_off,
 			 const struct keel_segs *src, u64 len)
@@ -123,7 +111,7 @@ static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 	dgram->len = KEEL_GRH_BYTES + src->len;
 	dgram->cqe = *cqe;
 	dgram->solicited = x->wqe->flags & IB_SEND_SOLICITED;
-	dgram->pending = true;
+	WRITE_ONCE(dgram->pending, true);
 	keel_qp_kick(x->peer);
 	return true;
 }
@@ -149,6 +137,12 @@ static bool keel_ud_take(struct keel_xfer *x, u32 len)
 	return false;
 }
 
+/* The datagram before this one has the receive. */
+static bool keel_ud_is_full(const struct keel_qp *peer)
+{
+	return peer->resp.dgram && READ_ONCE(peer->resp.dgram->pending);
+}
+
 /* Context: the peer's responder lock is held. */
 static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 {
@@ -159,8 +153,7 @@ static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 	struct keel_uapi_cqe cqe;
 	bool lacks, filled;
 
-	/* The datagram before this one has the receive. */
-	if (resp->dgram && resp->dgram->pending)
+	if (keel_ud_is_full(x->peer))
 		return false;
 	if (!keel_ud_take(x, KEEL_GRH_BYTES + len))
 		return false;
@@ -220,7 +213,7 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
  */
 void keel_dgram_drop(struct keel_dgram *dgram)
 {
-	dgram->pending = false;
+	WRITE_ONCE(dgram->pending, false);
 	keel_fetch_drop(&dgram->fetch);
 }
 
@@ -273,11 +266,11 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 	 * The lock of one who takes nothing is not waited for; and what a
 	 * program that is killed was sending can be lost as any datagram.
 	 */
-	if (keel_ud_takes(peer, qkey) &&
-	    !mutex_lock_killable(&peer->resp.lock)) {
+	if (keel_ud_takes(peer, qkey) && !keel_ud_is_full(peer) &&
+	    !keel_resp_lock(peer)) {
 		if (keel_ud_takes(peer, qkey))
 			taken = keel_ud_receive(x, av);
-		mutex_unlock(&peer->resp.lock);
+		keel_resp_unlock(peer);
 	}
 	x->peer = NULL;
 	if (!taken)

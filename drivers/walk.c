@@ -332,7 +332,8 @@ static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
 		ctl->done += n - left;
 		if (res != KEEL_COPY_DONE || !len)
 			break;
-		cond_resched();
+		if (!ctl->stop)
+			cond_resched();
 		if (keel_segs_dead(from->list, from->n))
 			return KEEL_COPY_SRC;
 		if (keel_segs_dead(to->list, to->n))

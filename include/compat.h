@@ -256,6 +256,16 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 }
 #endif
 
+/* Others are to have the processor, at once or at the next tick. */
+static inline bool keel_need_resched(void)
+{
+#ifdef TIF_NEED_RESCHED_LAZY
+	if (test_thread_flag(TIF_NEED_RESCHED_LAZY))
+		return true;
+#endif
+	return need_resched();
+}
+
 /* Tags of addresses were the business of the process that runs. */
 #ifndef KEEL_HAVE_UNTAGGED_REMOTE
 #define untagged_addr_remote(_mm, _addr)	((void)(_mm), untagged_addr(_addr))

@@ -7,7 +7,7 @@
  *	keel_qp.modify_lock	mutex
  *	keel_qp.sq.lock		mutex; who has it runs the send queue
  *	keel_qp.resp.lock	mutex of the peer; who has it delivers to that QP
- *	keel_srq.event_lock	mutex; handlers of an SRQ's events run under it
+ *	keel_srq.event_lock	spinlock; handlers of an SRQ's events run under it
  *	keel_rq.lock		spinlock around taking one receive of an SRQ; of a
  *				QP's own queue its resp.lock is enough
  *	keel_cq.lock		spinlock around adding one completion
@@ -111,12 +111,13 @@ struct keel_rq {
  * @xrcd: XRC: the domain
  * @cq: XRC: where receives complete
  * @waiters: struct keel_sq of senders that wait for a receive, under @rq.lock
- * @work: wakes them, where a consumer in the kernel posts
+ * @wq: of the device
+ * @work: wakes them, for those who may not sleep
  */
 struct keel_srq {
 	struct keel_obj obj;
 	struct ib_srq *ib;
-	struct mutex event_lock;
+	spinlock_t event_lock;
 	struct keel_rq rq;
 	u32 srqn;
 	u32 limit;
@@ -125,6 +126,7 @@ struct keel_srq {
 	struct keel_xrcd *xrcd;
 	struct keel_cq *cq;
 	struct list_head waiters;
+	struct workqueue_struct *wq;
 	struct work_struct work;
 };
 
@@ -426,6 +428,7 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp);
 void keel_srq_wait_end(struct keel_qp *qp);
 void keel_srq_wake(struct keel_srq *srq);
 void keel_srq_posted(struct keel_srq *srq);
+void keel_srq_wake_later(struct keel_srq *srq);
 void keel_srq_work(struct work_struct *work);
 
 /* mcast.c */

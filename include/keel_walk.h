@@ -214,6 +214,7 @@ enum keel_copy_result keel_copy_end(struct keel_copy_ctl *ctl);
 
 /* segs_core.c */
 void keel_copy_last(void *to, const void *from, size_t len);
+bool keel_segs_may_lack(const struct keel_segs *segs);
 bool keel_segs_dead(const struct keel_seg *seg, u32 n);
 void keel_segs_put(struct keel_segs *segs);
 

@@ -18,6 +18,7 @@ struct keel_srq;
  * @wqe: what, in &keel_sq.wqe
  * @peer: to whom, with its responder's lock held; NULL where there is nobody
  * @srq: XRC: the SRQ that was named, with a reference; else NULL
+ * @old_srq: the one that an earlier try named, with a reference; or NULL
  * @len: bytes of the message
  * @rnr_ns: how long the peer wants us to wait before we try again
  * @domain: number of the domain that rkeys are checked against
@@ -31,6 +32,7 @@ struct keel_xfer {
 	const struct keel_uapi_send_wqe *wqe;
 	struct keel_qp *peer;
 	struct keel_srq *srq;
+	struct keel_srq *old_srq;
 	u64 len;
 	u64 rnr_ns;
 	u32 domain;

@@ -59,6 +59,36 @@ static void send_in_turn(const struct two *t, int pairs, int n)
 	}
 }
 
+static long sent(void)
+{
+	char *text = t_read_file("/sys/class/infiniband/" KEEL0
+				 "/ports/1/hw_counters/tx_msgs");
+	long n = atol(text);
+
+	free(text);
+	return n;
+}
+
+/* On a busy machine the kernel may take over what a doorbell has begun. */
+static void wait_sent(long before, int n)
+{
+	int ms;
+
+	for (ms = 0; sent() < before + n; ms += 10) {
+		if (ms > 5000)
+			FAIL("got %ld messages, want %d", sent() - before, n);
+		usleep(10000);
+	}
+}
+
+static void send_and_wait(const struct two *t, int pairs, int n)
+{
+	long before = sent();
+
+	send_in_turn(t, pairs, n);
+	wait_sent(before, pairs * n);
+}
+
 static void check_next(struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id)
 {
 	CHECK_EQ(CHECK_WC(cq, wr_id, IBV_WC_SUCCESS).qp_num, qpn);
@@ -92,7 +122,7 @@ static void check_one_cq(end_fn end)
 	qpn[1] = t[0].b->qp_num;
 	qpn[2] = t[1].a->qp_num;
 	qpn[3] = t[1].b->qp_num;
-	send_in_turn(t, 2, N);
+	send_and_wait(t, 2, N);
 	/* The indexes are not those of an empty ring. */
 	for (i = 0; i < 3; i++) {
 		check_next(cq, qpn[1], i);
@@ -143,7 +173,7 @@ TEST(two_cqs, "DEV-2", "they are gone from the send CQ and from the receive CQ, 
 	for (i = 0; i < 3; i++) {
 		qp = MUST(ibv_create_qp(pd, &init));
 		qp_connect(qp, qp->qp_num);
-		send_in_turn(&(struct two){ qp, qp }, 1, 8);
+		send_and_wait(&(struct two){ qp, qp }, 1, 8);
 		if (i)
 			CHECK_OK(ibv_destroy_qp(qp));
 		else
@@ -194,7 +224,7 @@ static void check_extended(bool single, end_fn end)
 	t = two_new(ibv_cq_ex_to_cq(cq), ibv_cq_ex_to_cq(cq));
 	qpn[0] = t.a->qp_num;
 	qpn[1] = t.b->qp_num;
-	send_in_turn(&t, 1, N);
+	send_and_wait(&t, 1, N);
 	CHECK_OK(ibv_start_poll(cq, &attr));
 	CHECK_EQ(cq->wr_id, 0);
 	CHECK_EQ(ibv_wc_read_qp_num(cq), qpn[1]);
@@ -232,6 +262,7 @@ TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives beh
 	struct ibv_qp *a, *b, *c;
 	struct ibv_cq *cq, *rcq;
 	struct ibv_srq *srq;
+	long before;
 	int i;
 
 	setup();
@@ -244,8 +275,10 @@ TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives beh
 	qp_join(a, b);
 	for (i = 0; i < QP_WRS; i++)
 		post_srq_recv(srq, i, in);
+	before = sent();
 	for (i = 0; i < N; i++)
 		post_send(a, i, out);
+	wait_sent(before, N);
 	destroyed(b);
 	CHECK_NO_WC(rcq);
 	for (i = 0; i < N; i++) {
