@@ -2,7 +2,8 @@
 /*
  * Everything at once: eight processes of two threads each, linked by queue
  * pairs of every type, that send all kinds of messages from and to all kinds
- * of memory, while they destroy what is in use and are killed.
+ * of memory, while they destroy what is in use and are killed; and beside them
+ * hostile processes, which stall whoever waits for them.
  *
  * SOAK_SECONDS says how long; scripts/soak is for the long one.
  */
@@ -12,11 +13,13 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include "hostile.h"
 #include "link.h"
 #include "peer.h"
 #include "t.h"
 
 #define WORKERS		8
+#define HOSTILES	2
 #define LINKS		(3 * WORKERS)
 #define SECOND		1000000000ULL
 #define INODE		"/tmp/soak-xrcd"
@@ -25,6 +28,7 @@ static struct board {
 	atomic_bool stop;
 	struct link_stats stats;
 	struct link_side sides[LINKS][2];
+	atomic_ullong pairs;
 } *board;
 
 struct worker {
@@ -141,10 +145,45 @@ static void worker_kill(struct worker *workers, int i)
 				atomic_store(&board->sides[link][side].gen, 0);
 }
 
+static pid_t hostiles[HOSTILES];
+
+/* Processes that start pairs, none of which is connected to a worker. */
+static void hostiles_start(void)
+{
+	int i;
+
+	for (i = 0; i < HOSTILES; i++) {
+		hostiles[i] = SYS(fork());
+		if (hostiles[i])
+			continue;
+		hostile_rounds(&board->stop, 77 + i, &board->pairs);
+		_exit(0);
+	}
+}
+
+static void hostiles_stop(void)
+{
+	int i, status;
+
+	for (i = 0; i < HOSTILES; i++) {
+		SYS(waitpid(hostiles[i], &status, 0));
+		if (status)
+			FAIL("hostile pairs: got status 0x%x at the end, want 0",
+			     status);
+	}
+	t_note("%llu hostile pairs", atomic_load(&board->pairs));
+	CHECK(atomic_load(&board->pairs) > 0);
+}
+
 /* None ends before it is told to. */
 static void check_alive(struct worker *workers)
 {
 	int i, status;
+
+	for (i = 0; i < HOSTILES; i++)
+		if (SYS(waitpid(hostiles[i], &status, WNOHANG)))
+			FAIL("hostile pairs: got status 0x%x, want them to go on",
+			     status);
 
 	for (i = 0; i < WORKERS; i++)
 		if (SYS(waitpid(workers[i].pid, &status, WNOHANG)))
@@ -156,10 +195,10 @@ static void progress(uint64_t seconds)
 {
 	struct link_stats *s = &board->stats;
 
-	t_note("%3llu s: %llu messages, %llu MiB, %llu links opened, %llu kills, %llu destroys, %llu errors, %llu lost, mismatches %llu",
+	t_note("%3llu s: %llu messages, %llu MiB, %llu links opened, %llu kills, %llu destroys, %llu errors, %llu lost, mismatches %llu, %llu hostile pairs",
 	       (unsigned long long)seconds, s->messages, s->bytes >> 20,
 	       s->opened, kills, s->destroys, s->errors, s->lost,
-	       s->mismatches);
+	       s->mismatches, atomic_load(&board->pairs));
 }
 
 static void stop_workers(struct worker *workers)
@@ -225,7 +264,7 @@ static void soak(struct worker *workers, uint64_t seconds)
 	}
 }
 
-TEST(all_at_once, "PD-3,PD-4,XRC-9,SPD-7,DM-4,DM-7", "eight processes send, destroy and die at once: all data is right, every error has a reason, nothing is left")
+TEST(all_at_once, "PD-3,PD-4,XRC-9,SPD-7,DM-4,DM-7,ISO-1", "eight processes send, destroy and die at once, beside hostile ones: all data is right, every error has a reason, nothing is left")
 {
 	const char *asked = getenv("SOAK_SECONDS");
 	uint64_t seconds = asked ? strtoull(asked, NULL, 10) : 12;
@@ -242,8 +281,10 @@ TEST(all_at_once, "PD-3,PD-4,XRC-9,SPD-7,DM-4,DM-7", "eight processes send, dest
 		workers[i].seed = 1000 + i;
 		worker_start(workers, i);
 	}
+	hostiles_start();
 	soak(workers, seconds);
 	stop_workers(workers);
+	hostiles_stop();
 	unlink(INODE);
 	progress(seconds);
 	t_note("%llu refused as they must be, errors without a reason %llu",
