@@ -110,6 +110,14 @@ static void dev_2_forget_both(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PAIR_MANY, keel_ring_room(ring_of(p)));
 }
 
+/* Both begin anew, @a has been reset already. */
+static void connect_again(struct pair *p)
+{
+	end_move(p, &p->b, IB_QPS_RESET);
+	end_connect(p, &p->a);
+	end_connect(p, &p->b);
+}
+
 /* Not once more, either, when the QP is connected anew. */
 static void dev_2_forget_reset(struct kunit *test)
 {
@@ -120,8 +128,8 @@ static void dev_2_forget_reset(struct kunit *test)
 	send_many(p, MANY);
 	end_move(p, &p->a, IB_QPS_RESET);
 	KUNIT_EXPECT_EQ(test, PAIR_MANY - MANY, keel_ring_room(ring_of(p)));
-	end_connect(p, &p->a);
 	expect_of(p, &p->b, 0, MANY);
+	connect_again(p);
 	send_many(p, 1);
 	KUNIT_EXPECT_EQ(test, 1, ib_poll_cq(p->a.cq, 1, &wc));
 	KUNIT_EXPECT_EQ(test, 0, wc.wr_id);
@@ -199,7 +207,7 @@ static void dev_2_forget_polled(struct kunit *test)
 		kthread_stop(task);
 		expect_polled(p, &poller);
 		KUNIT_EXPECT_EQ(test, PAIR_MANY, keel_ring_room(ring_of(p)));
-		end_connect(p, &p->a);
+		connect_again(p);
 	}
 }
 
