@@ -205,12 +205,16 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 		return false;
 	peer = keel_fast_peer(qp);
 	/* A stranger's lock is not taken. */
-	if (!peer || !keel_qp_connected(qp, peer) ||
-	    !keel_resp_trylock(peer))
+	if (!peer || !keel_qp_connected(qp, peer))
 		return false;
-	delivered = keel_qp_connected(qp, peer) &&
-		    keel_fast_deliver(qp, peer, &wqe);
-	keel_resp_unlock(peer);
+	keel_resp_stay();
+	delivered = false;
+	if (mutex_trylock(&peer->resp.lock)) {
+		delivered = keel_qp_connected(qp, peer) &&
+			    keel_fast_deliver(qp, peer, &wqe);
+		mutex_unlock(&peer->resp.lock);
+	}
+	keel_resp_relax();
 	if (!delivered)
 		return false;
 	keel_count(qp->kdev, tx_msgs, 1);

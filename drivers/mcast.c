@@ -49,7 +49,7 @@ struct keel_member {
  */
 void keel_mcasts_init(struct keel_mcasts *mcasts)
 {
-	init_rwsem(&mcasts->lock);
+	spin_lock_init(&mcasts->lock);
 	INIT_LIST_HEAD(&mcasts->groups);
 }
 
@@ -64,7 +64,7 @@ static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
 	return NULL;
 }
 
-/* A group for a QP that attaches to it first. */
+/* A group for a QP that attaches to it first, not yet in the list. */
 static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 					  const union ib_gid *gid)
 {
@@ -84,14 +84,14 @@ static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 	}
 	group->gid = *gid;
 	INIT_LIST_HEAD(&group->members);
-	list_add_tail(&group->node, &qp->kdev->mcasts.groups);
+	INIT_LIST_HEAD(&group->node);
 	return group;
 }
 
 /* A group without members is none. */
 static void keel_mcast_drop(struct keel_mcast *group)
 {
-	if (group->n)
+	if (!group || group->n)
 		return;
 	list_del(&group->node);
 	keel_quota_uncharge(group->user, KEEL_RES_GROUPS, 1);
@@ -127,55 +127,96 @@ static int keel_mcast_room(const struct keel_mcast *group,
 {
 	const struct keel_member *member;
 	u64 held = 0;
-	int ret;
 
 	list_for_each_entry(member, &group->members, node)
 		held += member->qp->obj.user == qp->obj.user;
-	ret = keel_quota_check(KEEL_MAX_MCAST_QP, group->n, held, 1);
-	if (ret == -EDQUOT && (!qp->user || capable(CAP_SYS_RESOURCE)))
-		return 0;
-	return ret ? -ENOMEM : 0;
+	return keel_quota_check(KEEL_MAX_MCAST_QP, group->n, held, 1);
 }
 
-static int keel_member_add(struct keel_mcasts *mcasts, struct keel_qp *qp,
-			   const union ib_gid *gid)
-{
-	struct keel_mcast *group = keel_mcast_find(mcasts, gid);
+/**
+ * struct keel_attach - a QP is about to be attached to a group
+ * @qp: the QP
+ * @gid: the address of the group
+ * @member: of the QP, used if it is none yet
+ * @group: used if there is none yet, or NULL
+ * @all: the QP may have all that is free
+ */
+struct keel_attach {
+	struct keel_qp *qp;
+	const union ib_gid *gid;
 	struct keel_member *member;
+	struct keel_mcast *group;
+	bool all;
+};
 
-	if (group && keel_mcast_room(group, qp))
-		return -ENOMEM;
-	member = kzalloc_obj(*member, keel_gfp_of(!qp->user));
-	if (!member)
-		return -ENOMEM;
-	if (!group)
-		group = keel_mcast_make(qp, gid);
-	if (!group) {
-		kfree(member);
-		return -ENOMEM;
+/*
+ * As far as it can be done without sleeping.
+ * Return: 0; -EAGAIN: a group is needed; -EDQUOT: only who may have all can;
+ * -ENOMEM.
+ */
+static int keel_mcast_try(struct keel_mcasts *mcasts, struct keel_attach *a)
+{
+	struct keel_member *member = keel_member_find(a->qp, a->gid);
+	struct keel_mcast *group;
+	int ret = 0;
+
+	if (member) {
+		member->attached++;
+		return 0;
 	}
+	group = keel_mcast_find(mcasts, a->gid);
+	if (group)
+		ret = keel_mcast_room(group, a->qp);
+	if (ret && !(ret == -EDQUOT && a->all))
+		return ret;
+	if (!group) {
+		if (!a->group)
+			return -EAGAIN;
+		swap(group, a->group);
+		list_add_tail(&group->node, &mcasts->groups);
+	}
+	swap(member, a->member);
 	member->group = group;
-	member->qp = qp;
+	member->qp = a->qp;
 	member->attached = 1;
 	list_add_tail(&member->node, &group->members);
-	list_add_tail(&member->of_qp, &qp->mcast);
+	list_add_tail(&member->of_qp, &a->qp->mcast);
 	group->n++;
 	return 0;
+}
+
+/* Return: whether to try again. */
+static bool keel_mcast_retry(struct keel_attach *a, int ret)
+{
+	switch (ret) {
+	case -EAGAIN:
+		a->group = keel_mcast_make(a->qp, a->gid);
+		return a->group;
+	case -EDQUOT:
+		a->all = !a->qp->user || capable(CAP_SYS_RESOURCE);
+		return a->all;
+	default:
+		return false;
+	}
 }
 
 /* The core has seen that it is a UD QP, and the address one of a group. */
 static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct keel_mcasts *mcasts = &to_kdev(ibqp->device)->mcasts;
-	struct keel_qp *qp = to_kqp(ibqp);
-	struct keel_member *member;
+	struct keel_attach a = { .qp = to_kqp(ibqp), .gid = gid };
+	int ret;
 
-	guard(rwsem_write)(&mcasts->lock);
-	member = keel_member_find(qp, gid);
-	if (!member)
-		return keel_member_add(mcasts, qp, gid);
-	member->attached++;
-	return 0;
+	a.member = kzalloc_obj(*a.member, keel_gfp_of(!a.qp->user));
+	if (!a.member)
+		return -ENOMEM;
+	do {
+		scoped_guard(spinlock, &mcasts->lock)
+			ret = keel_mcast_try(mcasts, &a);
+	} while (keel_mcast_retry(&a, ret));
+	kfree(a.member);
+	keel_mcast_drop(a.group);
+	return ret ? -ENOMEM : 0;
 }
 
 static int keel_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
@@ -183,7 +224,7 @@ static int keel_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	struct keel_mcasts *mcasts = &to_kdev(ibqp->device)->mcasts;
 	struct keel_member *member;
 
-	guard(rwsem_write)(&mcasts->lock);
+	guard(spinlock)(&mcasts->lock);
 	member = keel_member_find(to_kqp(ibqp), gid);
 	if (!member)
 		return -EINVAL;
@@ -206,9 +247,30 @@ void keel_mcast_leave(struct keel_qp *qp)
 	struct keel_mcasts *mcasts = &qp->kdev->mcasts;
 	struct keel_member *member, *next;
 
-	guard(rwsem_write)(&mcasts->lock);
+	guard(spinlock)(&mcasts->lock);
 	list_for_each_entry_safe(member, next, &qp->mcast, of_qp)
 		keel_member_remove(member);
+}
+
+/* Return: how many, with references; or, if it is more than @room, none yet. */
+static u32 keel_mcast_copy(struct keel_dev *kdev, const union ib_gid *gid,
+			   struct keel_qp **list, u32 room)
+{
+	struct keel_member *member;
+	struct keel_mcast *group;
+	u32 n = 0;
+
+	guard(spinlock)(&kdev->mcasts.lock);
+	group = keel_mcast_find(&kdev->mcasts, gid);
+	if (!group)
+		return 0;
+	if (group->n > room)
+		return group->n;
+	list_for_each_entry(member, &group->members, node)
+		/* It left nobody's list, but its destroy may be under way. */
+		if (keel_obj_tryget(&member->qp->obj))
+			list[n++] = member->qp;
+	return n;
 }
 
 /**
@@ -216,7 +278,7 @@ void keel_mcast_leave(struct keel_qp *qp)
  * @kdev: the device
  * @gid: the group
  * @list: set to an array of QPs, each with a reference for the caller to put;
- *	the array is the caller's to kfree(). NULL if there are none.
+ *	the array is the caller's to kfree(), or NULL.
  *
  * Context: may sleep.
  * Return: how many, or -ENOMEM.
@@ -224,22 +286,16 @@ void keel_mcast_leave(struct keel_qp *qp)
 int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
 		       struct keel_qp ***list)
 {
-	struct keel_member *member;
-	struct keel_mcast *group;
-	int n = 0;
+	u32 room = 0, n;
 
 	*list = NULL;
-	guard(rwsem_read)(&kdev->mcasts.lock);
-	group = keel_mcast_find(&kdev->mcasts, gid);
-	if (!group)
-		return 0;
-	*list = kmalloc_array(group->n, sizeof(**list), GFP_KERNEL);
-	if (!*list)
-		return -ENOMEM;
-	list_for_each_entry(member, &group->members, node)
-		/* It left nobody's list, but its destroy may be under way. */
-		if (keel_obj_tryget(&member->qp->obj))
-			(*list)[n++] = member->qp;
+	while ((n = keel_mcast_copy(kdev, gid, *list, room)) > room) {
+		kfree(*list);
+		*list = kmalloc_array(n, sizeof(**list), GFP_KERNEL);
+		if (!*list)
+			return -ENOMEM;
+		room = n;
+	}
 	return n;
 }
 

@@ -131,6 +131,20 @@ void keel_qp_kick_alive(struct keel_qp *qp)
 		keel_qp_kick(qp);
 }
 
+/* Only a peer can be waiting, and a stranger is not to be bothered. */
+static struct keel_qp *keel_qp_get_peer(struct keel_qp *qp)
+{
+	struct keel_qp *peer;
+
+	if (qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI)
+		return NULL;
+	peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
+	if (!peer || (peer != qp && peer->attr.dest_qp_num == qp->qpn))
+		return peer;
+	keel_obj_put(&peer->obj);
+	return NULL;
+}
+
 /**
  * keel_qp_wake_peer() - the peer may have waited for this
  * @qp: the QP; it can receive what it could not, or does not exist as it did
@@ -139,16 +153,44 @@ void keel_qp_kick_alive(struct keel_qp *qp)
  */
 void keel_qp_wake_peer(struct keel_qp *qp)
 {
-	struct keel_qp *peer;
+	struct keel_qp *peer = keel_qp_get_peer(qp);
 
-	if (qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI)
-		return;
-	guard(rcu)();
-	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
-	/* Only a peer can be waiting, and a stranger is not to be bothered. */
-	if (!peer || peer == qp || peer->attr.dest_qp_num != qp->qpn)
+	if (!peer)
 		return;
 	keel_qp_kick_alive(peer);
+	keel_obj_put(&peer->obj);
+}
+
+/* Does this process run a QP? */
+static bool keel_qp_is_ours(const struct keel_qp *qp)
+{
+	const struct keel_worker *worker;
+
+	guard(rcu)();
+	worker = READ_ONCE(qp->worker);
+	return worker && keel_worker_is_ours(worker);
+}
+
+/**
+ * keel_qp_serve_peer() - the peer may have waited for receives of a QP
+ * @qp: the QP; some were posted
+ *
+ * Where this process runs the peer, too, no other thread need be woken for what
+ * this one can do.
+ *
+ * Context: as keel_qp_run().
+ */
+void keel_qp_serve_peer(struct keel_qp *qp)
+{
+	struct keel_qp *peer = keel_qp_get_peer(qp);
+
+	if (!peer)
+		return;
+	if (keel_qp_is_ours(peer))
+		keel_sq_serve(peer);
+	else
+		keel_qp_kick_alive(peer);
+	keel_obj_put(&peer->obj);
 }
 
 static void keel_qp_job(struct keel_job *job, bool alive)

@@ -11,29 +11,28 @@
 
 /* Tries to get the lock of a responder before the processor is left to others. */
 #define KEEL_RESP_SPINS		200
+/* Looks at a queue that is found empty, and not when its lock is had. */
+#define KEEL_RECV_LOOKS		10
 
 /**
- * keel_resp_lock() - lock the responder of a QP, to send to it
- * @peer: the QP; the caller has a reference
+ * keel_resp_pause() - before the next try to get the lock of a peer's responder
+ * @qp: who sends; its send queue's lock is held
+ * @tries: how often it was called, 0 at first
  *
- * It is not slept for: then it could be handed to a process that does not run.
- * Who has it drops it soon.
- *
- * Context: may sleep before. Until keel_resp_unlock() the caller is not preempted
- * and must not sleep, but see keel_resp_relax().
- * Return: 0; -EINTR: the process is killed.
+ * Context: may sleep; no key is in use.
+ * Return: 0; -EINTR: the process is killed, or @qp is not to send any more.
  */
-int keel_resp_lock(struct keel_qp *peer)
+int keel_resp_pause(const struct keel_qp *qp, u32 *tries)
 {
-	u32 tries = 0;
+	enum ib_qp_state state = READ_ONCE(qp->state);
 
-	while (!keel_resp_trylock(peer)) {
-		if (fatal_signal_pending(current))
-			return -EINTR;
+	if (fatal_signal_pending(current) || READ_ONCE(qp->dying) ||
+	    (state != IB_QPS_RTS && state != IB_QPS_SQD))
+		return -EINTR;
+	if (++*tries > KEEL_RESP_SPINS)
+		usleep_range(20, 100);
+	else
 		cpu_relax();
-		if (++tries > KEEL_RESP_SPINS)
-			usleep_range(20, 100);
-	}
 	return 0;
 }
 
@@ -193,8 +192,9 @@ static bool keel_recv_want(struct keel_xfer *x)
  *
  * A receive that an earlier try took and did not use up comes first.
  *
- * Context: the peer's responder lock is held, maybe by keel_resp_lock().
- * Return: 1: &keel_resp.recv is it; 0: there is none; -EIO: the queue is
+ * Context: the peer's responder lock is held, maybe without preemption.
+ * Return: 1: &keel_resp.recv is it; 0: there is none; -EAGAIN: look again, without
+ * the lock; -EIO: the queue is
  * broken, and with it the peer failed, unless the queue is an SRQ that the
  * message names (XRC).
  */
@@ -202,6 +202,7 @@ int keel_recv_take(struct keel_xfer *x)
 {
 	struct keel_qp *peer = x->peer;
 	struct keel_resp *resp = &peer->resp;
+	u32 looks = KEEL_RECV_LOOKS;
 	int ret;
 
 	if (resp->have) {
@@ -222,7 +223,7 @@ int keel_recv_take(struct keel_xfer *x)
 	/* Another QP of the SRQ may take the one that came in between. */
 	do
 		ret = keel_recv_next(peer);
-	while (!ret && keel_recv_want(x));
+	while (!ret && keel_recv_want(x) && --looks);
 	if (ret > 0) {
 		resp->have = true;
 		if (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) {
@@ -233,7 +234,7 @@ int keel_recv_take(struct keel_xfer *x)
 	}
 	keel_recv_done(resp);
 	if (!ret)
-		return 0;
+		return looks ? 0 : -EAGAIN;
 	/* XRC: another program's queue is none of this QP's fault. */
 	if (x->srq)
 		return -EIO;
@@ -318,7 +319,7 @@ struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
  * @cqe: the completion, see keel_recv_cqe()
  * @solicited: the sender asked for an event
  *
- * Context: the responder's lock is held, maybe by keel_resp_lock().
+ * Context: the responder's lock is held, maybe without preemption.
  * Return: 0; -EIO: its CQ is in error, so that the peer does not hear of the
  * message.
  */
@@ -343,7 +344,7 @@ int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
  * @byte_len: bytes of the message
  * @flags: enum keel_uapi_cqe_flags
  *
- * Context: the peer's responder lock is held, maybe by keel_resp_lock().
+ * Context: the peer's responder lock is held, maybe without preemption.
  * Return: as keel_recv_report().
  */
 int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
@@ -374,7 +375,7 @@ bool keel_xfer_stop(void *arg)
 
 	if (fatal_signal_pending(current) || READ_ONCE(x->qp->dying) ||
 	    (state != IB_QPS_RTS && state != IB_QPS_SQD) ||
-	    keel_need_resched() || ktime_get_ns() > x->until)
+	    need_resched() || ktime_get_ns() > x->until)
 		return true;
 	if (!x->peer)
 		return false;

@@ -133,27 +133,42 @@ static void keel_req_contact(struct keel_qp *qp, struct keel_qp *peer)
 	atomic64_cmpxchg(&peer->remote, 0, atomic64_read(&qp->gen));
 }
 
-static struct keel_qp *keel_req_peer(struct keel_qp *qp)
+/*
+ * Lock the responder of the peer, which becomes @x->peer.
+ * Return: 0; -ENOENT: there is no peer that is ready; -EBUSY: try again.
+ */
+static int keel_req_peer(struct keel_xfer *x)
 {
+	struct keel_qp *qp = x->qp;
 	struct keel_qp *peer;
 
 	if (!qp->av.local)
-		return NULL;
+		return -ENOENT;
 	peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
-	if (!peer)
-		return NULL;
-	/*
-	 * A stranger's lock is not waited for. A process that is killed waits
-	 * for none.
-	 */
-	if (keel_qp_connected(qp, peer) &&
-	    !keel_resp_lock(peer)) {
-		if (keel_qp_connected(qp, peer))
-			return peer;
-		keel_resp_unlock(peer);
-	}
-	keel_obj_put(&peer->obj);
-	return NULL;
+	x->peer = peer;
+	/* A stranger's lock is not tried for. */
+	if (!peer || !keel_qp_connected(qp, peer))
+		return -ENOENT;
+	if (!mutex_trylock(&peer->resp.lock))
+		return -EBUSY;
+	if (keel_qp_connected(qp, peer))
+		return 0;
+	mutex_unlock(&peer->resp.lock);
+	return -ENOENT;
+}
+
+/* What must be put where it may sleep. */
+static void keel_req_put(struct keel_xfer *x)
+{
+	if (x->srq)
+		keel_obj_put(&x->srq->obj);
+	x->srq = NULL;
+	if (x->old_srq)
+		keel_obj_put(&x->old_srq->obj);
+	x->old_srq = NULL;
+	if (x->peer)
+		keel_obj_put(&x->peer->obj);
+	x->peer = NULL;
 }
 
 /* XRC: the SRQ says whose memory this is about. */
@@ -206,28 +221,22 @@ static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 		491520,
 	};
 	enum keel_verdict verdict;
-	struct keel_qp *peer;
 
-	peer = keel_req_peer(x->qp);
-	if (!peer) {
+	switch (keel_req_peer(x)) {
+	case 0:
+		break;
+	case -EBUSY:
+		return KEEL_XFER_BUSY;
+	default:
 		x->status = IB_WC_SUCCESS;
 		return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE :
 						  KEEL_XFER_NO_PEER;
 	}
-	x->peer = peer;
 	verdict = keel_req_deliver(x);
 	if (verdict == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
-		keel_req_contact(x->qp, peer);
-	x->rnr_ns = rnr_us[peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
-	keel_resp_unlock(peer);
-	x->peer = NULL;
-	if (x->srq)
-		keel_obj_put(&x->srq->obj);
-	x->srq = NULL;
-	if (x->old_srq)
-		keel_obj_put(&x->old_srq->obj);
-	x->old_srq = NULL;
-	keel_obj_put(&peer->obj);
+		keel_req_contact(x->qp, x->peer);
+	x->rnr_ns = rnr_us[x->peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
+	mutex_unlock(&x->peer->resp.lock);
 	return verdict;
 }
 
@@ -261,6 +270,30 @@ static bool keel_req_is_own(const struct keel_uapi_send_wqe *wqe)
 	       wqe->opcode == IB_WR_REG_MR;
 }
 
+/* Once; it uses keys and locks without preemption, see keel_resp.h. */
+static enum keel_verdict keel_req_try(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_qp *qp = x->qp;
+	struct keel_sq *sq = &qp->sq;
+
+	x->status = keel_req_local(x, keel_ring_entry(&sq->ring, sq->ring.index) +
+				   sizeof(*wqe));
+	if (x->status != IB_WC_SUCCESS)
+		return KEEL_XFER_DONE;
+	x->why = KEEL_WHY_NONE;
+	x->len = sq->segs.len;
+	if (x->len > KEEL_MAX_MSG)
+		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
+	if (keel_req_counted(wqe) && !qp->attr.max_rd_atomic)
+		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
+	if (keel_req_is_8_bytes(wqe) && x->len != sizeof(u64))
+		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
+	if (BIT(qp->type) & KEEL_T_DGRAM)
+		return keel_ud_send(x);
+	return keel_req_connected_send(x);
+}
+
 /**
  * keel_req_run() - do a work request
  * @x: with @x->qp, and a copy of the header of the entry in @x->wqe
@@ -273,8 +306,8 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *qp = x->qp;
-	struct keel_sq *sq = &qp->sq;
 	enum keel_verdict verdict;
+	u32 tries = 0;
 
 	if (!keel_req_known(qp, wqe))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
@@ -283,22 +316,14 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_RESERVED);
 	if (keel_req_is_own(wqe))
 		return keel_req_own(x);
-	x->status = keel_req_local(x, keel_ring_entry(&sq->ring, sq->ring.index) +
-				   sizeof(*wqe));
-	if (x->status != IB_WC_SUCCESS)
-		return KEEL_XFER_DONE;
-	x->why = KEEL_WHY_NONE;
-	x->len = sq->segs.len;
-	if (x->len > KEEL_MAX_MSG)
-		verdict = keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
-	else if (keel_req_counted(wqe) && !qp->attr.max_rd_atomic)
-		verdict = keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
-	else if (keel_req_is_8_bytes(wqe) && x->len != sizeof(u64))
-		verdict = keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
-	else if (BIT(qp->type) & KEEL_T_DGRAM)
-		verdict = keel_ud_send(x);
-	else
-		verdict = keel_req_connected_send(x);
-	keel_segs_put(&sq->segs);
-	return verdict;
+	do {
+		keel_resp_stay();
+		verdict = keel_req_try(x);
+		keel_segs_put(&qp->sq.segs);
+		keel_resp_relax();
+		keel_req_put(x);
+		if (verdict != KEEL_XFER_BUSY)
+			return verdict;
+	} while (!keel_resp_pause(qp, &tries));
+	return KEEL_XFER_STOPPED;
 }

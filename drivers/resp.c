@@ -56,6 +56,8 @@ static enum keel_verdict keel_resp_bad_recv(struct keel_xfer *x,
 /* No receive there: RC waits, UC loses the message. */
 static enum keel_verdict keel_resp_no_recv(struct keel_xfer *x, int ret)
 {
+	if (ret == -EAGAIN)
+		return KEEL_XFER_STOPPED;
 	if (ret < 0)
 		return keel_resp_done(x, IB_WC_REM_OP_ERR, KEEL_WHY_RING);
 	if (keel_is_uc(x))
@@ -140,7 +142,7 @@ static void keel_resp_begin(struct keel_xfer *x)
  * keel_resp_send() - a send arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, by keel_resp_lock().
+ * Context: the peer's responder lock is held, see keel_resp.h.
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_send(struct keel_xfer *x)
@@ -247,7 +249,7 @@ static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
  * The receive for immediate data is taken first: it reports what is wrong with
  * the key, and where there is none, nothing need be copied twice.
  *
- * Context: the peer's responder lock is held, by keel_resp_lock().
+ * Context: the peer's responder lock is held, see keel_resp.h.
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_write(struct keel_xfer *x)
@@ -277,7 +279,7 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
  * keel_resp_read() - an RDMA read arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, by keel_resp_lock().
+ * Context: the peer's responder lock is held, see keel_resp.h.
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_read(struct keel_xfer *x)
@@ -376,7 +378,7 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
  * keel_resp_atomic() - a compare-and-swap or fetch-and-add arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, by keel_resp_lock().
+ * Context: the peer's responder lock is held, see keel_resp.h.
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
@@ -416,7 +418,7 @@ static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
  * keel_resp_atomic_write() - an atomic write arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, by keel_resp_lock().
+ * Context: the peer's responder lock is held, see keel_resp.h.
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
@@ -453,7 +455,7 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
  * is of memory that outlives a power failure, so none has the right to
  * persistence, and a flush that wants it is refused.
  *
- * Context: the peer's responder lock is held, by keel_resp_lock().
+ * Context: the peer's responder lock is held, see keel_resp.h.
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_flush(struct keel_xfer *x)

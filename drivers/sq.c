@@ -16,6 +16,8 @@
 
 /* How long a doorbell copies before the worker goes on. */
 #define KEEL_DOORBELL_NS	(100 * NSEC_PER_MSEC)
+/* How long whoever posts a receive sends for another QP of the same process. */
+#define KEEL_SERVE_NS		(100 * NSEC_PER_USEC)
 /* A turn of one queue, when others of the same process have work as well. */
 #define KEEL_TURN_NS		(2 * NSEC_PER_MSEC)
 
@@ -446,10 +448,28 @@ static void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 	} while (atomic_read(&sq->kicked));
 }
 
+/**
+ * keel_sq_serve() - run a send queue that waited for receives
+ * @qp: the QP, of this process; the caller has a reference
+ *
+ * What takes longer is left to the worker.
+ *
+ * Context: as keel_qp_run().
+ */
+void keel_sq_serve(struct keel_qp *qp)
+{
+	const struct keel_turn turn = {
+		.until = ktime_get_ns() + KEEL_SERVE_NS,
+	};
+
+	if (qp->sq.ring.head)
+		keel_sq_run(qp, &turn);
+}
+
 static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	if (keel_rq_was_wanted(&qp->rq))
-		keel_qp_wake_peer(qp);
+		keel_qp_serve_peer(qp);
 	/* Pairs with keel_qp_fail(): a report that is due is seen too. */
 	if (smp_load_acquire(&qp->state) == IB_QPS_ERR)
 		keel_rq_flush(qp);

@@ -99,6 +99,9 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 
 	if (due != KEEL_EVENT_NONE)
 		keel_srq_event(srq, due);
+	/* Nobody waits for what does not come. */
+	if (due == IB_EVENT_SRQ_ERR)
+		keel_srq_wake_later(srq);
 	return ret;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_srq_take);

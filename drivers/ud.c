@@ -200,7 +200,7 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 		cqe->byte_len = 0;
 		cqe->flags = 0;
 	}
-	keel_dgram_drop(dgram);
+	keel_fetch_drop(&dgram->fetch);
 	keel_recv_report(qp, cqe, dgram->solicited);
 	return copied;
 }
@@ -217,25 +217,43 @@ void keel_dgram_drop(struct keel_dgram *dgram)
 	keel_fetch_drop(&dgram->fetch);
 }
 
-/* Return: true if @need is missing, and nobody works on it. */
-static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
+/* As keel_dgram_lacks(); @pending becomes false with the end of the datagram. */
+static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
+			   bool *pending)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
 	struct keel_fetch *fetch = &dgram->fetch;
 
-	guard(mutex)(&qp->resp.lock);
+	*pending = dgram->pending;
 	/* A process that is killed brings nothing in: its QP goes soon. */
 	if (!dgram->pending || READ_ONCE(qp->dying) ||
 	    keel_fetch_collect(fetch) || fatal_signal_pending(current))
 		return false;
-	if (keel_dgram_copy(qp) != KEEL_COPY_ABSENT)
+	if (keel_dgram_copy(qp) != KEEL_COPY_ABSENT) {
+		*pending = false;
 		return false;
+	}
 	if (fetch->ctl.need.kind == KEEL_NEED_CLOSE) {
 		keel_fetch_close(fetch);
 		return false;
 	}
 	swap(*need, fetch->ctl.need);
 	return need->kind != KEEL_NEED_NONE;
+}
+
+/* Return: true if @need is missing, and nobody works on it. */
+static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
+{
+	bool pending, lacks;
+
+	mutex_lock(&qp->resp.lock);
+	lacks = keel_dgram_try(qp, need, &pending);
+	/* From here on senders wait for the lock, which is free in a moment. */
+	keel_resp_stay();
+	WRITE_ONCE(qp->resp.dgram->pending, pending);
+	mutex_unlock(&qp->resp.lock);
+	keel_resp_relax();
+	return lacks;
 }
 
 /**
@@ -259,18 +277,25 @@ void keel_ud_run(struct keel_qp *qp)
 static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 			    struct keel_qp *peer, u32 qkey)
 {
-	bool taken = false;
+	bool taken = false, locked;
+	u32 tries = 0;
 
 	x->peer = peer;
 	/*
 	 * The lock of one who takes nothing is not waited for; and what a
 	 * program that is killed was sending can be lost as any datagram.
 	 */
-	if (keel_ud_takes(peer, qkey) && !keel_ud_is_full(peer) &&
-	    !keel_resp_lock(peer)) {
-		if (keel_ud_takes(peer, qkey))
-			taken = keel_ud_receive(x, av);
-		keel_resp_unlock(peer);
+	while (keel_ud_takes(peer, qkey) && !keel_ud_is_full(peer)) {
+		keel_resp_stay();
+		locked = mutex_trylock(&peer->resp.lock);
+		if (locked) {
+			taken = keel_ud_takes(peer, qkey) &&
+				keel_ud_receive(x, av);
+			mutex_unlock(&peer->resp.lock);
+		}
+		keel_resp_relax();
+		if (locked || keel_resp_pause(x->qp, &tries))
+			break;
 	}
 	x->peer = NULL;
 	if (!taken)
@@ -284,10 +309,8 @@ static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 	struct keel_qp **members;
 	int i, n = keel_mcast_members(x->qp->kdev, &av->dgid, &members);
 
-	if (n <= 0) {
+	if (n <= 0)
 		keel_count(x->qp->kdev, ud_drops, 1);
-		return;
-	}
 	for (i = 0; i < n; i++) {
 		keel_ud_deliver(x, av, members[i], qkey);
 		keel_obj_put(&members[i]->obj);
@@ -310,8 +333,9 @@ static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
 }
 
 /*
- * Memory of the sender that may be absent goes to its receivers from a copy:
- * what they got must not be sent again.
+ * A datagram of a user process goes to its receivers from a copy: no key is used
+ * while their locks are waited for, and what they got is not sent again because
+ * memory was absent.
  */
 static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
 {
@@ -319,14 +343,21 @@ static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
 	struct keel_sq *sq = &qp->sq;
 	enum keel_copy_result copied;
 	u64 len = sq->segs.len;
+	bool relax;
 
-	if (!dgram || !keel_segs_may_lack(&sq->segs))
+	/* Inline data are in one already. */
+	if (!dgram || !len || sq->segs.seg[0].mem == &sq->inline_mem)
 		return KEEL_COPY_DONE;
+	relax = keel_segs_may_lack(&sq->segs);
 	dgram->source_mem = (struct keel_mem){
 		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)dgram->source,
 	};
 	keel_segs_one(&sq->remote, &dgram->source_mem, 0, len);
+	if (relax)
+		keel_resp_relax();
 	copied = keel_copy(&sq->remote, 0, &sq->segs, 0, len, &sq->fetch.ctl);
+	if (relax)
+		keel_resp_stay();
 	if (copied != KEEL_COPY_DONE)
 		return copied;
 	keel_segs_put(&sq->segs);
@@ -334,23 +365,34 @@ static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
 	return KEEL_COPY_DONE;
 }
 
-static void keel_ud_transmit(struct keel_xfer *x, struct keel_ah *ah)
+static void keel_ud_transmit(struct keel_xfer *x)
 {
+	struct keel_ah *ah = keel_ah_get(x->qp->kdev, x->wqe->ud.ah);
 	u32 qkey = x->wqe->ud.qkey;
 
+	x->status = IB_WC_SUCCESS;
+	if (!ah || ah->domain != x->qp->domain) {
+		if (ah)
+			keel_obj_put(&ah->obj);
+		x->status = IB_WC_LOC_QP_OP_ERR;
+		x->why = KEEL_WHY_AH;
+		return;
+	}
 	if (qkey & KEEL_QKEY_OF_QP)
 		qkey = x->qp->attr.qkey;
 	if (ah->av.mcast)
 		keel_ud_multicast(x, &ah->av, qkey);
 	else
 		keel_ud_unicast(x, &ah->av, qkey);
+	keel_obj_put(&ah->obj);
 }
 
 /**
  * keel_ud_send() - a datagram goes
  * @x: the message; its local side is there
  *
- * Context: may sleep; the send queue's lock is held.
+ * Context: without preemption, which is on in between; the send queue's lock is
+ * held.
  * Return: KEEL_XFER_DONE; KEEL_XFER_ABSENT or KEEL_XFER_STOPPED for the memory
  * of the sender.
  */
@@ -358,7 +400,6 @@ enum keel_verdict keel_ud_send(struct keel_xfer *x)
 {
 	struct keel_qp *qp = x->qp;
 	enum keel_copy_result copied;
-	struct keel_ah *ah;
 
 	if (qp->sq.segs.len > KEEL_UD_MTU) {
 		x->status = IB_WC_LOC_LEN_ERR;
@@ -375,16 +416,9 @@ enum keel_verdict keel_ud_send(struct keel_xfer *x)
 		x->why = KEEL_WHY_FAULT;
 		return KEEL_XFER_DONE;
 	}
-	ah = keel_ah_get(qp->kdev, x->wqe->ud.ah);
-	if (!ah || ah->domain != qp->domain) {
-		if (ah)
-			keel_obj_put(&ah->obj);
-		x->status = IB_WC_LOC_QP_OP_ERR;
-		x->why = KEEL_WHY_AH;
-		return KEEL_XFER_DONE;
-	}
-	x->status = IB_WC_SUCCESS;
-	keel_ud_transmit(x, ah);
-	keel_obj_put(&ah->obj);
+	/* Of a consumer in the kernel keys are in use; they are its own. */
+	keel_resp_relax();
+	keel_ud_transmit(x);
+	keel_resp_stay();
 	return KEEL_XFER_DONE;
 }

@@ -9,8 +9,8 @@
  *
  * A process that is stopped (SIGSTOP, a debugger, the cgroup freezer) stops its
  * worker as well, which then does not end before the process goes on. Nobody
- * waits for that: the thread asks for its end when it runs again, see
- * keel_worker_end().
+ * waits for one that is stopped: the thread asks for its end when it runs again,
+ * see keel_worker_end().
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -132,6 +132,19 @@ bool keel_worker_is_dead(const struct keel_worker *worker)
 bool keel_worker_is_busy(const struct keel_worker *worker)
 {
 	return !list_empty_careful(&worker->jobs);
+}
+
+/**
+ * keel_worker_is_ours() - does a worker belong to the calling process?
+ * @worker: the worker, kept by RCU or a reference
+ *
+ * Context: process context.
+ * Return: true if so, and if it is not dead.
+ */
+bool keel_worker_is_ours(const struct keel_worker *worker)
+{
+	return worker->owner == task_tgid(current) &&
+	       worker->mm == current->mm && !keel_worker_is_dead(worker);
 }
 
 /**
@@ -275,6 +288,7 @@ static bool keel_worker_run(void *data)
 	struct keel_worker *worker = data;
 	struct keel_job *job = keel_worker_next(worker, 0);
 
+	keel_thread_return();
 	/* Without a job the state stays: a job that comes now changes it. */
 	if (!job) {
 		guard(spinlock_irqsave)(&worker->lock);
@@ -354,7 +368,7 @@ static void keel_worker_reap(struct work_struct *work)
 /*
  * End the thread and drop the reference of the context's list. The thread runs
  * in a moment, and has itself reaped then; if its process is stopped, when that
- * goes on or is killed. Nothing sleeps for it until then.
+ * goes on or is killed. Nothing sleeps for it until it has run once more.
  */
 static void keel_worker_end(struct keel_worker *worker)
 {
@@ -469,7 +483,8 @@ static void keel_workers_free(void)
  */
 int keel_workers_init(void)
 {
-	keel_reaps.wq = alloc_workqueue("keel_reap", WQ_UNBOUND, 0);
+	/* One may have to wait for a thread that others do not let run. */
+	keel_reaps.wq = alloc_workqueue("keel_reap", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	keel_reaps.deferred = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
 	if (keel_reaps.wq && keel_reaps.deferred)
 		return 0;
@@ -501,7 +516,7 @@ static void keel_reaps_kill(void)
 
 	guard(spinlock)(&keel_reaps.lock);
 	list_for_each_entry(worker, &keel_reaps.list, reaping) {
-		pr_warn("keel: process %d is stopped and used a device: killed, for the module to go\n",
+		pr_warn("keel: process %d used a device, and does not run: killed, for the module to go\n",
 			pid_nr(worker->owner));
 		kill_pid(worker->owner, SIGKILL, 1);
 	}
@@ -510,9 +525,10 @@ static void keel_reaps_kill(void)
 /**
  * keel_workers_exit() - undo keel_workers_init(), without devices
  *
- * A process that was stopped when its device went still has its thread. One
- * that stays so for a moment is killed: nothing else ends the thread, and the
- * module must not wait for whoever may wake the process one day.
+ * A process that was stopped when its device went, or does not get a processor,
+ * still has its thread. One that stays so for a moment is killed: nothing else
+ * ends the thread, and the module must not wait for whoever may wake the process
+ * one day.
  */
 void keel_workers_exit(void)
 {

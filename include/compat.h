@@ -206,6 +206,20 @@ static inline int keel_thread_start(struct keel_thread *thread,
 	return 0;
 }
 
+/*
+ * In @run: what waits for the return of the thread to user space, where it never
+ * goes, is done when @run returns: the last fput() of a file, and since 6.18 the
+ * limits of its cgroup.
+ */
+static inline void keel_thread_return(void)
+{
+	if (!test_thread_flag(TIF_NOTIFY_RESUME))
+		return;
+	clear_thread_flag(TIF_NOTIFY_RESUME);
+	/* The thread looks for signals then, and does that first. */
+	set_thread_flag(TIF_SIGPENDING);
+}
+
 static inline void keel_thread_wake(struct keel_thread *thread)
 {
 	/* Before keel_thread_start() has returned there is no job. */
@@ -245,6 +259,10 @@ static inline int keel_thread_start(struct keel_thread *thread,
 	return thread->wq ? 0 : -ENOMEM;
 }
 
+static inline void keel_thread_return(void)
+{
+}
+
 static inline void keel_thread_wake(struct keel_thread *thread)
 {
 	queue_work(thread->wq, &thread->work);
@@ -255,16 +273,6 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 	destroy_workqueue(thread->wq);
 }
 #endif
-
-/* Others are to have the processor, at once or at the next tick. */
-static inline bool keel_need_resched(void)
-{
-#ifdef TIF_NEED_RESCHED_LAZY
-	if (test_thread_flag(TIF_NEED_RESCHED_LAZY))
-		return true;
-#endif
-	return need_resched();
-}
 
 /* Tags of addresses were the business of the process that runs. */
 #ifndef KEEL_HAVE_UNTAGGED_REMOTE

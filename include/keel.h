@@ -11,7 +11,7 @@
 #include <linux/netdevice.h>
 #include <linux/percpu.h>
 #include <linux/refcount.h>
-#include <linux/rwsem.h>
+#include <linux/spinlock.h>
 #include <linux/siphash.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
@@ -78,7 +78,7 @@ struct keel_shpds {
  * @groups: struct keel_mcast
  */
 struct keel_mcasts {
-	struct rw_semaphore lock;
+	spinlock_t lock;
 	struct list_head groups;
 };
 

@@ -442,6 +442,7 @@ struct keel_qp *keel_qp_hold(struct ib_qp *ibqp);
 void keel_qp_kick(struct keel_qp *qp);
 void keel_qp_kick_alive(struct keel_qp *qp);
 void keel_qp_wake_peer(struct keel_qp *qp);
+void keel_qp_serve_peer(struct keel_qp *qp);
 int keel_qp_own_worker(struct keel_qp *qp);
 bool keel_qp_is_orphan(const struct keel_qp *qp);
 
@@ -465,6 +466,7 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 /* sq.c */
 int keel_qp_run(struct keel_qp *qp);
 void keel_qp_run_job(struct keel_qp *qp);
+void keel_sq_serve(struct keel_qp *qp);
 void keel_qp_end(struct keel_qp *qp);
 void keel_sq_forget(struct keel_sq *sq);
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,

@@ -3,12 +3,15 @@
  * The lock of a responder, for those who send to it.
  *
  * The owner of the QP waits for the lock when it destroys or resets the QP, and
- * others when they send to it. So whoever has it by one of these functions is
- * not preempted until it drops it: a process of low priority, or with a limit
- * that it has used up, would keep the lock, and the keys that it uses with it,
- * for as long as others let it wait.
+ * others when they send to it; and the owners of keys wait for those who use them.
+ * So who sends is not preempted from the first use of a key on, until it has
+ * dropped the keys and the lock: a process of low priority, or with a limit that
+ * it has used up, would keep them for as long as others let it wait.
  *
- * The owner itself takes &keel_resp.lock as it is: nobody sends to a QP then.
+ * The lock is tried for, and not slept for: it could be handed to a process that
+ * does not run. Who waits for it uses no key, and stops waiting when the peer
+ * takes nothing any more. The owner of the QP may have the lock and be preempted:
+ * then the QP is in no state to receive, or a UD QP is full.
  */
 #ifndef KEEL_RESP_H
 #define KEEL_RESP_H
@@ -18,9 +21,13 @@
 
 #include "keel_qp.h"
 
-int keel_resp_lock(struct keel_qp *peer);
+int keel_resp_pause(const struct keel_qp *qp, u32 *tries);
 
-/* Where spinlocks sleep, nothing may be done without preemption. */
+/**
+ * keel_resp_stay() - from here on the caller is not preempted
+ *
+ * Where spinlocks sleep, nothing may be done so.
+ */
 static inline void keel_resp_stay(void)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
@@ -28,41 +35,15 @@ static inline void keel_resp_stay(void)
 }
 
 /**
- * keel_resp_relax() - from here on the caller may sleep, with the lock
+ * keel_resp_relax() - from here on the caller may be preempted, and sleep
  *
- * For memory on demand and dma-bufs, and for the wait for users of a key.
- * keel_resp_stay() is to follow.
+ * With a lock or a key only for memory on demand and dma-bufs, and for the wait
+ * for users of a key.
  */
 static inline void keel_resp_relax(void)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_enable();
-}
-
-/**
- * keel_resp_trylock() - as keel_resp_lock(), or not at all
- * @peer: the QP
- *
- * Context: process context.
- * Return: whether the lock is the caller's.
- */
-static inline bool keel_resp_trylock(struct keel_qp *peer)
-{
-	keel_resp_stay();
-	if (mutex_trylock(&peer->resp.lock))
-		return true;
-	keel_resp_relax();
-	return false;
-}
-
-/**
- * keel_resp_unlock() - undo keel_resp_lock()
- * @peer: the QP; may be gone afterwards, unless the caller has a reference
- */
-static inline void keel_resp_unlock(struct keel_qp *peer)
-{
-	mutex_unlock(&peer->resp.lock);
-	keel_resp_relax();
 }
 
 #endif /* KEEL_RESP_H */

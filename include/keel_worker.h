@@ -61,6 +61,7 @@ struct keel_worker *keel_worker_get(struct keel_workers *workers);
 void keel_worker_hold(struct keel_worker *worker);
 void keel_worker_put(struct keel_worker *worker);
 bool keel_worker_is_dead(const struct keel_worker *worker);
+bool keel_worker_is_ours(const struct keel_worker *worker);
 bool keel_worker_is_busy(const struct keel_worker *worker);
 
 void keel_job_init(struct keel_job *job,

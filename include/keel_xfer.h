@@ -16,7 +16,7 @@ struct keel_srq;
  * struct keel_xfer - a work request on its way
  * @qp: who sends; its send queue's lock is held
  * @wqe: what, in &keel_sq.wqe
- * @peer: to whom, with its responder's lock held; NULL where there is nobody
+ * @peer: to whom, with its responder's lock held, and a reference; or NULL
  * @srq: XRC: the SRQ that was named, with a reference; else NULL
  * @old_srq: the one that an earlier try named, with a reference; or NULL
  * @len: bytes of the message
@@ -49,6 +49,7 @@ struct keel_xfer {
  * @KEEL_XFER_NO_PEER: there is no peer that is ready: wait
  * @KEEL_XFER_STOPPED: a signal, somebody's state or the end of its turn came in
  *	between: look again
+ * @KEEL_XFER_BUSY: somebody has the lock of the peer's responder: try again
  * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
  */
 enum keel_verdict {
@@ -56,6 +57,7 @@ enum keel_verdict {
 	KEEL_XFER_RNR,
 	KEEL_XFER_NO_PEER,
 	KEEL_XFER_STOPPED,
+	KEEL_XFER_BUSY,
 	KEEL_XFER_ABSENT,
 };
 

@@ -361,9 +361,12 @@ struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
  */
 static void forget_qp(const struct ibv_qp *ibqp)
 {
-	if (ibqp->send_cq)
-		keel_cq_forget(to_kcq(ibqp->send_cq), ibqp->qp_num);
-	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
+	/* CQs that it does not use may have gone before it. */
+	if (ibqp->qp_type == IBV_QPT_XRC_RECV)
+		return;
+	keel_cq_forget(to_kcq(ibqp->send_cq), ibqp->qp_num);
+	if (ibqp->qp_type != IBV_QPT_XRC_SEND &&
+	    ibqp->recv_cq != ibqp->send_cq)
 		keel_cq_forget(to_kcq(ibqp->recv_cq), ibqp->qp_num);
 }
 
