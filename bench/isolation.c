@@ -7,12 +7,21 @@
  *	until it is killed; prints a line as soon as all have something to do
  * isolation rnr DEVICE SAMPLES SECONDS: from posting a receive that a sender
  *	waits for until its completion
+ * isolation no_wait DEVICE SAMPLES SECONDS: likewise from posting the send, with
+ *	the receive there: the least that "rnr" can be
+ * isolation rnr_two DEVICE SAMPLES SECONDS: the same, between two processes
+ * isolation wake SAMPLES: from waking a thread of another process, by eventfd,
+ *	until it runs: the least that "rnr_two" can be
  * isolation wait DEVICE QUEUES: so many send queues wait for a receive, until
  *	it is killed; prints a line when they do
  * isolation batch DEVICE MESSAGES SECONDS: 64-byte messages, so many a call
  */
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "rc.h"
@@ -23,6 +32,8 @@
 #define LOAD_DEPTH	32
 #define MAX_BATCH	1024
 #define MAX_SAMPLES	1000
+/* How long a sender waits before the receive comes, in us. */
+#define RNR_WAIT	5000
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -180,6 +191,27 @@ static void poll_one(struct ibv_cq *cq)
 		    ibv_wc_status_str(wc.status));
 }
 
+/* A processor that sleeps, or an emulator, takes its time to come back. */
+static void spin_for(int us)
+{
+	double until = now() + us / 1e6;
+
+	while (now() < until)
+		;
+}
+
+/* As rarely as does no harm to what the other process measures. */
+static void poll_asleep(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while (!(n = ibv_poll_cq(cq, 1, &wc)))
+		usleep(2 * RNR_WAIT);
+	if (n < 0 || wc.status != IBV_WC_SUCCESS)
+		die("completion");
+}
+
 static int compare(const void *a, const void *b)
 {
 	const double *x = a, *y = b;
@@ -187,14 +219,30 @@ static int compare(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* The sender has waited for 20 ms when the receive comes. */
+/* With the receive there, after the same pause. */
+static double no_wait(struct ibv_qp *from, struct ibv_qp *to,
+		      struct ibv_sge *sge)
+{
+	double start, took;
+
+	post_recv(to, sge);
+	spin_for(RNR_WAIT);
+	start = now();
+	post_send(from, sge, IBV_SEND_SIGNALED);
+	poll_one(to->recv_cq);
+	took = now() - start;
+	poll_one(from->send_cq);
+	return took;
+}
+
+/* The sender has waited for a while when the receive comes. */
 static double recover(struct ibv_qp *from, struct ibv_qp *to,
 		      struct ibv_sge *sge)
 {
 	double start, took;
 
 	post_send(from, sge, IBV_SEND_SIGNALED);
-	usleep(20000);
+	spin_for(RNR_WAIT);
 	start = now();
 	post_recv(to, sge);
 	poll_one(to->recv_cq);
@@ -203,7 +251,130 @@ static double recover(struct ibv_qp *from, struct ibv_qp *to,
 	return took;
 }
 
-static void rnr(int samples, double seconds)
+static void print_samples(double *took, int n)
+{
+	qsort(took, n, sizeof(took[0]), compare);
+	printf("{\"us\": %.3f, \"worst\": %.3f, \"samples\": %d}\n",
+	       took[n / 2] * 1e6, took[n - 1] * 1e6, n);
+}
+
+static void check_samples(int samples)
+{
+	if (samples < 1 || samples > MAX_SAMPLES)
+		die("1 to %d samples", MAX_SAMPLES);
+}
+
+/* What two processes share. */
+static struct board {
+	_Atomic uint32_t qpn[2];
+	atomic_int connected, turn;
+} *board;
+
+static void new_board(void)
+{
+	board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (board == MAP_FAILED)
+		die("a page");
+}
+
+/* Without a processor for it: the other process may need it. */
+static void wait_until(atomic_int *what, int value)
+{
+	while (atomic_load(what) < value)
+		usleep(200);
+}
+
+static struct ibv_qp *meet(int me)
+{
+	struct ibv_qp *qp = rc_new(pd, new_cq(4), 4);
+
+	rc_init(qp);
+	atomic_store(&board->qpn[me], qp->qp_num);
+	while (!atomic_load(&board->qpn[!me]))
+		usleep(200);
+	rc_connect(qp, atomic_load(&board->qpn[!me]), &gid, 0);
+	atomic_fetch_add(&board->connected, 1);
+	wait_until(&board->connected, 2);
+	return qp;
+}
+
+/* A message in each turn that comes; then it waits for a receive. */
+static void send_in_turns(const char *device)
+{
+	struct ibv_sge sge;
+	struct ibv_qp *qp;
+	int i;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	open_all(device);
+	sge = sge_of(new_mr(4096), SIZE);
+	qp = meet(0);
+	for (i = 1;; i += 2) {
+		wait_until(&board->turn, i);
+		post_send(qp, &sge, IBV_SEND_SIGNALED);
+		atomic_store(&board->turn, i + 1);
+		poll_asleep(qp->send_cq);
+	}
+}
+
+static void rnr_two(const char *device, int samples, double seconds)
+{
+	static double took[MAX_SAMPLES];
+	double start = now(), at;
+	struct ibv_sge sge;
+	struct ibv_qp *qp;
+	int n = 0;
+
+	check_samples(samples);
+	new_board();
+	if (!fork())
+		send_in_turns(device);
+	open_all(device);
+	sge = sge_of(new_mr(4096), SIZE);
+	qp = meet(1);
+	do {
+		atomic_store(&board->turn, 2 * n + 1);
+		wait_until(&board->turn, 2 * n + 2);
+		spin_for(RNR_WAIT);
+		at = now();
+		post_recv(qp, &sge);
+		poll_one(qp->recv_cq);
+		took[n++] = now() - at;
+	} while (n < samples && now() - start < seconds);
+	print_samples(took, n);
+}
+
+static void wake(int samples)
+{
+	int n, fd = eventfd(0, 0);
+	static double took[MAX_SAMPLES];
+	uint64_t one = 1;
+	double at;
+
+	check_samples(samples);
+	new_board();
+	if (!fork()) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		while (read(fd, &one, sizeof(one)) == sizeof(one))
+			atomic_fetch_add(&board->turn, 1);
+	}
+	for (n = 0; n < samples; n++) {
+		spin_for(RNR_WAIT);
+		at = now();
+		if (write(fd, &one, sizeof(one)) != sizeof(one))
+			die("eventfd");
+		while (atomic_load(&board->turn) <= n)
+			;
+		took[n] = now() - at;
+	}
+	print_samples(took, n);
+}
+
+typedef double (*sample_fn)(struct ibv_qp *from, struct ibv_qp *to,
+			    struct ibv_sge *sge);
+
+static void rnr(sample_fn sample, int samples, double seconds)
 {
 	struct ibv_mr *mr = new_mr(4096);
 	struct ibv_sge sge = sge_of(mr, SIZE);
@@ -213,15 +384,12 @@ static void rnr(int samples, double seconds)
 	double start = now();
 	int n = 0;
 
-	if (samples < 1 || samples > MAX_SAMPLES)
-		die("1 to %d samples", MAX_SAMPLES);
+	check_samples(samples);
 	join(from, to);
 	do
-		took[n++] = recover(from, to, &sge);
+		took[n++] = sample(from, to, &sge);
 	while (n < samples && now() - start < seconds);
-	qsort(took, n, sizeof(took[0]), compare);
-	printf("{\"us\": %.3f, \"worst\": %.3f, \"samples\": %d}\n",
-	       took[n / 2] * 1e6, took[n - 1] * 1e6, n);
+	print_samples(took, n);
 }
 
 /* As many receives as sends, then a call with all the sends. */
@@ -287,6 +455,14 @@ int main(int argc, char **argv)
 		spin(atof(argv[2]));
 		return 0;
 	}
+	if (!strcmp(what, "wake") && argc == 3) {
+		wake(atoi(argv[2]));
+		return 0;
+	}
+	if (!strcmp(what, "rnr_two") && argc == 5) {
+		rnr_two(argv[2], atoi(argv[3]), atof(argv[4]));
+		return 0;
+	}
 	if (argc < 4)
 		die("usage: see the head of isolation.c");
 	open_all(argv[2]);
@@ -295,7 +471,9 @@ int main(int argc, char **argv)
 	else if (!strcmp(what, "wait") && argc == 4)
 		wait_for_receives(atoi(argv[3]));
 	else if (!strcmp(what, "rnr") && argc == 5)
-		rnr(atoi(argv[3]), atof(argv[4]));
+		rnr(recover, atoi(argv[3]), atof(argv[4]));
+	else if (!strcmp(what, "no_wait") && argc == 5)
+		rnr(no_wait, atoi(argv[3]), atof(argv[4]));
 	else if (!strcmp(what, "batch") && argc == 5)
 		batches(atoi(argv[3]), atof(argv[4]));
 	else
