@@ -200,7 +200,9 @@ KEEL_MAKE_REMARKS+='^make(\[[0-9]+\])?: (Entering|Leaving)'
 
 # Programs of tests/ that are quick under emulation, for scripts/smoke-run.
 # shellcheck disable=SC2034  # test and matrix read it
-KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds)
+KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
+	isolation_{recv,send,rdma,server,removal,crowd,asleep,charge,wait,life}
+	isolation_{back,shared,starved,worker})
 
 # --- cache -----------------------------------------------------------------
 

@@ -191,7 +191,8 @@ static void stopped_owner(struct peer *parent)
 	pause();
 }
 
-#define READS	20000
+/* An emulated processor takes its time. */
+#define READS	(t_uml() ? 20000 : 5000)
 
 /* Gives each up at once. */
 static void reader(struct peer *parent)
