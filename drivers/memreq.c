@@ -7,10 +7,11 @@
  *
  * A request has two references: of the job, and of whoever waits for it.
  */
+#include <linux/delay.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "keel_qp.h"
+#include "keel_resp.h"
 #include "keel_worker.h"
 
 static void keel_memreq_free_work(struct work_struct *work)
@@ -276,7 +277,13 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 		req = keel_memreq_new(qp, need);
 		ret = req ? 0 : -ENOMEM;
 	}
-	mutex_lock(lock);
+	/* As in keel_resp_enter(). */
+	keel_resp_stay();
+	while (!mutex_trylock(lock)) {
+		keel_resp_relax();
+		usleep_range(20, 100);
+		keel_resp_stay();
+	}
 	if (req && !fetch->req && !READ_ONCE(qp->dying)) {
 		fetch->req = req;
 		fetch->ctl.asked = true;
@@ -286,6 +293,7 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 	if (ret && ret != -EINTR)
 		keel_fetch_lacks(fetch, &lacks);
 	mutex_unlock(lock);
+	keel_resp_relax();
 	if (req)
 		keel_memreq_drop(req);
 	keel_need_drop(need);

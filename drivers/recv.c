@@ -4,6 +4,7 @@
  * complete it, flush the rest. The peer's doorbell runs this, with the
  * responder's lock held.
  */
+#include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
@@ -11,6 +12,8 @@
 
 /* Tries to get the lock of a responder before the processor is left to others. */
 #define KEEL_RESP_SPINS		200
+/* Tries, most of which sleep, until the peer is not waited for any more. */
+#define KEEL_RESP_TRIES		(KEEL_RESP_SPINS + 1000)
 /* Looks at a queue that is found empty, and not when its lock is had. */
 #define KEEL_RECV_LOOKS		10
 
@@ -20,7 +23,8 @@
  * @tries: how often it was called, 0 at first
  *
  * Context: may sleep; no key is in use.
- * Return: 0; -EINTR: the process is killed, or @qp is not to send any more.
+ * Return: 0; -EINTR: the process is killed, or @qp is not to send any more; -EBUSY:
+ * it has taken too long, some 100 ms.
  */
 int keel_resp_pause(const struct keel_qp *qp, u32 *tries)
 {
@@ -29,11 +33,41 @@ int keel_resp_pause(const struct keel_qp *qp, u32 *tries)
 	if (fatal_signal_pending(current) || READ_ONCE(qp->dying) ||
 	    (state != IB_QPS_RTS && state != IB_QPS_SQD))
 		return -EINTR;
-	if (++*tries > KEEL_RESP_SPINS)
+	if (++*tries > KEEL_RESP_TRIES)
+		return -EBUSY;
+	if (*tries > KEEL_RESP_SPINS)
 		usleep_range(20, 100);
 	else
 		cpu_relax();
 	return 0;
+}
+
+/**
+ * keel_resp_enter() - lock the responder of a QP, for a thread of its owner
+ * @qp: the QP; the caller has a reference
+ * @wanted: whether there is something to do; looked at with the lock, too
+ *
+ * Nor is this slept for: what is to be done may be done by another thread, and
+ * then others send to the QP while this one sleeps.
+ *
+ * Context: may sleep before.
+ * Return: true: with the lock, and without preemption: keel_resp_relax() is to
+ * follow. False: there is nothing to do.
+ */
+bool keel_resp_enter(struct keel_qp *qp,
+		     bool (*wanted)(const struct keel_qp *qp))
+{
+	while (wanted(qp)) {
+		keel_resp_stay();
+		if (mutex_trylock(&qp->resp.lock)) {
+			if (wanted(qp))
+				return true;
+			mutex_unlock(&qp->resp.lock);
+		}
+		keel_resp_relax();
+		usleep_range(20, 100);
+	}
+	return false;
 }
 
 /* Where receives of this QP come from just now; NULL: its own queue. */
@@ -112,6 +146,11 @@ static void keel_rq_last(struct keel_qp *qp)
 	keel_qp_event(qp, IB_EVENT_QP_LAST_WQE_REACHED);
 }
 
+static bool keel_rq_is_flushed(const struct keel_qp *qp)
+{
+	return READ_ONCE(qp->state) == IB_QPS_ERR && !READ_ONCE(qp->dying);
+}
+
 /**
  * keel_rq_flush() - flush the receive queue of a QP in the error state
  * @qp: the QP
@@ -131,14 +170,17 @@ void keel_rq_flush(struct keel_qp *qp)
 	/* The kick of whoever reports it comes afterwards. */
 	if (smp_load_acquire(&qp->sq.reporting))
 		return;
-	mutex_lock(&resp->lock);
+	if (!keel_resp_enter(qp, keel_rq_is_flushed))
+		return;
+	/* Nobody sends to it before it is reset, which waits for the lock. */
+	keel_resp_relax();
 	/* Again, for a sender that stopped waiting may have cleared it. */
 	if (qp->rq.ring.head && READ_ONCE(qp->state) == IB_QPS_ERR)
 		WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
 	/* Pairs with the barrier of whoever posts a receive. */
 	smp_mb();
 	/* The state can have gone on: only the error state flushes. */
-	while (READ_ONCE(qp->state) == IB_QPS_ERR && !READ_ONCE(qp->dying)) {
+	while (keel_rq_is_flushed(qp)) {
 		if (!resp->have) {
 			if (!qp->rq.ring.head ||
 			    keel_rq_take(&qp->rq, &resp->recv) <= 0)

@@ -246,7 +246,10 @@ static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
 {
 	bool pending, lacks;
 
-	mutex_lock(&qp->resp.lock);
+	if (!keel_resp_enter(qp, keel_ud_is_full))
+		return false;
+	/* While it is full nobody waits for the lock. */
+	keel_resp_relax();
 	lacks = keel_dgram_try(qp, need, &pending);
 	/* From here on senders wait for the lock, which is free in a moment. */
 	keel_resp_stay();

@@ -10,8 +10,9 @@
  *
  * The lock is tried for, and not slept for: it could be handed to a process that
  * does not run. Who waits for it uses no key, and stops waiting when the peer
- * takes nothing any more. The owner of the QP may have the lock and be preempted:
- * then the QP is in no state to receive, or a UD QP is full.
+ * takes nothing any more, or after some 100 ms. The owner of the QP may have the
+ * lock and be preempted, but only while the QP is in no state to receive, or a UD
+ * QP is full, which it looks at with the lock: see keel_resp_enter().
  */
 #ifndef KEEL_RESP_H
 #define KEEL_RESP_H
@@ -22,6 +23,8 @@
 #include "keel_qp.h"
 
 int keel_resp_pause(const struct keel_qp *qp, u32 *tries);
+bool keel_resp_enter(struct keel_qp *qp,
+		     bool (*wanted)(const struct keel_qp *qp));
 
 /**
  * keel_resp_stay() - from here on the caller is not preempted
