@@ -286,9 +286,13 @@ static void keel_worker_reap_once(struct keel_worker *worker)
 static bool keel_worker_run(void *data)
 {
 	struct keel_worker *worker = data;
-	struct keel_job *job = keel_worker_next(worker, 0);
+	struct keel_job *job;
 
-	keel_thread_return();
+	if (keel_thread_return()) {
+		__set_current_state(TASK_RUNNING);
+		return true;
+	}
+	job = keel_worker_next(worker, 0);
 	/* Without a job the state stays: a job that comes now changes it. */
 	if (!job) {
 		guard(spinlock_irqsave)(&worker->lock);

@@ -207,17 +207,18 @@ static inline int keel_thread_start(struct keel_thread *thread,
 }
 
 /*
- * In @run: what waits for the return of the thread to user space, where it never
- * goes, is done when @run returns: the last fput() of a file, and since 6.18 the
- * limits of its cgroup.
+ * In @run: true if something waits for the return of the thread to user space,
+ * where it never goes: the last fput() of a file, and since 6.18 the limits of its
+ * cgroup. It is done when @run returns, which is to do nothing else.
  */
-static inline void keel_thread_return(void)
+static inline bool keel_thread_return(void)
 {
 	if (!test_thread_flag(TIF_NOTIFY_RESUME))
-		return;
+		return false;
 	clear_thread_flag(TIF_NOTIFY_RESUME);
 	/* The thread looks for signals then, and does that first. */
 	set_thread_flag(TIF_SIGPENDING);
+	return true;
 }
 
 static inline void keel_thread_wake(struct keel_thread *thread)
@@ -259,8 +260,9 @@ static inline int keel_thread_start(struct keel_thread *thread,
 	return thread->wq ? 0 : -ENOMEM;
 }
 
-static inline void keel_thread_return(void)
+static inline bool keel_thread_return(void)
 {
+	return false;
 }
 
 static inline void keel_thread_wake(struct keel_thread *thread)
