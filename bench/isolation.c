@@ -264,7 +264,7 @@ static void check_samples(int samples)
 		die("1 to %d samples", MAX_SAMPLES);
 }
 
-/* What two processes share. */
+/* Shared by two processes. */
 static struct board {
 	_Atomic uint32_t qpn[2];
 	atomic_int connected, turn;

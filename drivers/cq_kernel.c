@@ -98,8 +98,8 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 }
 
 /*
- * Keep @cqe for a poll, at @to, or mark it for polling to skip. Where it was is
- * marked, too: at any moment what polling does not skip is in order.
+ * Keep @cqe for a poll, at @to, or mark it for polling to skip. Its old place is
+ * marked, too: at any moment the CQEs that polling does not skip are in order.
  */
 static u32 keel_cqe_forget(const struct keel_ring *ring,
 			   struct keel_uapi_cqe *cqe, u32 to, u32 qpn)

@@ -7,7 +7,6 @@
  *
  * A request has two references: of the job, and of whoever waits for it.
  */
-#include <linux/delay.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
@@ -277,13 +276,9 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 		req = keel_memreq_new(qp, need);
 		ret = req ? 0 : -ENOMEM;
 	}
-	/* As in keel_resp_enter(). */
-	keel_resp_stay();
-	while (!mutex_trylock(lock)) {
-		keel_resp_relax();
-		usleep_range(20, 100);
-		keel_resp_stay();
-	}
+	/* Not slept for, as in keel_resp_enter(). */
+	while (!keel_resp_try(lock))
+		;
 	if (req && !fetch->req && !READ_ONCE(qp->dying)) {
 		fetch->req = req;
 		fetch->ctl.asked = true;

@@ -131,18 +131,20 @@ void keel_qp_kick_alive(struct keel_qp *qp)
 		keel_qp_kick(qp);
 }
 
-/* Only a peer can be waiting, and a stranger is not to be bothered. */
-static struct keel_qp *keel_qp_get_peer(struct keel_qp *qp)
+/*
+ * Only a peer can be waiting, and a stranger is not to be bothered.
+ * RCU keeps what is returned.
+ */
+static struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
 {
 	struct keel_qp *peer;
 
 	if (qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI)
 		return NULL;
-	peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
-	if (!peer || (peer != qp && peer->attr.dest_qp_num == qp->qpn))
-		return peer;
-	keel_obj_put(&peer->obj);
-	return NULL;
+	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
+	if (!peer || peer == qp || peer->attr.dest_qp_num != qp->qpn)
+		return NULL;
+	return peer;
 }
 
 /**
@@ -153,43 +155,41 @@ static struct keel_qp *keel_qp_get_peer(struct keel_qp *qp)
  */
 void keel_qp_wake_peer(struct keel_qp *qp)
 {
-	struct keel_qp *peer = keel_qp_get_peer(qp);
-
-	if (!peer)
-		return;
-	keel_qp_kick_alive(peer);
-	keel_obj_put(&peer->obj);
-}
-
-/* Does this process run a QP? */
-static bool keel_qp_is_ours(const struct keel_qp *qp)
-{
-	const struct keel_worker *worker;
+	struct keel_qp *peer;
 
 	guard(rcu)();
-	worker = READ_ONCE(qp->worker);
-	return worker && keel_worker_is_ours(worker);
+	peer = keel_qp_find_peer(qp);
+	if (peer)
+		keel_qp_kick_alive(peer);
 }
 
 /**
  * keel_qp_serve_peer() - the peer may have waited for receives of a QP
  * @qp: the QP; some were posted
  *
- * Where this process runs the peer, too, no other thread need be woken for what
- * this one can do.
+ * If this process runs the peer, too, this thread does its work, and no other one
+ * need be woken.
  *
  * Context: as keel_qp_run().
  */
 void keel_qp_serve_peer(struct keel_qp *qp)
 {
-	struct keel_qp *peer = keel_qp_get_peer(qp);
+	const struct keel_worker *worker;
+	struct keel_qp *peer;
 
-	if (!peer)
-		return;
-	if (keel_qp_is_ours(peer))
-		keel_sq_serve(peer);
-	else
-		keel_qp_kick_alive(peer);
+	scoped_guard(rcu) {
+		peer = keel_qp_find_peer(qp);
+		if (!peer)
+			return;
+		worker = READ_ONCE(peer->worker);
+		if (!worker || !keel_worker_is_ours(worker)) {
+			keel_qp_kick_alive(peer);
+			return;
+		}
+		if (!keel_obj_tryget(&peer->obj))
+			return;
+	}
+	keel_sq_serve(peer);
 	keel_obj_put(&peer->obj);
 }
 

@@ -43,12 +43,32 @@ int keel_resp_pause(const struct keel_qp *qp, u32 *tries)
 }
 
 /**
+ * keel_resp_try() - try to get the lock of a queue, and sleep if somebody has it
+ * @lock: of a responder or a send queue
+ *
+ * The sleep is one of 20 to 100 us, and not for the lock.
+ *
+ * Context: may sleep; no key is in use.
+ * Return: true: with the lock, and without preemption; keel_resp_relax() is to
+ * follow. False: without either.
+ */
+bool keel_resp_try(struct mutex *lock)
+{
+	keel_resp_stay();
+	if (mutex_trylock(lock))
+		return true;
+	keel_resp_relax();
+	usleep_range(20, 100);
+	return false;
+}
+
+/**
  * keel_resp_enter() - lock the responder of a QP, for a thread of its owner
  * @qp: the QP; the caller has a reference
  * @wanted: whether there is something to do; looked at with the lock, too
  *
- * Nor is this slept for: what is to be done may be done by another thread, and
- * then others send to the QP while this one sleeps.
+ * The owner does not sleep for the lock either: another of its threads may do the
+ * work meanwhile, and then others send to the QP while this one sleeps.
  *
  * Context: may sleep before.
  * Return: true: with the lock, and without preemption: keel_resp_relax() is to
@@ -58,14 +78,12 @@ bool keel_resp_enter(struct keel_qp *qp,
 		     bool (*wanted)(const struct keel_qp *qp))
 {
 	while (wanted(qp)) {
-		keel_resp_stay();
-		if (mutex_trylock(&qp->resp.lock)) {
-			if (wanted(qp))
-				return true;
-			mutex_unlock(&qp->resp.lock);
-		}
+		if (!keel_resp_try(&qp->resp.lock))
+			continue;
+		if (wanted(qp))
+			return true;
+		mutex_unlock(&qp->resp.lock);
 		keel_resp_relax();
-		usleep_range(20, 100);
 	}
 	return false;
 }
@@ -236,9 +254,8 @@ static bool keel_recv_want(struct keel_xfer *x)
  *
  * Context: the peer's responder lock is held, maybe without preemption.
  * Return: 1: &keel_resp.recv is it; 0: there is none; -EAGAIN: look again, without
- * the lock; -EIO: the queue is
- * broken, and with it the peer failed, unless the queue is an SRQ that the
- * message names (XRC).
+ * the lock; -EIO: the queue is broken, and with it the peer failed, unless the
+ * queue is an SRQ that the message names (XRC).
  */
 int keel_recv_take(struct keel_xfer *x)
 {

@@ -157,7 +157,7 @@ static int keel_req_peer(struct keel_xfer *x)
 	return -ENOENT;
 }
 
-/* What must be put where it may sleep. */
+/* Drop what can be dropped only where it may sleep. */
 static void keel_req_put(struct keel_xfer *x)
 {
 	if (x->srq)

@@ -452,7 +452,7 @@ static void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
  * keel_sq_serve() - run a send queue that waited for receives
  * @qp: the QP, of this process; the caller has a reference
  *
- * What takes longer is left to the worker.
+ * The worker does the rest of what takes longer.
  *
  * Context: as keel_qp_run().
  */
@@ -528,6 +528,18 @@ void keel_qp_run_job(struct keel_qp *qp)
 	keel_qp_run_turn(qp, &turn);
 }
 
+/*
+ * The queues of a QP are flushed for a dead process once: a process that shares
+ * them may post without end, and does not pay for what is done here. If another
+ * process has taken the QP over, nothing has ended.
+ */
+static void keel_qp_set_ended(struct keel_qp *qp)
+{
+	guard(spinlock)(&qp->state_lock);
+	if (keel_qp_is_orphan(qp))
+		WRITE_ONCE(qp->ended, true);
+}
+
 /**
  * keel_qp_end() - a QP whose process does not go on
  * @qp: the QP
@@ -548,13 +560,9 @@ void keel_qp_end(struct keel_qp *qp)
 	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
 	    keel_ring_posted(&qp->sq.ring))
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
-	/*
-	 * Once: who shares the queues may post without end, and does not pay
-	 * for what is done here.
-	 */
 	state = READ_ONCE(qp->state);
 	if (state == IB_QPS_ERR || state == IB_QPS_SQE)
-		WRITE_ONCE(qp->ended, true);
+		keel_qp_set_ended(qp);
 	if (qp->sq.ring.head)
 		turn.end = READ_ONCE(qp->sq.ring.head->user);
 	keel_qp_run_turn(qp, &turn);

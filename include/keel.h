@@ -11,8 +11,8 @@
 #include <linux/netdevice.h>
 #include <linux/percpu.h>
 #include <linux/refcount.h>
-#include <linux/spinlock.h>
 #include <linux/siphash.h>
+#include <linux/spinlock.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>

@@ -60,7 +60,7 @@ static void sender(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* What the advice comes to is no matter; that the call returns is. */
+/* The call must return; the result of the advice is of no interest. */
 static void adviser(struct peer *parent)
 {
 	struct ibv_pd *pd = share();

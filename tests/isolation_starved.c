@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A sender that hardly gets a processor: it has the lowest priority that there
- * is, beside loops of its own; or a limit that it has used up. Whatever it was
- * in the middle of, the process that it sends to must not be held up.
+ * is, beside loops of its own; or a limit that it has used up. It must not hold up
+ * the process that it sends to, at no point of a transfer.
  */
 #include <sched.h>
 #include <sys/mman.h>

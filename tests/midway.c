@@ -223,7 +223,7 @@ static void req_complete(struct side *s)
 {
 	struct ibv_wc wc;
 
-	/* What completed before, and was not polled, is gone, too. */
+	/* Completions of before that were not polled are gone, too. */
 	if (deed->silent) {
 		CHECK_NO_WC(s->cq);
 		return;

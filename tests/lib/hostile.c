@@ -35,7 +35,7 @@ static const struct {
 
 #define REQUESTS	(sizeof(requests) / sizeof(*requests))
 
-/* What this pair does. */
+/* The parts of this pair. */
 static enum how how;
 static int request;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
@@ -52,7 +52,7 @@ static void open_end(struct iso_end *e, struct peer *parent, void *memory,
 		iso_post_recv(e, 1, e->mr);
 }
 
-/* Whatever comes of it: the other end may be anything. */
+/* The result is of no interest: the other end may be anything. */
 static void request_once(struct iso_end *e)
 {
 	enum ibv_wr_opcode op = requests[request].op;

@@ -38,7 +38,7 @@ int t_rounds(int n)
 
 #define KMALLOC	"$(realpath /sys/kernel/slab/*kmalloc* | sort -u)"
 
-/* What is freed but kept for the next, also by KASAN, is given back first. */
+/* Freed objects that are kept for the next, also by KASAN, are given back first. */
 static long kmalloc_bytes(void)
 {
 	char *sum = t_shell("t=0; for d in " KMALLOC "; do echo 1 >$d/shrink; read n x <$d/objects; read s <$d/object_size; t=$((t + n * s)); done; echo $t");
