@@ -8,6 +8,7 @@
 #include <infiniband/keeldv.h>
 #include <rdma/ib_user_verbs.h>
 
+#include "dev.h"
 #include "peer.h"
 #include "qp.h"
 #include "t.h"
@@ -19,7 +20,7 @@
 #define RA	IBV_ACCESS_REMOTE_ATOMIC
 #define ALL	(RR | RW | RA)
 #define OPS	(IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_RDMA_WRITE)
-#define COUNTER	"/sys/class/infiniband/keel0/ports/1/hw_counters/atomic_writes"
+#define COUNTER	"atomic_writes"
 
 /* As it is in memory, lowest address first. */
 static const unsigned char value[8] = { 0x11, 0x22, 3, 4, 5, 6, 0x77, 0x88 };
@@ -61,15 +62,6 @@ static void check_there(const char *mem, int byte, size_t off)
 	CHECK_ALL(mem + off + 8, byte, PAGE - off - 8);
 }
 
-static long counter(void)
-{
-	char *text = MUST(t_read_file(COUNTER));
-	long n = atol(text);
-
-	free(text);
-	return n;
-}
-
 TEST(offered, "DEV-2", "the device says that it has atomic write, RC and XRC queue pairs can be made with it, UC and UD ones cannot")
 {
 	struct link l = setup();
@@ -85,7 +77,7 @@ TEST(call, "DEV-4", "ibv_wr_atomic_write() stores the 8 bytes as they are, at it
 {
 	static const size_t offs[] = { 0, 8, 64, PAGE - 8 };
 	struct link l = setup();
-	long before = counter();
+	long before = dev_counter(COUNTER);
 	struct ibv_wc wc;
 	int i;
 
@@ -99,7 +91,7 @@ TEST(call, "DEV-4", "ibv_wr_atomic_write() stores the 8 bytes as they are, at it
 	}
 	/* What was read lately is read again. */
 	usleep(20000);
-	CHECK_EQ(counter(), before + 4);
+	CHECK_EQ(dev_counter(COUNTER), before + 4);
 	/* The peer hears nothing. */
 	CHECK_NO_WC(l.cq[1]);
 	link_free(&l);

@@ -3,10 +3,10 @@
  * Completions of a QP that is destroyed or reset while they were not polled:
  * the program gets none of them, and all others in order.
  */
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "dev.h"
 #include "qp.h"
 #include "t.h"
 
@@ -59,31 +59,21 @@ static void send_in_turn(const struct two *t, int pairs, int n)
 	}
 }
 
-static long sent(void)
-{
-	char *text = t_read_file("/sys/class/infiniband/" KEEL0
-				 "/ports/1/hw_counters/tx_msgs");
-	long n = atol(text);
-
-	free(text);
-	return n;
-}
-
 /* On a busy machine the kernel may take over what a doorbell has begun. */
 static void wait_sent(long before, int n)
 {
 	int ms;
 
-	for (ms = 0; sent() < before + n; ms += 10) {
+	for (ms = 0; dev_counter("tx_msgs") < before + n; ms += 10) {
 		if (ms > 5000)
-			FAIL("got %ld messages, want %d", sent() - before, n);
+			FAIL("got %ld messages, want %d", dev_counter("tx_msgs") - before, n);
 		usleep(10000);
 	}
 }
 
 static void send_and_wait(const struct two *t, int pairs, int n)
 {
-	long before = sent();
+	long before = dev_counter("tx_msgs");
 
 	send_in_turn(t, pairs, n);
 	wait_sent(before, pairs * n);
@@ -94,7 +84,7 @@ static void check_next(struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id)
 	CHECK_EQ(CHECK_WC(cq, wr_id, IBV_WC_SUCCESS).qp_num, qpn);
 }
 
-/* What must be gone at once, and nothing else: as ibv_destroy_qp() or reset. */
+/* Ends a QP, whose completions must be gone then: ibv_destroy_qp(), or RESET. */
 typedef void (*end_fn)(struct ibv_qp *qp);
 
 static void destroyed(struct ibv_qp *qp)
@@ -275,7 +265,7 @@ TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives beh
 	qp_join(a, b);
 	for (i = 0; i < QP_WRS; i++)
 		post_srq_recv(srq, i, in);
-	before = sent();
+	before = dev_counter("tx_msgs");
 	for (i = 0; i < N; i++)
 		post_send(a, i, out);
 	wait_sent(before, N);
@@ -297,17 +287,8 @@ TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives beh
 
 TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XRC_RECV QP delivered stays with the SRQs, whose they are")
 {
-	struct ibv_xrcd_init_attr xrcd_attr = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1, .oflags = O_CREAT,
-	};
-	struct ibv_srq_init_attr_ex init = {
-		.attr = { .max_wr = QP_WRS, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
-		.srq_type = IBV_SRQT_XRC,
-	};
 	struct ibv_qp *send, *recv;
+	struct ibv_xrcd *xrcd;
 	struct ibv_send_wr *wr;
 	struct ibv_srq *srq;
 	struct ibv_cq *cq;
@@ -316,13 +297,11 @@ TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XR
 
 	setup();
 	cq = cq_new(ctx);
-	init.pd = pd;
-	init.xrcd = MUST(ibv_open_xrcd(ctx, &xrcd_attr));
-	init.cq = cq;
-	srq = MUST(ibv_create_srq_ex(ctx, &init));
+	xrcd = xrcd_new(ctx);
+	srq = srq_new_xrc(pd, xrcd, cq);
 	CHECK_OK(ibv_get_srq_num(srq, &srqn));
 	send = qp_new(pd, cq, IBV_QPT_XRC_SEND, NULL);
-	recv = qp_new_xrc_recv(init.xrcd);
+	recv = qp_new_xrc_recv(xrcd);
 	qpn = recv->qp_num;
 	qp_join(send, recv);
 	for (i = 0; i < N; i++) {

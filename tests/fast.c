@@ -4,6 +4,7 @@
  * others: nobody can tell which one it was, and what was looked up for one
  * message does not outlive what it was about.
  */
+#include "dev.h"
 #include "qp.h"
 #include "t.h"
 
@@ -49,19 +50,6 @@ static void forgotten(void)
 {
 	if (t_debug_kernel())
 		sleep(7);
-}
-
-static long counter(const char *name)
-{
-	char *text, path[100];
-	long n;
-
-	snprintf(path, sizeof(path),
-		 "/sys/class/infiniband/keel0/ports/1/hw_counters/%s", name);
-	text = MUST(t_read_file(path));
-	n = atol(text);
-	free(text);
-	return n;
 }
 
 /* How a message, or a receive, is made. */
@@ -313,8 +301,8 @@ TEST(itself, "DEV-4", "a queue pair that is connected to itself gets its own mes
 	long before[2], i;
 
 	qp_connect(qp, qp->qp_num);
-	before[0] = counter("rx_msgs");
-	before[1] = counter("tx_bytes");
+	before[0] = dev_counter("rx_msgs");
+	before[1] = dev_counter("tx_bytes");
 	for (i = 0; i < 5; i++) {
 		memset(from, 'a' + i, 64);
 		post_recv(qp, 1, (struct mem){ to, 64, dst->lkey });
@@ -325,8 +313,8 @@ TEST(itself, "DEV-4", "a queue pair that is connected to itself gets its own mes
 	}
 	/* What was read lately is read again. */
 	usleep(20000);
-	CHECK_EQ(counter("rx_msgs"), before[0] + 5);
-	CHECK_EQ(counter("tx_bytes"), before[1] + 5 * 64);
+	CHECK_EQ(dev_counter("rx_msgs"), before[0] + 5);
+	CHECK_EQ(dev_counter("tx_bytes"), before[1] + 5 * 64);
 	CHECK_OK(ibv_destroy_qp(qp));
 	link_free(&l);
 }

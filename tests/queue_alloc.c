@@ -275,7 +275,7 @@ TEST(null, "PDM-6", "alloc that returns NULL lets each verb fail with ENOMEM, wh
 	a = MUST(make_qp(pool.parent, cq, NULL));
 	b = MUST(make_qp(pool.parent, cq, srq));
 	qp_join(a, b);
-	before = tree_text(KEEL0);
+	before = tree_settled(KEEL0);
 	CHECK_REFUSED(&pool, 1, make_cq(pool.parent));
 	CHECK_REFUSED(&pool, 1, ibv_create_srq(pool.parent, &srq_attr));
 	CHECK_REFUSED(&pool, 1, make_qp(pool.parent, cq, NULL));
@@ -340,7 +340,7 @@ TEST(misaligned, "PDM-6,DEV-4", "a buffer that is not aligned as asked is refuse
 
 	pool_init(&pool, pd);
 	pool.skew = 8;
-	before = tree_text(KEEL0);
+	before = tree_settled(KEEL0);
 	CHECK_NULL(make_cq(pool.parent), EINVAL);
 	CHECK_EQ(pool.frees, 1);
 	CHECK_NULL(make_qp(pool.parent, cq, NULL), EINVAL);

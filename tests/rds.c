@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 
+#include "dev.h"
 #include "t.h"
 
 #define FROM		"192.0.2.91"
@@ -53,22 +54,11 @@ static int rds_socket(const char *ip)
 	return fd;
 }
 
-/* That the device has delivered so far. */
-static unsigned long long messages(void)
-{
-	char *text = t_read_file("/sys/class/infiniband/" KEEL0
-				 "/ports/1/hw_counters/rx_msgs");
-	unsigned long long n = strtoull(text, NULL, 10);
-
-	free(text);
-	return n;
-}
-
 TEST_NOT_UML(messages, "DEV-4,DEV-2", "RDS, which looks at bad_wr after every post, sends messages of many work requests over the device, and they arrive whole",
 	     "its kernel has no RDS")
 {
 	struct sockaddr_in to = address(TO);
-	unsigned long long before;
+	long before;
 	uint64_t seed = 5;
 	int in, out, i, j;
 
@@ -76,7 +66,7 @@ TEST_NOT_UML(messages, "DEV-4,DEV-2", "RDS, which looks at bad_wr after every po
 		     " && ip addr add " TO "/24 dev " KEEL0));
 	out = rds_socket(FROM);
 	in = rds_socket(TO);
-	before = messages();
+	before = dev_counter("rx_msgs");
 	for (i = 0; i < ROUNDS; i++) {
 		for (j = 0; j < LEN; j++)
 			sent[j] = t_random(&seed);
@@ -87,7 +77,7 @@ TEST_NOT_UML(messages, "DEV-4,DEV-2", "RDS, which looks at bad_wr after every po
 		CHECK_MEM(got, sent, LEN);
 	}
 	/* Over the device, and not by a transport of RDS's own. */
-	CHECK(messages() - before >= ROUNDS * 4);
+	CHECK(dev_counter("rx_msgs") - before >= ROUNDS * 4);
 	CHECK_SYS(close(out), 0);
 	CHECK_SYS(close(in), 0);
 }

@@ -31,6 +31,20 @@ bool dev_bar(void)
 	return !access("/sys/class/infiniband/" KEEL0 "/device", F_OK);
 }
 
+long dev_counter(const char *name)
+{
+	char *text, path[100];
+	long n;
+
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/" KEEL0 "/ports/1/hw_counters/%s",
+		 name);
+	text = t_read_file(path);
+	n = atol(text);
+	free(text);
+	return n;
+}
+
 bool dev_exists(const char *name)
 {
 	struct ibv_device **list = MUST(ibv_get_device_list(NULL));

@@ -22,6 +22,9 @@ bool dev_bar(void);
 /* Is there such a device? */
 bool dev_exists(const char *name);
 
+/* A hardware counter of keel0's port. */
+long dev_counter(const char *name);
+
 /* It works: a message from one QP to another, by a context of its own. */
 void dev_check_works(const char *name);
 

@@ -3,7 +3,6 @@
  * Connected processes, and calls with a deadline. See iso.h.
  */
 #include <dirent.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 
@@ -25,20 +24,10 @@ static const enum ibv_qp_type qp_types[ISO_TYPES] = {
 
 static void open_xrc(struct iso_end *e)
 {
-	struct ibv_xrcd_init_attr domain = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = -1, .oflags = O_CREAT,
-	};
-	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = QP_WRS, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
-		.srq_type = IBV_SRQT_XRC, .pd = e->pd, .cq = e->cq,
-	};
+	struct ibv_xrcd *xrcd = xrcd_new(e->ctx);
 
-	attr.xrcd = MUST(ibv_open_xrcd(e->ctx, &domain));
-	e->srq = MUST(ibv_create_srq_ex(e->ctx, &attr));
-	e->recv_qp = qp_new_xrc_recv(attr.xrcd);
+	e->srq = srq_new_xrc(e->pd, xrcd, e->cq);
+	e->recv_qp = qp_new_xrc_recv(xrcd);
 }
 
 /* RC also has what only ibv_wr_*() can post. */

@@ -17,12 +17,8 @@
 
 #include "peer.h"
 
-/*
- * What nothing of another process may delay for longer: 1 s. An emulator that
- * shares its host's processors stands still now and then; what is wrong would take
- * much longer.
- */
-#define ISO_MS		(t_uml() ? 1000 : 3000)
+/* No call may take longer because of another process. */
+#define ISO_MS		1000
 
 #define ISO_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)

@@ -2,6 +2,7 @@
 /*
  * Queue pairs of any type, step by step. See qp.h.
  */
+#include <fcntl.h>
 #include <poll.h>
 
 #include "qp.h"
@@ -58,6 +59,29 @@ struct ibv_srq *srq_new(struct ibv_pd *pd)
 	};
 
 	return MUST(ibv_create_srq(pd, &init));
+}
+
+struct ibv_xrcd *xrcd_new(struct ibv_context *ctx)
+{
+	struct ibv_xrcd_init_attr init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1, .oflags = O_CREAT,
+	};
+
+	return MUST(ibv_open_xrcd(ctx, &init));
+}
+
+struct ibv_srq *srq_new_xrc(struct ibv_pd *pd, struct ibv_xrcd *xrcd,
+			    struct ibv_cq *cq)
+{
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { .max_wr = QP_WRS, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC, .pd = pd, .xrcd = xrcd, .cq = cq,
+	};
+
+	return MUST(ibv_create_srq_ex(pd->context, &init));
 }
 
 void qp_to_init(struct ibv_qp *qp)

@@ -25,6 +25,10 @@ struct ibv_qp_ex *qp_new_ex(struct ibv_pd *pd, struct ibv_cq *cq,
 			    enum ibv_qp_type type, uint64_t ops);
 struct ibv_qp *qp_new_xrc_recv(struct ibv_xrcd *xrcd);
 struct ibv_srq *srq_new(struct ibv_pd *pd);
+/* Of no file: of this process alone, and those it forks. */
+struct ibv_xrcd *xrcd_new(struct ibv_context *ctx);
+struct ibv_srq *srq_new_xrc(struct ibv_pd *pd, struct ibv_xrcd *xrcd,
+			    struct ibv_cq *cq);
 
 void qp_to_init(struct ibv_qp *qp);
 /* @dest is the peer's number; of no meaning for UD. */

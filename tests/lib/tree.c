@@ -22,12 +22,34 @@ char *tree_text(const char *dev)
 	return t_read_file(path);
 }
 
+char *tree_settled(const char *dev)
+{
+	char *text = tree_text(dev), *next;
+	bool same;
+
+	for (;;) {
+		usleep(50000);
+		next = tree_text(dev);
+		same = !strcmp(text, next);
+		free(text);
+		if (same)
+			return next;
+		text = next;
+	}
+}
+
 void tree_check_same(const char *file, int line, const char *dev,
 		     const char *before)
 {
-	char *text = tree_text(dev), *after = text;
+	char *text = tree_text(dev), *after;
 	size_t len;
 
+	/* Perhaps the kernel is about to look at a QP. */
+	if (strcmp(text, before)) {
+		free(text);
+		text = tree_settled(dev);
+	}
+	after = text;
 	while (*after && *after == *before) {
 		/* Go from line to line. */
 		len = strcspn(after, "\n") + 1;

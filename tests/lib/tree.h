@@ -29,6 +29,11 @@ struct tree {
 
 /* The file as it is; to be freed. */
 char *tree_text(const char *dev);
+/*
+ * Once it does not change any more: where QPs were connected or have sent, the
+ * kernel may still be about to look at them, with a reference.
+ */
+char *tree_settled(const char *dev);
 /* Fails, with the first line that differs, unless the tree is this one. */
 void tree_check_same(const char *file, int line, const char *dev,
 		     const char *before);
