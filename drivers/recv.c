@@ -4,88 +4,24 @@
  * complete it, flush the rest. The peer's doorbell runs this, with the
  * responder's lock held.
  */
-#include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
 #include "keel_resp.h"
 
-/* Tries to get the lock of a responder before the processor is left to others. */
-#define KEEL_RESP_SPINS		200
-/* Tries, most of which sleep, until the peer is not waited for any more. */
-#define KEEL_RESP_TRIES		(KEEL_RESP_SPINS + 1000)
 /* Looks at a queue that is found empty, and not when its lock is had. */
 #define KEEL_RECV_LOOKS		10
 
 /**
- * keel_resp_pause() - before the next try to get the lock of a peer's responder
- * @qp: who sends; its send queue's lock is held
- * @tries: how often it was called, 0 at first
+ * keel_dgram_drop() - no datagram is kept any more
+ * @dgram: where it is, if there is one
  *
- * Context: may sleep; no key is in use.
- * Return: 0; -EINTR: the process is killed, or @qp is not to send any more; -EBUSY:
- * it has taken too long, some 100 ms.
+ * Context: process context; the responder's lock is held.
  */
-int keel_resp_pause(const struct keel_qp *qp, u32 *tries)
+void keel_dgram_drop(struct keel_dgram *dgram)
 {
-	enum ib_qp_state state = READ_ONCE(qp->state);
-
-	if (fatal_signal_pending(current) || READ_ONCE(qp->dying) ||
-	    (state != IB_QPS_RTS && state != IB_QPS_SQD))
-		return -EINTR;
-	if (++*tries > KEEL_RESP_TRIES)
-		return -EBUSY;
-	if (*tries > KEEL_RESP_SPINS)
-		usleep_range(20, 100);
-	else
-		cpu_relax();
-	return 0;
-}
-
-/**
- * keel_resp_try() - try to get the lock of a queue, and sleep if somebody has it
- * @lock: of a responder or a send queue
- *
- * The sleep is one of 20 to 100 us, and not for the lock.
- *
- * Context: may sleep; no key is in use.
- * Return: true: with the lock, and without preemption; keel_resp_relax() is to
- * follow. False: without either.
- */
-bool keel_resp_try(struct mutex *lock)
-{
-	keel_resp_stay();
-	if (mutex_trylock(lock))
-		return true;
-	keel_resp_relax();
-	usleep_range(20, 100);
-	return false;
-}
-
-/**
- * keel_resp_enter() - lock the responder of a QP, for a thread of its owner
- * @qp: the QP; the caller has a reference
- * @wanted: whether there is something to do; looked at with the lock, too
- *
- * The owner does not sleep for the lock either: another of its threads may do the
- * work meanwhile, and then others send to the QP while this one sleeps.
- *
- * Context: may sleep before.
- * Return: true: with the lock, and without preemption: keel_resp_relax() is to
- * follow. False: there is nothing to do.
- */
-bool keel_resp_enter(struct keel_qp *qp,
-		     bool (*wanted)(const struct keel_qp *qp))
-{
-	while (wanted(qp)) {
-		if (!keel_resp_try(&qp->resp.lock))
-			continue;
-		if (wanted(qp))
-			return true;
-		mutex_unlock(&qp->resp.lock);
-		keel_resp_relax();
-	}
-	return false;
+	WRITE_ONCE(dgram->pending, false);
+	keel_fetch_drop(&dgram->fetch);
 }
 
 /* Where receives of this QP come from just now; NULL: its own queue. */

@@ -14,13 +14,6 @@
 
 #include "keel_qp.h"
 
-/* How long a doorbell copies before the worker goes on. */
-#define KEEL_DOORBELL_NS	(100 * NSEC_PER_MSEC)
-/* How long whoever posts a receive sends for another QP of the same process. */
-#define KEEL_SERVE_NS		(100 * NSEC_PER_USEC)
-/* A turn of one queue, when others of the same process have work as well. */
-#define KEEL_TURN_NS		(2 * NSEC_PER_MSEC)
-
 /* The result of a look at the first WQE. */
 enum keel_step {
 	KEEL_STEP_MORE,		/* done with it: there may be another */
@@ -28,18 +21,6 @@ enum keel_step {
 	KEEL_STEP_LATER,	/* the worker shall go on */
 	KEEL_STEP_ABSENT,	/* memory is to be asked for, without the lock */
 	KEEL_STEP_OVER,		/* the caller is killed: its QP has failed */
-};
-
-/**
- * struct keel_turn - how much of a queue is to be run
- * @doorbell: by a doorbell, or another call of its owner
- * @end: doorbell: index of the first WQE that was posted too late for this turn
- * @until: when the turn is over, ns of ktime_get_ns()
- */
-struct keel_turn {
-	bool doorbell;
-	u32 end;
-	u64 until;
 };
 
 static const u8 keel_wc_opcodes[] = {
@@ -410,7 +391,16 @@ static enum keel_step keel_sq_drain(struct keel_qp *qp,
 	}
 }
 
-static void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
+/**
+ * keel_sq_run() - run a send queue
+ * @qp: the QP, which has one
+ * @turn: how much of it
+ *
+ * If another thread runs it already, that thread sees what is new.
+ *
+ * Context: as keel_qp_run().
+ */
+void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	struct keel_need need = {};
 	struct keel_sq *sq = &qp->sq;
@@ -446,126 +436,6 @@ static void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		 */
 		smp_mb();
 	} while (atomic_read(&sq->kicked));
-}
-
-/**
- * keel_sq_serve() - run a send queue that waited for receives
- * @qp: the QP, of this process; the caller has a reference
- *
- * The worker does the rest of what takes longer.
- *
- * Context: as keel_qp_run().
- */
-void keel_sq_serve(struct keel_qp *qp)
-{
-	const struct keel_turn turn = {
-		.until = ktime_get_ns() + KEEL_SERVE_NS,
-	};
-
-	if (qp->sq.ring.head)
-		keel_sq_run(qp, &turn);
-}
-
-static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
-{
-	if (keel_rq_was_wanted(&qp->rq))
-		keel_qp_serve_peer(qp);
-	/* Pairs with keel_qp_fail(): a report that is due is seen too. */
-	if (smp_load_acquire(&qp->state) == IB_QPS_ERR)
-		keel_rq_flush(qp);
-	if (qp->resp.dgram)
-		keel_ud_run(qp);
-	if (qp->sq.ring.head)
-		keel_sq_run(qp, turn);
-}
-
-/**
- * keel_qp_run() - do what there is to do for a QP, in a call of its owner
- * @qp: the QP
- *
- * Runs what was posted to the send queue before the call, until it has to wait,
- * and in the error state flushes both queues. If another thread does so
- * already, that thread sees what is new. The worker goes on where this ends
- * early.
- *
- * Context: may sleep; no lock of a queue is held. Waits for no other process.
- * Return: 0; as keel_worker_get() if the process that ran the QP is dead, and this
- * one cannot: nothing was done.
- */
-int keel_qp_run(struct keel_qp *qp)
-{
-	struct keel_turn turn = {
-		.doorbell = true,
-		.until = ktime_get_ns() + KEEL_DOORBELL_NS,
-	};
-	int ret;
-
-	/* The process whose worker it was may be gone, and the device shared. */
-	if (qp->context) {
-		ret = keel_qp_own_worker(qp);
-		if (ret)
-			return ret;
-	}
-	if (qp->sq.ring.head)
-		turn.end = READ_ONCE(qp->sq.ring.head->user) +
-			   KEEL_DOORBELL_MORE;
-	keel_qp_run_turn(qp, &turn);
-	return 0;
-}
-
-/**
- * keel_qp_run_job() - a turn of a QP that a worker or the workqueue runs
- * @qp: the QP
- *
- * Context: as keel_qp_run().
- */
-void keel_qp_run_job(struct keel_qp *qp)
-{
-	const struct keel_turn turn = {
-		.until = ktime_get_ns() + KEEL_TURN_NS,
-	};
-
-	keel_qp_run_turn(qp, &turn);
-}
-
-/*
- * The queues of a QP are flushed for a dead process once: a process that shares
- * them may post without end, and does not pay for what is done here. If another
- * process has taken the QP over, nothing has ended.
- */
-static void keel_qp_set_ended(struct keel_qp *qp)
-{
-	guard(spinlock)(&qp->state_lock);
-	if (keel_qp_is_orphan(qp))
-		WRITE_ONCE(qp->ended, true);
-}
-
-/**
- * keel_qp_end() - a QP whose process does not go on
- * @qp: the QP
- *
- * Its process is dead, or has let go of the device, and no other one has rung
- * since. Nothing is transferred for it any more: a QP that has WQEs to send
- * fails. They are flushed, which is bounded by the size of the queues.
- *
- * Context: as keel_qp_run().
- */
-void keel_qp_end(struct keel_qp *qp)
-{
-	enum ib_qp_state state = READ_ONCE(qp->state);
-	struct keel_turn turn = { .doorbell = true, .until = U64_MAX };
-
-	if (READ_ONCE(qp->ended))
-		return;
-	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
-	    keel_ring_posted(&qp->sq.ring))
-		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
-	state = READ_ONCE(qp->state);
-	if (state == IB_QPS_ERR || state == IB_QPS_SQE)
-		keel_qp_set_ended(qp);
-	if (qp->sq.ring.head)
-		turn.end = READ_ONCE(qp->sq.ring.head->user);
-	keel_qp_run_turn(qp, &turn);
 }
 
 /**

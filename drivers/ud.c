@@ -205,18 +205,6 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 	return copied;
 }
 
-/**
- * keel_dgram_drop() - no datagram is kept any more
- * @dgram: where it is, if there is one
- *
- * Context: process context; the responder's lock is held.
- */
-void keel_dgram_drop(struct keel_dgram *dgram)
-{
-	WRITE_ONCE(dgram->pending, false);
-	keel_fetch_drop(&dgram->fetch);
-}
-
 /* As keel_dgram_lacks(); @pending becomes false with the end of the datagram. */
 static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
 			   bool *pending)

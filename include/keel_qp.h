@@ -436,25 +436,25 @@ int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
 		       struct keel_qp ***list);
 void keel_mcast_leave(struct keel_qp *qp);
 
-/* qp.c */
+/* qp_state.c */
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 struct keel_qp *keel_qp_hold(struct ib_qp *ibqp);
 void keel_qp_kick(struct keel_qp *qp);
 void keel_qp_kick_alive(struct keel_qp *qp);
+struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp);
 void keel_qp_wake_peer(struct keel_qp *qp);
-void keel_qp_serve_peer(struct keel_qp *qp);
 int keel_qp_own_worker(struct keel_qp *qp);
 bool keel_qp_is_orphan(const struct keel_qp *qp);
+void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
+bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
+		  enum ib_event_type type);
+void keel_qp_reported(struct keel_qp *qp);
 
 /* qp_modify.c */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata);
 int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init);
-void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
-bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
-		  enum ib_event_type type);
-void keel_qp_reported(struct keel_qp *qp);
 int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 		  int mask);
 #if IS_ENABLED(CONFIG_KUNIT)
@@ -463,11 +463,25 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 		   int mask, const struct keel_av *av);
 #endif
 
-/* sq.c */
+/* qp_run.c */
 int keel_qp_run(struct keel_qp *qp);
-void keel_qp_run_job(struct keel_qp *qp);
-void keel_sq_serve(struct keel_qp *qp);
-void keel_qp_end(struct keel_qp *qp);
+void keel_qp_job(struct keel_job *job, bool alive);
+void keel_qp_work(struct work_struct *work);
+
+/**
+ * struct keel_turn - how much of a queue is to be run
+ * @doorbell: by a doorbell, or another call of its owner
+ * @end: doorbell: index of the first WQE that was posted too late for this turn
+ * @until: when the turn is over, ns of ktime_get_ns()
+ */
+struct keel_turn {
+	bool doorbell;
+	u32 end;
+	u64 until;
+};
+
+/* sq.c */
+void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
 void keel_sq_forget(struct keel_sq *sq);
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len);
@@ -510,6 +524,7 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x);
 enum keel_verdict keel_resp_flush(struct keel_xfer *x);
 
 /* recv.c */
+void keel_dgram_drop(struct keel_dgram *dgram);
 void keel_rq_flush(struct keel_qp *qp);
 int keel_recv_take(struct keel_xfer *x);
 enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why);
@@ -525,7 +540,6 @@ bool keel_xfer_stop(void *arg);
 /* ud.c */
 enum keel_verdict keel_ud_send(struct keel_xfer *x);
 void keel_ud_run(struct keel_qp *qp);
-void keel_dgram_drop(struct keel_dgram *dgram);
 
 /* segs.c */
 enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
