@@ -12,30 +12,6 @@ module_param(dm_size, ulong, 0444);
 MODULE_PARM_DESC(dm_size,
 		 "Bytes of device memory of a new device (default 64 MiB, below 4 GiB)");
 
-unsigned int keel_dm_access_align = 1;
-
-static int keel_set_access_align(const char *val, const struct kernel_param *kp)
-{
-	unsigned int align;
-	int ret = kstrtouint(val, 0, &align);
-
-	if (ret)
-		return ret;
-	if (!is_power_of_2(align) || align > PAGE_SIZE)
-		return -EINVAL;
-	WRITE_ONCE(keel_dm_access_align, align);
-	return 0;
-}
-
-static const struct kernel_param_ops keel_access_align_ops = {
-	.set = keel_set_access_align,
-	.get = param_get_uint,
-};
-module_param_cb(dm_access_align, &keel_access_align_ops, &keel_dm_access_align,
-		0644);
-MODULE_PARM_DESC(dm_access_align,
-		 "Refuse copies to and from device memory that are not aligned so (default 1; NICs are known to want 4)");
-
 static void keel_query_queues(struct ib_device_attr *attr)
 {
 	attr->device_cap_flags = IB_DEVICE_CURR_QP_STATE_MOD |

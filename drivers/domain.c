@@ -54,15 +54,6 @@ struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel)
 }
 
 /**
- * keel_domain_join() - one more instance
- * @domain: the domain, which has one
- */
-void keel_domain_join(struct keel_domain *domain)
-{
-	refcount_inc(&domain->instances);
-}
-
-/**
  * keel_domain_leave() - one instance less
  * @kdev: the device
  * @domain: the domain; the caller has a reference

@@ -35,21 +35,6 @@ void keel_need_drop(struct keel_need *need)
 EXPORT_SYMBOL_IF_KUNIT(keel_need_drop);
 
 /**
- * keel_need_is() - are two needs the same?
- * @need: a need
- * @other: another one, whose references may be gone
- *
- * Context: any.
- * Return: true if what could not be provided for one cannot for the other.
- */
-bool keel_need_is(const struct keel_need *need, const struct keel_need *other)
-{
-	return need->kind == other->kind && need->write == other->write &&
-	       need->mm == other->mm && need->dmabuf == other->dmabuf &&
-	       need->addr == other->addr;
-}
-
-/**
  * keel_need_provide() - do what a transfer has to wait for
  * @need: what
  * @wait: the caller is the worker of the process whose memory it is

@@ -72,6 +72,72 @@ keel_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
 {
 }
 
+static void keel_port_event(struct ib_device *ibdev, struct net_device *netdev)
+{
+	bool up = netif_running(netdev) && netif_carrier_ok(netdev);
+	struct keel_dev *kdev = to_kdev(ibdev);
+	struct ib_event event = {
+		.device = ibdev,
+		.element.port_num = KEEL_PORT,
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+	};
+
+	ASSERT_RTNL();
+	/* Much of what changes on a netdev changes nothing on the port. */
+	if (READ_ONCE(kdev->port_event) == event.event)
+		return;
+	WRITE_ONCE(kdev->port_event, event.event);
+	ib_dispatch_event(&event);
+}
+
+static int keel_netdev_event(struct notifier_block *nb, unsigned long event,
+			     void *arg)
+{
+	struct net_device *netdev = netdev_notifier_info_to_dev(arg);
+	struct ib_device *ibdev =
+		ib_device_get_by_netdev(netdev, KEEL_RDMA_DRIVER);
+
+	if (!ibdev)
+		return NOTIFY_DONE;
+	switch (event) {
+	case NETDEV_UNREGISTER:
+		/* RTNL is held here, and unregistration takes it: queue it. */
+		ib_unregister_device_queued(ibdev);
+		break;
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+		keel_port_event(ibdev, netdev);
+		break;
+	default:
+		break;
+	}
+	ib_device_put(ibdev);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block keel_netdev_nb = {
+	.notifier_call = keel_netdev_event,
+};
+
+/**
+ * keel_port_init() - hear of netdevs that change or go
+ *
+ * Return: 0, or as register_netdevice_notifier().
+ */
+int keel_port_init(void)
+{
+	return register_netdevice_notifier(&keel_netdev_nb);
+}
+
+/**
+ * keel_port_exit() - undo keel_port_init()
+ */
+void keel_port_exit(void)
+{
+	unregister_netdevice_notifier(&keel_netdev_nb);
+}
+
 const struct ib_device_ops keel_port_ops = {
 	KEEL_REPORT_PORT_EVENT(keel_report_port_event)
 	.get_link_layer = keel_link_layer,

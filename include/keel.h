@@ -180,6 +180,15 @@ struct keel_domain {
 };
 
 /**
+ * keel_domain_join() - one more instance
+ * @domain: the domain, which has one
+ */
+static inline void keel_domain_join(struct keel_domain *domain)
+{
+	refcount_inc(&domain->instances);
+}
+
+/**
  * struct keel_td - a thread domain
  * @obj: the object
  * @users: parent domains that use it and have a uobject. It rises under the
@@ -329,10 +338,14 @@ struct keel_dev_spec {
 
 /* device.c */
 struct ib_device *keel_dev_create(const struct keel_dev_spec *spec);
-extern unsigned int keel_dm_access_align;
 
-/* main.c */
+/* link.c */
+extern struct rdma_link_ops keel_link_ops;
 struct ib_device *keel_dev_create_own(struct keel_dev_spec *spec);
+
+/* port.c */
+int keel_port_init(void);
+void keel_port_exit(void);
 
 /* netdev.c */
 struct net_device *keel_netdev_create(struct device *parent);
@@ -355,7 +368,6 @@ static inline void keel_pci_exit(void)
 
 /* domain.c */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel);
-void keel_domain_join(struct keel_domain *domain);
 void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
 
 /* shpd.c */

@@ -122,8 +122,17 @@ static inline struct keel_mw *to_kmw(struct ib_mw *ib)
 	return container_of(ib, struct keel_ib_mw, ib)->mw;
 }
 
-/* mr.c */
-struct keel_key *keel_mr_key(struct keel_mr *mr);
+/**
+ * keel_mr_key() - the key of a region that only the caller changes, if anybody
+ * @mr: the region
+ */
+static inline struct keel_key *keel_mr_key(struct keel_mr *mr)
+{
+	return rcu_dereference_protected(mr->key, true);
+}
+
+/* mr_object.c */
+void keel_pages_put(struct keel_pages *pages);
 struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp);
 void keel_mr_free(struct keel_mr *mr);
 struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr);

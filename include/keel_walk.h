@@ -148,6 +148,22 @@ struct keel_need {
 };
 
 /**
+ * keel_need_is() - are two needs the same?
+ * @need: a need
+ * @other: another one, whose references may be gone
+ *
+ * Context: any.
+ * Return: true if what could not be provided for one cannot for the other.
+ */
+static inline bool keel_need_is(const struct keel_need *need,
+				const struct keel_need *other)
+{
+	return need->kind == other->kind && need->write == other->write &&
+	       need->mm == other->mm && need->dmabuf == other->dmabuf &&
+	       need->addr == other->addr;
+}
+
+/**
  * struct keel_open - access to a dma-buf that has begun
  * @node: in &keel_copy_ctl.open
  * @need: which; holds its references
@@ -220,7 +236,6 @@ void keel_segs_put(struct keel_segs *segs);
 
 /* need.c */
 void keel_need_drop(struct keel_need *need);
-bool keel_need_is(const struct keel_need *need, const struct keel_need *other);
 int keel_need_provide(const struct keel_need *need, bool wait,
 		      bool (*stop)(void *arg), void *arg);
 

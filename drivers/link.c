@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * "rdma link add": a device on a netdev, which is there already or is made for it.
+ */
+#include <linux/if_arp.h>
+#include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
+#include <rdma/rdma_netlink.h>
+
+#include "keel.h"
+
+static struct ib_device *keel_dev_on(struct net_device *netdev)
+{
+	return ib_device_get_by_netdev(netdev, KEEL_RDMA_DRIVER);
+}
+
+/* Makes "is there one" and "make one" one step. */
+static DEFINE_MUTEX(keel_newlink_lock);
+
+/* rdma link add NAME type keel netdev IF */
+static int keel_newlink(const char *name, struct net_device *netdev)
+{
+	struct keel_dev_spec spec = { .name = name, .netdev = netdev };
+	struct net *net = dev_net(netdev);
+	struct ib_device *ibdev;
+	int ret = 0;
+
+	/* GIDs and the node GUID are made from a MAC address. */
+	if (netdev->type != ARPHRD_ETHER && netdev->type != ARPHRD_LOOPBACK)
+		return -EINVAL;
+	guard(mutex)(&keel_newlink_lock);
+	ibdev = keel_dev_on(netdev);
+	if (ibdev) {
+		ib_device_put(ibdev);
+		return -EEXIST;
+	}
+	ibdev = keel_dev_create(&spec);
+	if (IS_ERR(ibdev))
+		return PTR_ERR(ibdev);
+	/*
+	 * It went, or to another namespace, while the device could not be told.
+	 * Either is one step under RTNL; from here on the device is told.
+	 */
+	rtnl_lock();
+	if (!net_eq(dev_net(netdev), net) ||
+	    netdev->reg_state != NETREG_REGISTERED)
+		ret = -ENODEV;
+	rtnl_unlock();
+	if (ret)
+		ib_unregister_device(ibdev);
+	put_device(&ibdev->dev);
+	return ret;
+}
+
+/**
+ * keel_dev_create_own() - bring up a device, and a netdev for it
+ * @spec: what it shall be like; gets the netdev
+ *
+ * Nobody puts another device on that netdev meanwhile.
+ *
+ * Context: may sleep, takes RTNL.
+ * Return: as keel_dev_create().
+ */
+struct ib_device *keel_dev_create_own(struct keel_dev_spec *spec)
+{
+	struct ib_device *ibdev;
+
+	guard(mutex)(&keel_newlink_lock);
+	spec->netdev = keel_netdev_create(spec->parent);
+	if (IS_ERR(spec->netdev))
+		return ERR_CAST(spec->netdev);
+	spec->own_netdev = true;
+	ibdev = keel_dev_create(spec);
+	if (IS_ERR(ibdev))
+		keel_netdev_destroy(spec->netdev);
+	return ibdev;
+}
+
+struct rdma_link_ops keel_link_ops = {
+	.type = "keel",
+	.newlink = keel_newlink,
+};

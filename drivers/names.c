@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The words for kinds of objects and for what users share, in debugfs, traces and
+ * messages.
+ */
+#include <kunit/visibility.h>
+
+#include "keel_obj.h"
+
+static const char * const keel_kind_names[KEEL_KINDS] = {
+	[KEEL_DOMAIN]	= "domain",
+	[KEEL_PD]	= "pd",
+	[KEEL_PARENT]	= "parent",
+	[KEEL_TD]	= "td",
+	[KEEL_XRCD]	= "xrcd",
+	[KEEL_SHPD]	= "shpd",
+	[KEEL_DM]	= "dm",
+	[KEEL_MR]	= "mr",
+	[KEEL_DM_MR]	= "dm_mr",
+	[KEEL_MW]	= "mw",
+	[KEEL_AH]	= "ah",
+	[KEEL_CQ]	= "cq",
+	[KEEL_SRQ]	= "srq",
+	[KEEL_QP]	= "qp",
+};
+
+/**
+ * keel_kind_name() - the word for a kind of object
+ * @kind: the kind
+ *
+ * Return: a constant string, never NULL.
+ */
+const char *keel_kind_name(enum keel_kind kind)
+{
+	if (kind >= KEEL_KINDS || !keel_kind_names[kind])
+		return "?";
+	return keel_kind_names[kind];
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_kind_name);
+
+static const char * const keel_resource_names[KEEL_RESOURCES] = {
+	[KEEL_RES_DM_BYTES]	= "dm_bytes",
+	[KEEL_RES_HANDLES]	= "shpd_handle",
+	[KEEL_RES_GROUPS]	= "mcast_group",
+};
+
+static_assert((int)KEEL_RESOURCES <= KEEL_QUOTAS);
+
+/**
+ * keel_resource_name() - the word for something that users share
+ * @what: enum keel_resource, or enum keel_kind
+ *
+ * Return: a constant string, never NULL.
+ */
+const char *keel_resource_name(unsigned int what)
+{
+	if (what < KEEL_KINDS || what >= KEEL_RESOURCES)
+		return keel_kind_name(what);
+	return keel_resource_names[what];
+}
