@@ -15,6 +15,9 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	qp = xa_load(&kdev->qps, qpn);
 	if (!qp || qp->context != context || READ_ONCE(qp->rq.wanted))
 		return KEEL_FAST_SLOW;
+	/* This process is to take it over, which may sleep. */
+	if (keel_qp_is_orphan(qp))
+		return KEEL_FAST_SLOW;
 	return keel_fast_run(qp, budget);
 }
 

@@ -276,9 +276,10 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 		req = keel_memreq_new(qp, need);
 		ret = req ? 0 : -ENOMEM;
 	}
-	/* Not slept for, as in keel_resp_enter(). */
+	/* Not slept for, as in keel_resp_enter(); nothing for a dead process. */
 	while (!keel_resp_try(lock))
-		;
+		if (fatal_signal_pending(current) || READ_ONCE(qp->dying))
+			goto drop;
 	if (req && !fetch->req && !READ_ONCE(qp->dying)) {
 		fetch->req = req;
 		fetch->ctl.asked = true;
@@ -289,6 +290,7 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 		keel_fetch_lacks(fetch, &lacks);
 	mutex_unlock(lock);
 	keel_resp_relax();
+drop:
 	if (req)
 		keel_memreq_drop(req);
 	keel_need_drop(need);

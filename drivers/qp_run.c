@@ -124,8 +124,8 @@ static void keel_qp_set_ended(struct keel_qp *qp)
 
 /*
  * The process of a QP is dead, or has let go of the device, and no other one has
- * rung since. Nothing is transferred for it any more: a QP that has WQEs to send
- * fails. They are flushed, which is bounded by the size of the queues.
+ * taken the QP over. Nothing is transferred for it any more: a QP that has WQEs to
+ * send fails. They are flushed, which is bounded by the size of the queues.
  */
 static void keel_qp_end(struct keel_qp *qp)
 {
@@ -136,9 +136,11 @@ static void keel_qp_end(struct keel_qp *qp)
 		return;
 	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
 	    keel_ring_posted(&qp->sq.ring))
-		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+		keel_qp_fail_orphan(qp);
 	state = READ_ONCE(qp->state);
-	if (state == IB_QPS_ERR || state == IB_QPS_SQE)
+	/* The report of an error comes first, and there is a kick behind it. */
+	if ((state == IB_QPS_ERR || state == IB_QPS_SQE) &&
+	    !smp_load_acquire(&qp->sq.reporting))
 		keel_qp_set_ended(qp);
 	if (qp->sq.ring.head)
 		turn.end = READ_ONCE(qp->sq.ring.head->user);
@@ -156,8 +158,11 @@ void keel_qp_job(struct keel_job *job, bool alive)
 
 	if (alive)
 		keel_qp_run_job(qp);
-	else
+	else if (keel_qp_is_orphan(qp))
 		keel_qp_end(qp);
+	else
+		/* Another process has taken it over meanwhile. */
+		keel_qp_kick_alive(qp);
 	keel_obj_put(&qp->obj);
 }
 
@@ -172,7 +177,7 @@ void keel_qp_work(struct work_struct *work)
 	if (keel_qp_is_orphan(qp))
 		keel_qp_end(qp);
 	else if (qp->user && qp->context)
-		/* Another process has taken it over meanwhile. */
+		/* As above. */
 		keel_qp_kick_alive(qp);
 	else
 		keel_qp_run_job(qp);

@@ -256,6 +256,23 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_fail);
 
 /**
+ * keel_qp_fail_orphan() - fail a QP, unless a process runs it
+ * @qp: the QP
+ *
+ * Another process that shares the device may have taken it over just now.
+ *
+ * Context: as keel_qp_fail().
+ */
+void keel_qp_fail_orphan(struct keel_qp *qp)
+{
+	scoped_guard(spinlock, &qp->state_lock)
+		if (!keel_qp_is_orphan(qp) ||
+		    !keel_qp_fail_locked(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL))
+			return;
+	keel_qp_wake_peer(qp);
+}
+
+/**
  * keel_qp_reported() - the error that ended a QP is reported: flush
  * @qp: the QP; the caller has set &keel_sq.reporting
  *

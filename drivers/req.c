@@ -307,7 +307,7 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *qp = x->qp;
 	enum keel_verdict verdict;
-	u32 tries = 0;
+	struct keel_resp_wait wait = { .until = x->until };
 
 	if (!keel_req_known(qp, wqe))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
@@ -324,6 +324,6 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 		keel_req_put(x);
 		if (verdict != KEEL_XFER_BUSY)
 			return verdict;
-	} while (!keel_resp_pause(qp, &tries));
+	} while (!keel_resp_pause(qp, &wait));
 	return KEEL_XFER_STOPPED;
 }

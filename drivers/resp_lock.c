@@ -4,37 +4,44 @@
  * sleeping for it. See keel_resp.h.
  */
 #include <linux/delay.h>
+#include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
 #include "keel_resp.h"
 
 /* Tries to get the lock of a responder before the processor is left to others. */
 #define KEEL_RESP_SPINS		200
-/* Tries, most of which sleep, until the peer is not waited for any more. */
-#define KEEL_RESP_TRIES		(KEEL_RESP_SPINS + 1000)
+/* How long it is waited for, ns. */
+#define KEEL_RESP_NS		(100 * NSEC_PER_MSEC)
 
 /**
  * keel_resp_pause() - before the next try to get the lock of a peer's responder
- * @qp: who sends; its send queue's lock is held
- * @tries: how often it was called, 0 at first
+ * @qp: the sender; its send queue's lock is held
+ * @wait: 0 everywhere at first; with &keel_resp_wait.until, another time at which
+ *	the wait ends
  *
- * Context: may sleep; no key is in use.
+ * Context: may sleep; no key of a user process is in use.
  * Return: 0; -EINTR: the process is killed, or @qp is not to send any more; -EBUSY:
- * it has taken too long, some 100 ms.
+ * it has taken too long.
  */
-int keel_resp_pause(const struct keel_qp *qp, u32 *tries)
+int keel_resp_pause(const struct keel_qp *qp, struct keel_resp_wait *wait)
 {
 	enum ib_qp_state state = READ_ONCE(qp->state);
+	u64 now;
 
 	if (fatal_signal_pending(current) || READ_ONCE(qp->dying) ||
 	    (state != IB_QPS_RTS && state != IB_QPS_SQD))
 		return -EINTR;
-	if (++*tries > KEEL_RESP_TRIES)
-		return -EBUSY;
-	if (*tries > KEEL_RESP_SPINS)
-		usleep_range(20, 100);
-	else
+	if (++wait->tries <= KEEL_RESP_SPINS) {
 		cpu_relax();
+		return 0;
+	}
+	now = ktime_get_ns();
+	if (!wait->until)
+		wait->until = now + KEEL_RESP_NS;
+	if (now > wait->until)
+		return -EBUSY;
+	usleep_range(20, 100);
 	return 0;
 }
 

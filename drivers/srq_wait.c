@@ -42,9 +42,12 @@ void keel_srq_wait_end(struct keel_qp *qp)
 {
 	struct keel_srq *srq, *mine = NULL;
 
-	/* Until it is woken, it has a reference: then RCU keeps the SRQ. */
+	/*
+	 * Until it is woken, it has a reference: then RCU keeps the SRQ. Pairs
+	 * with keel_srq_wake(), which has kicked the QP then.
+	 */
 	scoped_guard(rcu) {
-		srq = READ_ONCE(qp->sq.srq);
+		srq = smp_load_acquire(&qp->sq.srq);
 		if (!srq)
 			return;
 		scoped_guard(spinlock, &srq->rq.lock) {
@@ -78,8 +81,9 @@ void keel_srq_wake(struct keel_srq *srq)
 		sq = list_first_entry(&woken, struct keel_sq, waiting);
 		/* It leaves the list under the lock before it is destroyed. */
 		list_del_init(&sq->waiting);
-		WRITE_ONCE(sq->srq, NULL);
 		keel_qp_kick(container_of(sq, struct keel_qp, sq));
+		/* From here on it may go: keel_srq_wait_end() does not wait. */
+		smp_store_release(&sq->srq, NULL);
 		/* The caller has one: this is not the last. */
 		keel_obj_put(&srq->obj);
 		if (++n % KEEL_SRQ_WAKE)

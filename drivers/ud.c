@@ -268,8 +268,8 @@ void keel_ud_run(struct keel_qp *qp)
 static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 			    struct keel_qp *peer, u32 qkey)
 {
+	struct keel_resp_wait wait = {};
 	bool taken = false, locked;
-	u32 tries = 0;
 
 	x->peer = peer;
 	/*
@@ -285,7 +285,7 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 			mutex_unlock(&peer->resp.lock);
 		}
 		keel_resp_relax();
-		if (locked || keel_resp_pause(x->qp, &tries))
+		if (locked || keel_resp_pause(x->qp, &wait))
 			break;
 	}
 	x->peer = NULL;

@@ -305,15 +305,19 @@ static bool keel_worker_run(void *data)
 	return true;
 }
 
+/* No more jobs. */
+static void keel_worker_kill(struct keel_worker *worker)
+{
+	guard(spinlock_irqsave)(&worker->lock);
+	WRITE_ONCE(worker->dead, true);
+}
+
 /* No more jobs; those that are left hear of it. */
 static void keel_worker_drain(struct keel_worker *worker, int slot)
 {
 	struct keel_job *job;
-	unsigned long flags;
 
-	spin_lock_irqsave(&worker->lock, flags);
-	WRITE_ONCE(worker->dead, true);
-	spin_unlock_irqrestore(&worker->lock, flags);
+	keel_worker_kill(worker);
 	while ((job = keel_worker_next(worker, slot)))
 		keel_worker_do(worker, job, false, slot);
 }
@@ -411,6 +415,43 @@ static struct keel_worker *keel_worker_new(void)
 	return ERR_PTR(ret);
 }
 
+/* Their jobs run here, so the lock of the context's list is not held. */
+static void keel_workers_end(struct list_head *gone)
+{
+	struct keel_worker *worker, *next;
+
+	list_for_each_entry_safe(worker, next, gone, node)
+		keel_worker_end(worker);
+}
+
+/*
+ * With a reference for the caller, or an error. Workers of processes that are no
+ * more go to @gone.
+ */
+static struct keel_worker *keel_worker_find(struct keel_workers *workers,
+					    struct list_head *gone)
+{
+	struct keel_worker *worker, *next;
+
+	lockdep_assert_held(&workers->lock);
+	list_for_each_entry_safe(worker, next, &workers->list, node) {
+		if (worker->dead || !atomic_read(&worker->mm->mm_users)) {
+			/* Now: the caller takes over what it ran. */
+			keel_worker_kill(worker);
+			list_move_tail(&worker->node, gone);
+		} else if (worker->mm == current->mm) {
+			keel_worker_hold(worker);
+			return worker;
+		}
+	}
+	worker = keel_worker_new();
+	if (IS_ERR(worker))
+		return worker;
+	keel_worker_hold(worker);
+	list_add_tail(&worker->node, &workers->list);
+	return worker;
+}
+
 /**
  * keel_worker_get() - the worker of the calling process
  * @workers: of a context that it uses
@@ -422,25 +463,14 @@ static struct keel_worker *keel_worker_new(void)
  */
 struct keel_worker *keel_worker_get(struct keel_workers *workers)
 {
-	struct keel_worker *worker, *next;
+	struct keel_worker *worker;
+	LIST_HEAD(gone);
 
 	if (!current->mm)
 		return ERR_PTR(-EINVAL);
-	guard(mutex)(&workers->lock);
-	list_for_each_entry_safe(worker, next, &workers->list, node) {
-		/* Of a process that is no more. */
-		if (worker->dead || !atomic_read(&worker->mm->mm_users)) {
-			keel_worker_end(worker);
-		} else if (worker->mm == current->mm) {
-			keel_worker_hold(worker);
-			return worker;
-		}
-	}
-	worker = keel_worker_new();
-	if (IS_ERR(worker))
-		return worker;
-	keel_worker_hold(worker);
-	list_add_tail(&worker->node, &workers->list);
+	scoped_guard(mutex, &workers->lock)
+		worker = keel_worker_find(workers, &gone);
+	keel_workers_end(&gone);
 	return worker;
 }
 
@@ -464,11 +494,11 @@ void keel_workers_setup(struct keel_workers *workers)
  */
 void keel_workers_stop(struct keel_workers *workers)
 {
-	struct keel_worker *worker, *next;
+	LIST_HEAD(gone);
 
 	scoped_guard(mutex, &workers->lock)
-		list_for_each_entry_safe(worker, next, &workers->list, node)
-			keel_worker_end(worker);
+		list_splice_init(&workers->list, &gone);
+	keel_workers_end(&gone);
 	mutex_destroy(&workers->lock);
 }
 

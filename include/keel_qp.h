@@ -245,8 +245,8 @@ struct keel_sq {
  * @cqe: the completion, but for what the receive adds
  * @solicited: the sender asked for an event
  * @data: GRH and payload
- * @source: a datagram that is sent from memory which may be absent: it goes to
- *	its receivers from here; under the lock of the send queue
+ * @source: a datagram that is sent: it goes to its receivers from here; under the
+ *	lock of the send queue
  * @source_mem: @source as memory
  */
 struct keel_dgram {
@@ -448,6 +448,7 @@ bool keel_qp_is_orphan(const struct keel_qp *qp);
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
 bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 		  enum ib_event_type type);
+void keel_qp_fail_orphan(struct keel_qp *qp);
 void keel_qp_reported(struct keel_qp *qp);
 
 /* qp_modify.c */
