@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Queues: CQs, SRQs and QPs, and what the two sides of a transfer know of
- * each other.
+ * QPs and receive queues, and what the two sides of a transfer know of each
+ * other.
  *
  * Locks, outermost first (see Documentation/data-path.rst):
  *	keel_qp.modify_lock	mutex
@@ -22,6 +22,8 @@
 #include <linux/workqueue.h>
 
 #include "keel.h"
+#include "keel_ah.h"
+#include "keel_cq.h"
 #include "keel_memreq.h"
 #include "keel_mr.h"
 #include "keel_ring.h"
@@ -39,32 +41,6 @@
 #define KEEL_PAGES_NS	(5 * NSEC_PER_SEC)
 /* Devices that work on a dma-buf may take longer. */
 #define KEEL_FENCE_NS	(30 * NSEC_PER_SEC)
-
-/**
- * struct keel_cq - a completion queue
- * @obj: the object
- * @ib: the core's part, or NULL once it is destroyed; under @lock
- * @lock: protects @ring against those who complete, and @dead
- * @ring: its ring
- * @flags: KEEL_CQ_TS, KEEL_CQ_WALL
- * @dead: it overran, or its owner wrote nonsense: nothing is added any more
- * @poll_lock: kernel CQs: one poll at a time
- * @forget_lock: kernel CQs: one keel_qp_forget() at a time; outside of
- *	@poll_lock
- */
-struct keel_cq {
-	struct keel_obj obj;
-	struct ib_cq *ib;
-	spinlock_t lock;
-	struct keel_ring ring;
-	u32 flags;
-	bool dead;
-	spinlock_t poll_lock;
-	struct mutex forget_lock;
-};
-
-#define KEEL_CQ_TS	BIT(0)
-#define KEEL_CQ_WALL	BIT(1)
 
 /**
  * struct keel_recv - a receive that was taken from its queue
@@ -128,43 +104,6 @@ struct keel_srq {
 	struct list_head waiters;
 	struct workqueue_struct *wq;
 	struct work_struct work;
-};
-
-/**
- * struct keel_av - where a message goes
- * @local: the destination GID was one of this device's when the address was
- *	made; there is nobody else
- * @mcast: it is a multicast group
- * @ipv4: the GIDs are IPv4 addresses
- * @sgid: who sends
- * @dgid: who receives
- * @sl: service level
- * @tclass: for the GRH
- * @hop_limit: for the GRH
- * @flow_label: for the GRH
- */
-struct keel_av {
-	bool local;
-	bool mcast;
-	bool ipv4;
-	union ib_gid sgid;
-	union ib_gid dgid;
-	u8 sl;
-	u8 tclass;
-	u8 hop_limit;
-	u32 flow_label;
-};
-
-/**
- * struct keel_ah - an address handle
- * @obj: the object; holds the PD
- * @av: the address
- * @domain: number of the domain it belongs to
- */
-struct keel_ah {
-	struct keel_obj obj;
-	struct keel_av av;
-	u32 domain;
 };
 
 /* Why a send queue waits. */
@@ -361,19 +300,9 @@ struct keel_ib_qp {
 	struct keel_qp *qp;
 };
 
-struct keel_ib_cq {
-	struct ib_cq ib;
-	struct keel_cq *cq;
-};
-
 struct keel_ib_srq {
 	struct ib_srq ib;
 	struct keel_srq *srq;
-};
-
-struct keel_ib_ah {
-	struct ib_ah ib;
-	struct keel_ah *ah;
 };
 
 static inline struct keel_qp *to_kqp(struct ib_qp *ib)
@@ -381,35 +310,10 @@ static inline struct keel_qp *to_kqp(struct ib_qp *ib)
 	return container_of(ib, struct keel_ib_qp, ib)->qp;
 }
 
-static inline struct keel_cq *to_kcq(struct ib_cq *ib)
-{
-	return container_of(ib, struct keel_ib_cq, ib)->cq;
-}
-
 static inline struct keel_srq *to_ksrq(struct ib_srq *ib)
 {
 	return container_of(ib, struct keel_ib_srq, ib)->srq;
 }
-
-static inline struct keel_ah *to_kah(struct ib_ah *ib)
-{
-	return container_of(ib, struct keel_ib_ah, ib)->ah;
-}
-
-/* ah.c */
-void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
-		  const struct rdma_ah_attr *attr);
-struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id);
-
-/* cq.c */
-int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited);
-bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
-		      u32 len, u32 qpn, bool solicited);
-
-/* cq_kernel.c */
-int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
-void keel_qp_forget(const struct keel_qp *qp);
-int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 
 /* rq.c */
 int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);

@@ -131,6 +131,7 @@ static void keel_qp_end(struct keel_qp *qp)
 {
 	enum ib_qp_state state = READ_ONCE(qp->state);
 	struct keel_turn turn = { .doorbell = true, .until = U64_MAX };
+	bool reporting;
 
 	if (READ_ONCE(qp->ended))
 		return;
@@ -138,9 +139,9 @@ static void keel_qp_end(struct keel_qp *qp)
 	    keel_ring_posted(&qp->sq.ring))
 		keel_qp_fail_orphan(qp);
 	state = READ_ONCE(qp->state);
-	/* The report of an error comes first, and there is a kick behind it. */
-	if ((state == IB_QPS_ERR || state == IB_QPS_SQE) &&
-	    !smp_load_acquire(&qp->sq.reporting))
+	/* Pairs with keel_qp_reported(), which kicks the QP once more. */
+	reporting = smp_load_acquire(&qp->sq.reporting);
+	if ((state == IB_QPS_ERR || state == IB_QPS_SQE) && !reporting)
 		keel_qp_set_ended(qp);
 	if (qp->sq.ring.head)
 		turn.end = READ_ONCE(qp->sq.ring.head->user);

@@ -42,11 +42,9 @@ void keel_srq_wait_end(struct keel_qp *qp)
 {
 	struct keel_srq *srq, *mine = NULL;
 
-	/*
-	 * Until it is woken, it has a reference: then RCU keeps the SRQ. Pairs
-	 * with keel_srq_wake(), which has kicked the QP then.
-	 */
+	/* Until it is woken, it has a reference: then RCU keeps the SRQ. */
 	scoped_guard(rcu) {
+		/* Pairs with keel_srq_wake(), which has kicked the QP then. */
 		srq = smp_load_acquire(&qp->sq.srq);
 		if (!srq)
 			return;

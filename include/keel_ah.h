@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Where a message goes: address vectors and address handles.
+ */
+#ifndef KEEL_AH_H
+#define KEEL_AH_H
+
+#include <rdma/ib_verbs.h>
+
+#include "keel_obj.h"
+
+struct keel_dev;
+
+/**
+ * struct keel_av - where a message goes
+ * @local: the destination GID was one of this device's when the address was
+ *	made; there is nobody else
+ * @mcast: it is a multicast group
+ * @ipv4: the GIDs are IPv4 addresses
+ * @sgid: who sends
+ * @dgid: who receives
+ * @sl: service level
+ * @tclass: for the GRH
+ * @hop_limit: for the GRH
+ * @flow_label: for the GRH
+ */
+struct keel_av {
+	bool local;
+	bool mcast;
+	bool ipv4;
+	union ib_gid sgid;
+	union ib_gid dgid;
+	u8 sl;
+	u8 tclass;
+	u8 hop_limit;
+	u32 flow_label;
+};
+
+/**
+ * struct keel_ah - an address handle
+ * @obj: the object; holds the PD
+ * @av: the address
+ * @domain: number of the domain it belongs to
+ */
+struct keel_ah {
+	struct keel_obj obj;
+	struct keel_av av;
+	u32 domain;
+};
+
+struct keel_ib_ah {
+	struct ib_ah ib;
+	struct keel_ah *ah;
+};
+
+static inline struct keel_ah *to_kah(struct ib_ah *ib)
+{
+	return container_of(ib, struct keel_ib_ah, ib)->ah;
+}
+
+/* ah.c */
+void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
+		  const struct rdma_ah_attr *attr);
+struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id);
+
+#endif /* KEEL_AH_H */

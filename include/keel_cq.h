@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Completion queues.
+ */
+#ifndef KEEL_CQ_H
+#define KEEL_CQ_H
+
+#include <linux/mutex.h>
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+
+#include "keel_obj.h"
+#include "keel_ring.h"
+
+struct keel_qp;
+
+/**
+ * struct keel_cq - a completion queue
+ * @obj: the object
+ * @ib: the core's part, or NULL once it is destroyed; under @lock
+ * @lock: protects @ring against those who complete, and @dead
+ * @ring: its ring
+ * @flags: KEEL_CQ_TS, KEEL_CQ_WALL
+ * @dead: it overran, or its owner wrote nonsense: nothing is added any more
+ * @poll_lock: kernel CQs: one poll at a time
+ * @forget_lock: kernel CQs: one keel_qp_forget() at a time; outside of
+ *	@poll_lock
+ */
+struct keel_cq {
+	struct keel_obj obj;
+	struct ib_cq *ib;
+	spinlock_t lock;
+	struct keel_ring ring;
+	u32 flags;
+	bool dead;
+	spinlock_t poll_lock;
+	struct mutex forget_lock;
+};
+
+#define KEEL_CQ_TS	BIT(0)
+#define KEEL_CQ_WALL	BIT(1)
+
+struct keel_ib_cq {
+	struct ib_cq ib;
+	struct keel_cq *cq;
+};
+
+static inline struct keel_cq *to_kcq(struct ib_cq *ib)
+{
+	return container_of(ib, struct keel_ib_cq, ib)->cq;
+}
+
+/* cq.c */
+int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited);
+bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
+		      u32 len, u32 qpn, bool solicited);
+
+/* cq_kernel.c */
+int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
+void keel_qp_forget(const struct keel_qp *qp);
+int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+#endif /* KEEL_CQ_H */
