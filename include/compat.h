@@ -101,7 +101,7 @@ static inline void keel_netdev_pin(struct net_device *netdev)
 #define KEEL_DMAH_SET	false
 #endif
 
-/* What a verb that takes a dma-buf is told of the request. */
+/* The description of the request that a verb with a dma-buf gets. */
 #ifdef KEEL_HAVE_DMABUF_ATTRS
 #define KEEL_DMABUF_ATTRS	struct uverbs_attr_bundle *
 #else
@@ -116,7 +116,7 @@ static inline void keel_netdev_pin(struct net_device *netdev)
 
 /*
  * Device memory as a dma-buf: files of their own do it, which are not built
- * where the core does not offer it. What it takes is what stands for a BAR in
+ * where the core does not offer it. It takes the object that stands for a BAR in
  * transfers between devices.
  */
 #ifdef KEEL_HAVE_DMABUF_EXPORT

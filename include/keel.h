@@ -32,7 +32,7 @@
 #define KEEL_MAX_MR	65536
 #define KEEL_MAX_MW	65536
 #define KEEL_MAX_AH	65536
-/* What ibv_query_device() has no word for. */
+/* Limits that ibv_query_device() has no word for. */
 #define KEEL_MAX_TD	16384
 #define KEEL_MAX_XRCD	16384
 #define KEEL_MAX_DM	65536
@@ -256,7 +256,7 @@ struct keel_xrcd {
 	bool tied;
 };
 
-/* What ib_core allocates, each with a pointer at the object. */
+/* Structures that ib_core allocates, each with a pointer at the object. */
 struct keel_ib_ctx {
 	struct ib_ucontext ib;
 	/* The user that opened it. To create its objects then finds the user. */
@@ -403,7 +403,7 @@ int keel_state_mmap(struct keel_dev *kdev, struct vm_area_struct *vma);
 int keel_holders_respond(struct uverbs_attr_bundle *attrs,
 			 struct keel_obj *obj, bool core);
 
-/* What every KEEL_METHOD_*_HOLDERS takes besides the handle. */
+/* Attributes of every KEEL_METHOD_*_HOLDERS besides the handle. */
 #define KEEL_HOLDERS_ATTRS						\
 	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_HOLDERS_RESP_LIST,		\
 			    UVERBS_ATTR_MIN_SIZE(0), UA_OPTIONAL),	\

@@ -2,8 +2,8 @@
 /*
  * The aperture: a device's memory, whatever it is made of.
  *
- * Users (dm, and the data path) see offsets from 0 to @size. What is behind
- * them is the backend's affair: kernel memory, or a BAR of a PCI function. A
+ * Users (dm, and the data path) see offsets from 0 to @size. The memory behind
+ * them is the backend's affair: the kernel's, or a BAR of a PCI function. A
  * backend says where an offset is in physical memory, how user space may map
  * it, and how the kernel reads and writes it.
  */

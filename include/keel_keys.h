@@ -127,8 +127,9 @@ static inline int keel_key_check(const struct keel_key *k, u32 domain,
  * @key: what the program gave
  *
  * A key that is taken back leaves the table, then it is counted, and then its
- * grace period begins. Who sees the count finds the key no more. Who does not
- * began to read before the end of the grace period, and is waited for.
+ * grace period begins. A reader that observes the new count can no longer find the
+ * key. A reader that observed the old one is in an RCU read-side section that the
+ * grace period waits for.
  *
  * Context: RCU read side, and so is what the caller does with the key before it
  * has a use of it.

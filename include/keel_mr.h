@@ -2,7 +2,7 @@
 /*
  * Memory regions and windows, as the queues see them.
  *
- * Locks: &keel_mw.lock, then &keel_mr.lock. Who has the latter may wait for
+ * Locks: &keel_mw.lock, then &keel_mr.lock. A thread with the latter may wait for
  * the users of the region's key, but of no other: see keel_mr_fast_reg().
  */
 #ifndef KEEL_MR_H

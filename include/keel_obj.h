@@ -3,8 +3,8 @@
  * Objects: the one lifetime rule.
  *
  * Everything that a program can make on a keel device is a struct keel_obj
- * inside a structure of its own. What ib_core allocates (struct ib_pd, ...)
- * only points at it:
+ * inside a structure of its own. The structures that ib_core allocates (struct
+ * ib_pd, ...) only point at it:
  *
  *	uobject -> struct ib_xyz -> struct keel_obj <- holders
  *
@@ -122,8 +122,8 @@ struct keel_registry {
  * @id: number in its kind, not used again soon
  * @kind: what it is
  * @kernel: it belongs to a consumer in the kernel: programs do not see it, and
- *	it does not count against their limits. Whoever makes an object that
- *	holds nothing says so; the others have it from the first that they hold.
+ *	it does not count against their limits. The creator of an object that
+ *	holds nothing sets it; the others have it from the first that they hold.
  * @closing: the uobject is gone and only the holders keep it
  * @user: the user that it counts for, who made it; NULL if @kernel
  * @pid: thread group that made it

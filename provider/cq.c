@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Completion queues: how they come, grow and go. What is in them: poll.c.
+ * Completion queues: how they come, grow and go. CQEs are polled in poll.c.
  */
 #include <errno.h>
 #include <stdlib.h>

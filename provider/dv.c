@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What programs can ask of keel directly: see <infiniband/keeldv.h>.
+ * The calls of libkeel: see <infiniband/keeldv.h>.
  */
 #include <errno.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Who keeps an object alive, and so makes its destruction fail with EBUSY?
+ * The holders of an object, which make its destruction fail with EBUSY.
  */
 #include <errno.h>
 

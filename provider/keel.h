@@ -3,9 +3,9 @@
  * Inside of the keel provider.
  *
  * Conventions: a verb that returns a pointer returns NULL and sets errno, one
- * that returns int returns 0 or a positive errno. What the kernel can refuse
- * it refuses; here is checked only what it cannot see: pointers of another
- * context, members that never reach it.
+ * that returns int returns 0 or a positive errno. The kernel refuses all that it
+ * can see; the provider checks only the rest: pointers of another context, and
+ * members that never reach the kernel.
  */
 #ifndef KEEL_H
 #define KEEL_H
@@ -80,7 +80,7 @@ struct keel_cq {
 	struct keel_ring ring;
 	/* The thread between ibv_start_poll() and ibv_end_poll(), or 0. */
 	_Atomic(pthread_t) poller;
-	/* What ibv_start_poll() and ibv_next_poll() have found. */
+	/* The CQE that ibv_start_poll() or ibv_next_poll() has found. */
 	const struct keel_uapi_cqe *cur;
 	/* The one it was made with, which must not go before it; or NULL. */
 	struct keel_parent_domain *parent;
@@ -258,7 +258,7 @@ static inline void keel_unlock(struct keel_lock *lock)
 		pthread_spin_unlock(&lock->spin);
 }
 
-/* What is behind the kernel's index may be read afterwards. */
+/* Entries behind the kernel's index may be read afterwards. */
 static inline uint32_t keel_ring_kernel(const struct keel_ring *ring)
 {
 	return __atomic_load_n(&ring->shared->kernel, __ATOMIC_ACQUIRE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What keel can tell and do beyond the common verbs: see keeldv(7).
+ * Queries and calls beyond the common verbs: see keeldv(7).
  * Link with -lkeel -libverbs.
  *
  * Every call that returns int returns 0, or the value of errno: EINVAL for a
@@ -73,7 +73,7 @@ enum keeldv_why {
 	KEELDV_WHY_PSN		= 21,
 };
 
-/* What an ibv_pd is. */
+/* Kinds of struct ibv_pd. */
 enum keeldv_pd_kind {
 	KEELDV_PD_PLAIN		= 0,	/* from ibv_alloc_pd() */
 	KEELDV_PD_PARENT	= 1,	/* from ibv_alloc_parent_domain() */

@@ -10,8 +10,8 @@
 
 /*
  * How many entries there are. More than the ring has is nonsense that somebody
- * wrote into it, and the kernel has raised IBV_EVENT_CQ_ERR, or will. What a
- * device left is there to take; who waits for more than that waits for ever.
+ * wrote into it, and the kernel has raised IBV_EVENT_CQ_ERR, or will. CQEs that a
+ * device left can be polled; a thread that waits for more waits for ever.
  */
 static int entries_ready(const struct keel_cq *cq, uint32_t *ready)
 {
@@ -105,7 +105,7 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	locked = lock_unless_polling(cq);
 	arm = &cq->ring.shared->arm;
 	if (solicited_only)
-		/* Who has asked for any completion gets no less. */
+		/* A request for any completion is not weakened. */
 		__atomic_compare_exchange_n(arm, &none, KEEL_ARM_SOLICITED,
 					    false, __ATOMIC_SEQ_CST,
 					    __ATOMIC_SEQ_CST);

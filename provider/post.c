@@ -173,7 +173,7 @@ static int put_send(struct keel_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 
 	wqe = keel_ring_entry(&sq->ring, sq->ring.user);
-	/* What an opcode has no use for must be 0. */
+	/* Members that an opcode has no use for must be 0. */
 	*wqe = (struct keel_uapi_send_wqe){
 		.wr_id = wr->wr_id,
 		.opcode = wr->opcode,

@@ -21,7 +21,7 @@ DECLARE_DRV_CMD(keel_create_qp_cmd, IB_USER_VERBS_CMD_CREATE_QP,
 	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |			\
 	 IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 
-/* What a QP of one type has and can do. */
+/* The queues and the abilities of one type of QP. */
 struct keel_qp_type {
 	bool has_sq;
 	bool has_rq;

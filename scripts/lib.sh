@@ -8,7 +8,7 @@ KEEL_SCRIPTS=$KEEL_TOP/scripts
 KEEL_CACHE=${KEEL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/keel}
 KEEL_JOBS=${KEEL_JOBS:-$(nproc)}
 KEEL_ME=$(basename "$0")
-# What die exits with
+# The exit status of die
 KEEL_FAIL=1
 export KEEL_TOP KEEL_SCRIPTS KEEL_CACHE KEEL_JOBS
 
@@ -68,7 +68,7 @@ keel_cleanup() {
 	[ ${#KEEL_HELPERS[@]} -eq 0 ] || kill "${KEEL_HELPERS[@]}" 2>/dev/null || :
 	local d
 	for d in "${KEEL_CLEAN_DIRS[@]}"; do
-		# What was killed may write a last file meanwhile.
+		# A process that was killed may write a last file meanwhile.
 		rm -rf --one-file-system -- "$d" 2>/dev/null || {
 			sleep 0.3
 			rm -rf --one-file-system -- "$d"
@@ -77,8 +77,8 @@ keel_cleanup() {
 }
 
 # temp_dir VAR: a fresh directory that is removed at exit. It takes a variable
-# name, for in $(...) the list of what to remove would be lost. What a killed
-# run left is removed here too: nobody holds a lock on it any more. (A process
+# name, for in $(...) the list of what to remove would be lost. Files that a killed
+# run left are removed here too: nobody holds a lock on them any more. (A process
 # id in the name would say nothing to one in another process namespace.)
 temp_dir() {
 	local -n out=$1

@@ -8,8 +8,8 @@
  * through all 32 bits; entry i is at i modulo the number of entries. A ring
  * starts on a 64-byte boundary.
  *
- * Each index has one writer. Whoever adds an entry writes it first and then
- * moves its index with release semantics; whoever takes one loads the other's
+ * Each index has one writer. A side that adds an entry writes it first and then
+ * moves its index with release semantics; a side that takes one loads the other's
  * index with acquire semantics. An index that claims more entries than there
  * are is an error of the queue: IBV_EVENT_QP_FATAL, IBV_EVENT_SRQ_ERR or
  * IBV_EVENT_CQ_ERR. The kernel copies an entry once, before it looks at it; an
@@ -134,7 +134,7 @@ struct keel_uapi_sge {
  *
  * Followed by @num_sge of struct keel_uapi_sge, or by @inline_len bytes.
  *
- * What the opcode, or the type of the QP, has no use for must be 0, be it in
+ * Members that the opcode, or the type of the QP, has no use for must be 0, in
  * the union or in front of it; so must flags that are not known. Otherwise the
  * work request fails with IBV_WC_LOC_QP_OP_ERR.
  */
