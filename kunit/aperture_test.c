@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What all apertures have in common, over a backend whose every stretch is
+ * The common part of all apertures, over a backend whose every stretch is
  * known, so that the cuts can be said in advance.
  */
 #include <kunit/test.h>

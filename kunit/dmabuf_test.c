@@ -126,7 +126,7 @@ static void dmabuf_test_exit(struct kunit *test)
 
 	if (!s)
 		return;
-	/* Whatever became of them. */
+	/* In either case. */
 	KUNIT_EXPECT_EQ(test, 0, s->open[READING]);
 	KUNIT_EXPECT_EQ(test, 0, s->open[WRITING]);
 	dma_buf_put(s->dmabuf);
@@ -196,7 +196,7 @@ static void dmabuf_refused(struct kunit *test)
 	s->lose[WRITING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
 	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic_write(&s->segs.seg[0], 7));
-	/* What was read was read. */
+	/* The bytes were read all the same. */
 	s->lose[READING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
 }

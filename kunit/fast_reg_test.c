@@ -242,7 +242,7 @@ static u8 *block_new(struct kunit *test, u32 size)
 	KUNIT_ASSERT_EQ(test, 0,
 			kunit_add_action_or_reset(test, free_block,
 						  page_address(page)));
-	/* What pages of a consumer have to be. */
+	/* Pages of a consumer have to be aligned. */
 	KUNIT_ASSERT_TRUE(test, IS_ALIGNED((uintptr_t)page_address(page), size));
 	memset(page_address(page), BLANK, size);
 	return page_address(page);
@@ -441,7 +441,7 @@ static void fast_reg_longest(struct kunit *test)
 		      KEEL_WHY_RANGE);
 }
 
-/* What a stale key was of. */
+/* The former objects of stale keys. */
 
 static u32 stale_local(struct pair *p)
 {

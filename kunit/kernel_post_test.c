@@ -111,7 +111,7 @@ static void post_in_handler(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, ROUNDS * LEN));
 }
 
-/* What state the QP was in when its first completion was reported. */
+/* The state of the QP when its first completion was reported. */
 static enum ib_qp_state state_reported;
 
 static void note_state(struct ib_cq *cq, void *context)
@@ -122,8 +122,8 @@ static void note_state(struct ib_cq *cq, void *context)
 }
 
 /*
- * Who sees an error at @a sees the state that it led to, and what was flushed
- * after it. @send, which goes wrong, is posted by @from.
+ * A consumer that sees an error at @a sees the state that it led to, and what was
+ * flushed after it. @send, which goes wrong, is posted by @from.
  */
 static void error_state(struct kunit *test, struct end *from,
 			struct ib_sge *send, u64 wr_id,

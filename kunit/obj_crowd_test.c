@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The registry of objects under several threads at once. What is checked is
+ * The registry of objects under several threads at once. It checks
  * that each object is released exactly once and that nothing is left; the
  * checkers of a debug kernel see the rest.
  */

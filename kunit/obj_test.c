@@ -191,7 +191,7 @@ static void at_release_look(struct keel_obj *obj, void *arg)
 	KUNIT_EXPECT_FALSE(test, keel_obj_tryget(obj));
 	KUNIT_EXPECT_NULL(test, xa_load(&things->reg.objs[obj->kind],
 					obj->id));
-	/* What it holds is still there: release may use it. */
+	/* The objects that it holds are still there: release may use them. */
 	if (obj->holds[0].target) {
 		KUNIT_EXPECT_GE(test,
 				kref_read(&obj->holds[0].target->ref), 1);

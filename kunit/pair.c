@@ -187,7 +187,7 @@ void pair_make(struct pair *p, enum ib_qp_type type)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, p->foreign_ah);
 }
 
-/* Which attributes a step wants: the InfiniBand specification's table. */
+/* The attributes of a step: the InfiniBand specification's table. */
 static int end_mask(const struct end *end, enum ib_qp_state state)
 {
 	bool ud = end->qp->qp_type == IB_QPT_UD;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What comes in between: an error while ibv_modify_qp() waits for the send
+ * Races: an error while ibv_modify_qp() waits for the send
  * queue, and "rdma resource" when the QP is gone.
  */
 #include <linux/completion.h>

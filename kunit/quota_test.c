@@ -27,7 +27,7 @@ static int quota_init(struct kunit *test)
 	return 0;
 }
 
-/* Whatever the test did, nothing is left when it ends. */
+/* Nothing is left when a test ends. */
 static void quota_exit(struct kunit *test)
 {
 	struct keel_quotas *quotas = test->priv;
@@ -101,7 +101,7 @@ static u64 take_all(struct keel_user *user, bool all)
 struct greedy_case {
 	const char *desc;
 	u64 limit;
-	/* What each user gets, one after the other; 0 ends the list. */
+	/* The number that each user gets, one after the other; 0 ends the list. */
 	u64 gets[6];
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The range allocator, case by case. What a table cannot enumerate is in
- * range_model_test.c.
+ * The range allocator, case by case. range_model_test.c has what a
+ * table cannot enumerate.
  */
 #include <kunit/test.h>
 #include <linux/bitmap.h>
@@ -144,7 +144,7 @@ static void dm_1_refused(struct kunit *test)
 	range_refuse(test, r, c->len, c->log_align, c->want);
 	/* And the range is as good as new. */
 	KUNIT_EXPECT_EQ(test, 0, range_take(test, r, c->units * UNIT, 0));
-	/* What is wrong stays wrong, whatever room there is. */
+	/* An error stays one, however much room there is. */
 	range_refuse(test, r, c->len, c->log_align, c->want);
 	keel_range_free(r, 0, c->units * UNIT);
 }
@@ -286,7 +286,7 @@ static void range_free_rounds(struct kunit *test)
 	}
 }
 
-/* What was never set up can be taken down, and twice is once. */
+/* A range that was never set up can be taken down, and twice. */
 static void range_fini_again(struct kunit *test)
 {
 	struct keel_range r = {};

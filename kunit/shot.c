@@ -160,7 +160,7 @@ static void sender_is(struct pair *p, const struct shot_case *c)
 	KUNIT_EXPECT_EQ(p->test, 0, p->a.nr_events);
 }
 
-/* What a receive that was filled says besides. */
+/* The other members of the completion of a receive that was filled. */
 static void received_is(struct pair *p, const struct shot_case *c,
 			const struct ib_wc *wc)
 {
@@ -245,7 +245,7 @@ static void data_are(struct pair *p, const struct shot_case *c)
 
 	if (c->a.status != IB_WC_SUCCESS || c->lost) {
 		untouched(p, &p->a);
-		/* What is in a receive that failed is not defined. */
+		/* The contents of a receive that failed are not defined. */
 		if (c->b.status == SHOT_NOTHING && !grh)
 			untouched(p, &p->b);
 		return;

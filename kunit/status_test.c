@@ -22,7 +22,7 @@
 #define IB_WR_CAS	IB_WR_ATOMIC_CMP_AND_SWP
 #define IB_WR_FAA	IB_WR_ATOMIC_FETCH_AND_ADD
 
-/* What is wrong with a shot. */
+/* Errors in a shot. */
 
 static void too_long(struct pair *p, struct shot *s)
 {

@@ -25,7 +25,7 @@ struct keel_keys *table_keys(struct kunit *test);
 
 /* A key of @thing, in the domain MINE. */
 struct keel_key *key_new(struct kunit *test, struct thing *thing);
-/* What comes of asking; the use that a success gives is given back. */
+/* The result of asking; the use that a success gives is given back. */
 int key_ask(struct kunit *test, u32 key, u32 domain, u32 access, u64 addr,
 	    u64 len);
 

@@ -40,7 +40,7 @@ int things_init(struct kunit *test)
 	return 0;
 }
 
-/* Whatever the test did, nothing is left when it ends. */
+/* Nothing is left when a test ends. */
 void things_exit(struct kunit *test)
 {
 	struct things *things = test->priv;

@@ -184,7 +184,7 @@ static void odp_unmapped(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + c->first * PAGE_SIZE,
 					   c->n * PAGE_SIZE));
 	KUNIT_EXPECT_EQ(test, c->want, whole_copy(dst, 0, src, 0, BYTES, NULL, NULL));
-	/* What is in front of the hole is as good as ever. */
+	/* The memory in front of the hole is as good as ever. */
 	if (c->first)
 		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 				whole_copy(dst, 0, src, 0,
@@ -194,7 +194,7 @@ static void odp_unmapped(struct kunit *test)
 	odp_no_pins(test, o);
 }
 
-/* What a program may not write, nobody writes for it. */
+/* Nobody writes for a process where it may not write itself. */
 static void odp_read_only(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ);

@@ -11,7 +11,7 @@
 
 #define WALK_ROUNDS	400
 #define WALK_SEED	0x6b65656cULL
-/* What the walker copies between two looks at what else there is. */
+/* Bytes that the walker copies between two looks at what else there is. */
 #define STEP		SZ_64K
 
 /**
@@ -277,7 +277,7 @@ static void walk_ends(struct kunit *test)
 	e.key = &keys[c->key];
 	KUNIT_EXPECT_EQ(test, c->want, walk_long(w, &e, keys));
 	KUNIT_EXPECT_EQ(test, c->asked, e.asked);
-	/* What was copied is there, and not a byte more. */
+	/* The copied bytes are there, and not one more. */
 	memcpy(w->arenas[1].shadow, w->arenas[0].shadow, len);
 	walk_check(test, w, "end", 0);
 }

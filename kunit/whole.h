@@ -25,7 +25,7 @@ static inline void whole_close(struct keel_copy_ctl *ctl)
 	kfree(open);
 }
 
-/* What the last call was missing. */
+/* Provide what the last call was missing. */
 static inline void whole_provide(struct keel_copy_ctl *ctl)
 {
 	struct keel_need need = {};

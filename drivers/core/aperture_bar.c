@@ -7,7 +7,7 @@
  * wait in one processor where no other sees them, and loads may come early:
  * keel_bar_order() stands between the bytes and whatever tells of them.
  *
- * What is in the BAR are bytes of buffers and nothing else. Whoever reaches
+ * The BAR has the bytes of buffers and nothing else. Others that reach
  * them another way, a peer or a second guest, may change any of them at any
  * time.
  */
@@ -24,7 +24,7 @@
 #include "compat.h"
 #include "keel_aperture.h"
 
-/* What is cleared between two chances to schedule. */
+/* Bytes that are cleared between two chances to schedule. */
 #define KEEL_BAR_STEP	SZ_64K
 
 /* The core keeps the length of a buffer in 32 bits. */

@@ -18,7 +18,7 @@
 
 #include "keel_aperture.h"
 
-/* What is cleared or copied between two chances to schedule. */
+/* Bytes that are cleared or copied between two chances to schedule. */
 #define KEEL_MEM_STEP	SZ_1M
 
 /**

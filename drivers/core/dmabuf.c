@@ -23,7 +23,7 @@
 
 static enum dma_data_direction keel_dmabuf_dir(bool write)
 {
-	/* What is written is a part, next to bytes that shall stay. */
+	/* A write changes a part, next to bytes that shall stay. */
 	return write ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
 }
 
@@ -190,7 +190,7 @@ int keel_dmabuf_open(const struct keel_need *need, bool wait,
  * keel_dmabuf_close() - end access to a dma-buf
  * @need: which; keel_dmabuf_open() succeeded with it
  *
- * What was written is there for every device.
+ * Bytes that were written are there for every device.
  *
  * Context: may sleep; no lock is held and no key in use.
  * Return: 0, or -EFAULT where the exporter does not say that it is.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who holds this object? The answer to "why is it busy", for every object
+ * The holders of an object: the answer to "why is it busy", for every object
  * that has a KEEL_METHOD_*_HOLDERS.
  */
 #include <linux/slab.h>

@@ -95,13 +95,13 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
 /* Nobody finds @key any more: wait for those who did. */
 static void keel_key_retire(struct keel_keys *keys, struct keel_key *key)
 {
-	/* Who sees the count finds the key no more: see keel_key_recall(). */
+	/* A reader that sees the count finds the key no more: keel_key_recall(). */
 	smp_mb__before_atomic();
 	atomic64_inc(&keys->retired);
 	WRITE_ONCE(key->dead, true);
 	keel_key_put(key);
 	wait_var_event(&key->users, !refcount_read(&key->users));
-	/* What its users read and wrote comes before what its owner does now. */
+	/* The accesses of its users come before what its owner does now. */
 	smp_acquire__after_ctrl_dep();
 }
 

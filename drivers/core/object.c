@@ -53,7 +53,7 @@ void keel_registry_fini(struct keel_registry *reg)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_registry_fini);
 
-/* Which limit a kind counts against. */
+/* The limit that a kind counts against. */
 static enum keel_kind keel_quota(enum keel_kind kind)
 {
 	switch (kind) {

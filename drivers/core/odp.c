@@ -43,8 +43,8 @@ static bool keel_odp_may_fault(struct vm_area_struct *vma)
 
 /*
  * To mark a page as written may wait for its file system, so pages that belong
- * to another file are only read. What is written in a private mapping is not
- * the file's.
+ * to another file are only read. Bytes that are written in a private mapping are
+ * not the file's.
  */
 static bool keel_odp_may_use(struct vm_area_struct *vma, bool write)
 {

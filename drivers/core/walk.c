@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The segment walker. Whatever memory is made of, the walker asks for the next
+ * The segment walker. For memory of any kind, the walker asks for the next
  * piece of it that the kernel sees as one, and copies between two pieces.
  *
  * Pages have addresses here at all times: a device without a DMA device
@@ -164,7 +164,7 @@ static void *keel_list_run(const struct keel_mem *mem, u64 pos, size_t max,
 	return (void *)start;
 }
 
-/* What was written is to be seen before the completion is. */
+/* Bytes that were written are to be seen before the completion is. */
 static void keel_cursor_done(struct keel_cursor *c)
 {
 	keel_cursor_unpin(c);

@@ -86,7 +86,7 @@ static void keel_disassociate_ucontext(struct ib_ucontext *context)
 {
 	struct address_space *mapping = READ_ONCE(to_kctx(context)->mapping);
 
-	/* What comes first is the page that tells of it, and that stays. */
+	/* The first page tells of it, and stays. */
 	if (mapping)
 		unmap_mapping_range(mapping, KEEL_STATE_OFFSET + PAGE_SIZE, 0, 1);
 }

@@ -225,7 +225,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 }
 
 /*
- * What a device has besides device memory and the netdev. Its work stands still
+ * Parts of a device besides device memory and the netdev. Its work stands still
  * when programs do, before a machine sleeps, if its memory does as well: a BAR
  * that is asleep loses what is written to it, without a word.
  */

@@ -222,7 +222,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_ALLOC_PARENT)(
 	ibpd->device = ibdev;
 	ibpd->uobject = uobj;
 	atomic_set(&ibpd->usecnt, 0);
-	/* What the core's own ALLOC_PD does to have it listed. */
+	/* As the core's own ALLOC_PD does to have it listed. */
 	rdma_restrack_new(&ibpd->res, RDMA_RESTRACK_PD);
 	rdma_restrack_set_name(&ibpd->res, NULL);
 	rdma_restrack_add(&ibpd->res);

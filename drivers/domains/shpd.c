@@ -4,7 +4,7 @@
  * other programs can join it by, with ibv_share_pd() (see pd.c).
  *
  * A handle is a secret permutation of a counter: no two are ever alike, and
- * one says nothing about the next. What protects a domain is the key; it is
+ * one says nothing about the next. The key protects a domain; it is
  * compared in constant time, and a wrong key and a wrong handle look alike.
  */
 #include <linux/random.h>

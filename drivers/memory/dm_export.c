@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Device memory behind a BAR as a dma-buf: what ib_uverbs asks a driver for.
- * What a program may map, it may export.
+ * A process may export the buffers that it may map.
  *
  * The dma-buf has a reference on the mmap entry, which keeps the bytes from
  * getting another owner until its last file is closed or the context that

@@ -57,7 +57,7 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 		return ERR_PTR(-ENOMEM);
 	map->dm = dm;
 	keel_aperture_segment(dm->ap, dm->start, dm->length, off, &map->seg);
-	/* What comes first is the page of gone.c. */
+	/* The first page is that of gone.c. */
 	ret = rdma_user_mmap_entry_insert_range(context, &map->entry,
 						map->seg.len,
 						KEEL_STATE_PGOFF + 1, U32_MAX);
@@ -85,7 +85,7 @@ keel_dm_map_seg(struct rdma_user_mmap_entry *entry)
  * @dm: the buffer, whose uobject is being destroyed
  *
  * Mappings that exist stay, and so do the bytes behind them, until the
- * program unmaps them or ends. What was exported of it nobody uses any more.
+ * program unmaps them or ends. Nobody uses any more what was exported of it.
  *
  * Context: may sleep, until those who imported it have let go.
  */

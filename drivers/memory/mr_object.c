@@ -25,7 +25,7 @@ void keel_pages_put(struct keel_pages *pages)
 	kvfree(pages);
 }
 
-/* What its key opened. Nobody uses that any more. */
+/* Drop the memory that its key opened. Nobody uses that any more. */
 static void keel_mr_drop_mem(struct keel_mr *mr)
 {
 	keel_pages_put(mr->pages);

@@ -19,7 +19,7 @@
 #include "keel_qp.h"
 
 /*
- * What a window can open. Programs ask for local rights, too, which mean
+ * Rights that a window can open. Programs ask for local rights, too, which mean
  * nothing to it; and how it is addressed is no right.
  */
 #define KEEL_MW_OTHER	(IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED)
@@ -57,7 +57,7 @@ static u32 keel_bind_new_key(const struct keel_uapi_send_wqe *wqe)
 	return (wqe->bind.rkey & ~own) | (wqe->bind.new_rkey & own);
 }
 
-/* What of a bind does not depend on the region. */
+/* The part of a bind that does not depend on the region. */
 static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
 					  const struct keel_key *old,
 					  const struct keel_uapi_send_wqe *wqe)
@@ -99,7 +99,7 @@ keel_bind_check_mr(const struct keel_key *key,
 				IB_ACCESS_REMOTE_ATOMIC) &&
 	    !(key->access & IB_ACCESS_LOCAL_WRITE))
 		return KEEL_WHY_ACCESS;
-	/* What the owner does not let be flushed no window does. */
+	/* No window may flush memory that its owner does not let be flushed. */
 	if (wqe->bind.access & ~key->access & IB_ACCESS_FLUSH_GLOBAL)
 		return KEEL_WHY_ACCESS;
 	if (off > key->length || wqe->bind.length > key->length - off)

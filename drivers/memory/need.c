@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a transfer cannot go on without, and how it is provided. A core unit.
+ * Memory that a transfer cannot go on without, and how it is provided.
  */
 #include <linux/dma-buf.h>
 #include <linux/sched/mm.h>

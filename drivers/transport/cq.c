@@ -290,7 +290,7 @@ static int keel_cq_move(struct keel_cq *cq, struct keel_ring *to)
 			WRITE_ONCE(to->head->user, user);
 			WRITE_ONCE(to->head->arm, READ_ONCE(ring->head->arm));
 			to->index = next;
-			/* Whoever sees the index sees the entries. */
+			/* A thread that sees the index sees the entries. */
 			smp_store_release(&to->head->kernel, next);
 			swap(*ring, *to);
 			cq->ib->cqe = keel_ring_size(ring);

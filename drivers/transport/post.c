@@ -16,7 +16,7 @@ static void keel_post_sges(struct keel_uapi_sge *to, const struct ib_sge *from,
 		};
 }
 
-/* What follows the header: SGEs, or what they point at. */
+/* The part behind the header: SGEs, or what they point at. */
 static int keel_post_data(const struct keel_qp *qp,
 			  struct keel_uapi_send_wqe *wqe, void *data,
 			  const struct ib_send_wr *wr)

@@ -217,7 +217,7 @@ static struct ib_ucontext *keel_udata_context(struct ib_udata *udata)
 	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
 }
 
-/* What a QP of a user process has besides its rings. */
+/* The parts of a QP of a user process besides its rings. */
 static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 {
 	qp->user = true;
@@ -308,7 +308,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);
 	xa_erase(&qp->kdev->qps, qp->qpn);
-	/* Who sees the count finds it no more; who does not is waited for. */
+	/* A reader that sees the count finds it no more; others are waited for. */
 	smp_mb__before_atomic();
 	atomic64_inc(&qp->kdev->qps_gone);
 	spin_lock(&qp->state_lock);

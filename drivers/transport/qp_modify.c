@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * States of QPs: ibv_modify_qp(), ibv_query_qp(). Which transition is legal
- * for which type, and which attributes it must and may have, is the table of
- * the InfiniBand specification that ib_core has (ib_modify_qp_is_ok()); here
+ * States of QPs: ibv_modify_qp(), ibv_query_qp(). ib_core has the table of the
+ * InfiniBand specification (ib_modify_qp_is_ok()) which says what transition is
+ * legal for which type, and what attributes it must and may have; here
  * are the ranges of the attributes and what a transition does, whether a program
  * wants it or an error.
  */
@@ -203,7 +203,7 @@ VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 		if (!(mask & IB_QP_EN_SQD_ASYNC_NOTIFY))
 			qp->attr.en_sqd_async_notify = 0;
 	}
-	/* Who sees the state sees the attributes that came with it. */
+	/* A thread that sees the state sees the attributes that came with it. */
 	smp_store_release(&qp->state, next);
 	return 0;
 }
@@ -268,7 +268,7 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (!ret && next == IB_QPS_RTR)
 		keel_qp_wake_peer(qp);
 	/*
-	 * Whoever found the send queue's lock taken has left a note and gone,
+	 * A thread that found the send queue's lock taken has left a note and gone,
 	 * be it the flush after the very error that made this fail.
 	 */
 	if (ret || next != cur || next == IB_QPS_SQD)

@@ -13,8 +13,8 @@
 #define KEEL_T_DGRAM	(KEEL_T(UD) | KEEL_T(GSI))
 
 /*
- * Which types of QP can do what: InfiniBand specification, table 37, and annex
- * A19 for flush and atomic write.
+ * The types of QP that can do an operation: InfiniBand specification, table 37,
+ * and annex A19 for flush and atomic write.
  */
 static const u32 keel_op_types[] = {
 	[IB_WR_RDMA_WRITE]		= KEEL_T_CONN,
@@ -61,7 +61,7 @@ static bool keel_req_reads(const struct keel_uapi_send_wqe *wqe)
 	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* What the two sides agree on a number of: initiator depth. */
+/* Requests whose number the two sides agree on: initiator depth. */
 static bool keel_req_counted(const struct keel_uapi_send_wqe *wqe)
 {
 	return keel_req_reads(wqe) || wqe->opcode == IB_WR_ATOMIC_WRITE ||
@@ -91,7 +91,7 @@ static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
 }
 
 /*
- * The local side of the request. What is behind the header is copied here,
+ * The local side of the request. The part behind the header is copied here,
  * once, and only then looked at.
  */
 static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)

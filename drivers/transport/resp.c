@@ -80,7 +80,7 @@ static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 	return res;
 }
 
-/* What immediate data or an invalidation adds to the completion. */
+/* Flags that immediate data or an invalidation add to the completion. */
 static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
 {
 	switch (wqe->opcode) {
@@ -450,7 +450,7 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
  * keel_resp_flush() - a flush arrives
  * @x: the message, with a peer
  *
- * What the queue wrote is in coherent memory when the write completes, so
+ * The bytes that the queue wrote are in coherent memory when the write completes, so
  * nothing is left to be moved: only its order against what follows. No region
  * is of memory that outlives a power failure, so none has the right to
  * persistence, and a flush that wants it is refused.

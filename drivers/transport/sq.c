@@ -103,8 +103,8 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 /*
  * An error ends the queue. UC and UD stop, and so does GSI, which is UD; the
  * others fail altogether. They have done so when the owner sees the completion:
- * it may set them going again at once. What receives are flushed for comes
- * before the flush.
+ * it may set them going again at once. The completion that receives are
+ * flushed for comes before the flush.
  */
 static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 			  u32 why, u32 byte_len)

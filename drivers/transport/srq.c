@@ -289,8 +289,8 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 }
 
 /*
- * Move what was not taken, and then use the new ring. What is posted does not
- * change: it is copied in pieces, and what senders take meanwhile is copied
+ * Move what was not taken, and then use the new ring. Posted entries do not
+ * change: they are copied in pieces, and what senders take meanwhile is copied
  * for nothing.
  */
 static int keel_srq_move(struct keel_srq *srq, struct keel_ring *to)
@@ -441,7 +441,7 @@ const struct uapi_definition keel_srq_defs[] = {
 	{},
 };
 
-/* What there is and what waits, all at one moment. */
+/* The numbers of entries and waiters, all at one moment. */
 static int keel_put_srq(struct sk_buff *msg, struct keel_srq *srq)
 {
 	u32 entries, taken, limit;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a program must leave 0 in a send work request. None of it could ever be
+ * Members of a send work request that userspace must leave 0. None of them could ever be
  * given a meaning if it were not checked from the first day.
  */
 #include <linux/nospec.h>
