@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# What the module is made of stands in Kbuild. This is for people:
+# Kbuild has the build of the module. This is for people:
 # make help
 KDIR ?= /lib/modules/$(shell uname -r)/build
 

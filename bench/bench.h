@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What all programs of this folder need. */
+/* Needed by all programs of this folder. */
 #ifndef BENCH_H
 #define BENCH_H
 

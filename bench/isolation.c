@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What one process costs another. One JSON object:
+ * The cost of one process to another. One JSON object:
  *
  * isolation spin SECONDS: how often a loop of the processor runs
  * isolation load DEVICE QUEUES MIB: so many send queues with long messages,

@@ -2,7 +2,7 @@
 /*
  * limits UVERBS-NODE... : what this machine can do at best, one JSON object.
  *
- * What a device is compared with: a message cannot cost less than the system
+ * The limits that a device is compared with: a message cannot cost less than the system
  * call that posts it, nor move faster than memcpy() does, and two threads do
  * not get further than the processors let them.
  */
@@ -65,7 +65,7 @@ static void *call_thread(void *rate)
 	return NULL;
 }
 
-/* What two threads do together, in units of what one does alone. */
+/* The work of two threads together, in units of that of one alone. */
 static double scaling(double alone)
 {
 	pthread_t thread;

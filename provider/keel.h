@@ -70,7 +70,7 @@ struct keel_ring {
 	uint32_t user;
 	enum keel_res_code res;
 	size_t size;
-	/* Whose free() takes the memory back; NULL: it is our own. */
+	/* The domain whose free() takes the memory back; NULL: it is our own. */
 	struct keel_parent_domain *allocator;
 };
 

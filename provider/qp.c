@@ -333,7 +333,7 @@ struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
 	struct keel_qp *qp;
 	int ret;
 
-	/* What is missing ibv_cmd_open_qp() refuses. */
+	/* ibv_cmd_open_qp() refuses what is missing. */
 	if (attr->comp_mask & IBV_QP_OPEN_ATTR_XRCD &&
 	    (!attr->xrcd || attr->xrcd->context != ibctx)) {
 		errno = EINVAL;

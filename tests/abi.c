@@ -426,7 +426,7 @@ TEST(random, "DEV-4", "commands spoiled at random never hang, crash or leave any
 	const struct method *m;
 
 	for (i = 0; i < rounds; i++) {
-		/* What it destroys and makes is made anew now and then. */
+		/* The objects are made anew now and then. */
 		if (i % 500 == 0) {
 			if (i)
 				CHECK_OK(ibv_close_device(o.ctx));

@@ -89,7 +89,7 @@ TEST(call, "DEV-4", "ibv_wr_atomic_write() stores the 8 bytes as they are, at it
 		CHECK_EQ(wc.qp_num, l.qp[0]->qp_num);
 		check_there(to, 't', offs[i]);
 	}
-	/* What was read lately is read again. */
+	/* Counters that were read lately are read again. */
 	usleep(20000);
 	CHECK_EQ(dev_counter(COUNTER), before + 4);
 	/* The peer hears nothing. */
@@ -288,7 +288,7 @@ TEST(memory, "DEV-4", "the address in memory counts: what is a multiple of 8 for
 static unsigned char *map;
 static volatile bool done;
 
-/* What is seen of a word that is either of two values is one of them. */
+/* A reader of a word that is either of two values sees one of them. */
 static void *looker(void *arg)
 {
 	uint64_t seen, halves = 0;
@@ -338,7 +338,7 @@ TEST_SLOW(device_memory, "DM-10", "in device memory, too, nobody sees a part of 
 	link_free(&l);
 }
 
-/* What the process that is written to tells. */
+/* Told by the process that is written to. */
 struct told {
 	uint32_t qpn, rkey;
 	uint64_t addr;

@@ -265,7 +265,7 @@ static void check_returned(const struct kind *k, long before, long grown)
 		     k->what, group_kernel() - before, grown);
 }
 
-/* What little there is to see is in memory.stat every other second only. */
+/* The little there is to see is in memory.stat every other second only. */
 static void settle(const struct kind *k)
 {
 	if (k->n * k->bytes < MIB / 4)

@@ -123,7 +123,7 @@ TEST(hca_handle, "DEV-4", "the rdma cgroup's hca_handle bounds contexts: the nex
 }
 
 /*
- * What is in struct hold and has a handle, in the order of hold_all(): 3 PDs,
+ * Members of struct hold that have a handle, in the order of hold_all(): 3 PDs,
  * TD, XRC domain, DM, 4 MRs, 2 windows, AH, 3 CQs, 2 SRQs, 9 QPs.
  */
 #define OBJECTS	27
@@ -202,7 +202,7 @@ static void memlock(struct peer *parent)
 	ctx = dev_open(KEEL0);
 	pd = MUST(ibv_alloc_pd(ctx));
 	CHECK_NULL(ibv_reg_mr(pd, memory, 2 * MIB, 0), ENOMEM);
-	/* What was refused has not been counted. */
+	/* The refused region has not been counted. */
 	mr = MUST(ibv_reg_mr(pd, memory, MIB / 2, 0));
 	CHECK_NULL(ibv_reg_mr(pd, memory, MIB / 2 + 4096, 0), ENOMEM);
 	/* The rings of queues are pinned, too. */
@@ -270,7 +270,7 @@ static void check_no_raw(struct ibv_context *ctx, struct ibv_pd *pd)
 				IBV_QP_PORT | IBV_QP_QKEY), EPERM);
 }
 
-/* What needs privileges is refused for want of them, and not for another reason. */
+/* The command is refused for want of privileges, and not for another reason. */
 static void check_not_permitted(const char *command)
 {
 	char *text = t_shell("%s 2>&1 || :", command);
@@ -301,7 +301,7 @@ static void check_administrators_files(void)
 	check_not_permitted("rdma system set netns exclusive");
 }
 
-/* What another program has, and tells. */
+/* Told by another program: what it has. */
 struct others {
 	uint64_t addr;
 	uint32_t rkey;

@@ -161,7 +161,7 @@ TEST(link_refused, "DEV-1", "a netdev that has a device, or is not there, and a 
 	CHECK(t_shell_status("rdma link add " KEEL1 " type keel netdev "
 			     "keeltest2 2>&1"));
 	CHECK(!dev_exists("keel2"));
-	/* What was refused is not half there. */
+	/* The refused device is not half there. */
 	free(t_shell("rdma link add keel2 type keel netdev keeltest2 && "
 		     "rdma link delete keel2 && ip link delete keeltest2"));
 }

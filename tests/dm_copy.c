@@ -90,7 +90,7 @@ TEST(combinations, "DM-5", "copies of every length at every offset and host alig
 		try_to(dm, map, off, LEN - off, GUARD + off % 16);
 		try_from(dm, off, LEN - off, GUARD + off % 16);
 	}
-	/* What is behind the buffer in its last page nobody wrote. */
+	/* Nobody wrote behind the buffer in its last page. */
 	CHECK_ALL(map + LEN, 0, 2 * PAGE - LEN);
 }
 
@@ -206,7 +206,7 @@ TEST(access_align, "DM-5", "with dm_access_align=4 an offset or a length that is
 			CHECK_RET(ibv_memcpy_to_dm(dm, off, host + 3, len),
 				  want);
 			CHECK_ALL(map + off, want ? 0x11 : 0x22, len);
-			/* Who asked before keeps what it was told. */
+			/* A context that asked before keeps its answer. */
 			CHECK_OK(ibv_memcpy_to_dm(old_dm, off, host, len));
 		}
 	set_align("1", 0);

@@ -162,7 +162,7 @@ static void on_fault(int sig)
 	siglongjmp(fault_jump, sig);
 }
 
-/* Which signal comes of reading there; 0 for none. */
+/* The signal that comes of reading there; 0 for none. */
 static int fault_at(const volatile unsigned char *p)
 {
 	struct sigaction act = { .sa_handler = on_fault }, segv, bus;

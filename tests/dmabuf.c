@@ -19,7 +19,7 @@
 #define PAGE	4096
 #define PAGES	4
 #define SIZE	(PAGES * PAGE)
-/* What others call the first byte of the third page. */
+/* The address by which others reach the first byte of the third page. */
 #define IOVA	0x700000000000ULL
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
@@ -144,7 +144,7 @@ TEST_DMABUF(known, "PDM-3", "a region of a dma-buf, through a PD or its parent d
 	for (i = 0; i < 2; i++) {
 		mr = reg(any[i], &b, RIGHTS);
 		CHECK(mr->pd == any[i]);
-		/* What libibverbs makes of it. */
+		/* The members that libibverbs fills. */
 		CHECK_EQ((uintptr_t)mr->addr, 2 * PAGE);
 		CHECK_EQ(mr->length, 2 * PAGE);
 		CHECK(mr->lkey != 0);

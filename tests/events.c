@@ -38,7 +38,7 @@ static void group_join(void)
 	CHECK_OK(t_write_file(GROUP "/cgroup.procs", pid));
 }
 
-/* What so many of one sort take, before and after they are freed. */
+/* Memory that so many of one sort take, before and after they are freed. */
 struct measure {
 	const char *what;
 	long n, kmalloc, charged;

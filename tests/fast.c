@@ -43,8 +43,8 @@ static void send_64(struct link *l, struct ibv_mr *mr, char mark)
 }
 
 /*
- * What the kernel frees behind RCU it may keep for some seconds; where it checks
- * every access, it is to see who still looks there.
+ * The kernel may keep for some seconds what it frees behind RCU; where it checks
+ * every access, it is to see a thread that still looks there.
  */
 static void forgotten(void)
 {
@@ -196,7 +196,7 @@ TEST(changed, "PD-4,DEV-4", "a region that is re-registered between two messages
 			      from + SLOT, SLOT, 0));
 	src->addr = from + SLOT;
 	send_64(&l, src, 'b');
-	/* What it was before is out of its range. */
+	/* Its old range is no longer its own. */
 	CHECK_OK(ibv_rereg_mr(src, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0));
 	post_recv(l.qp[1], 3, (struct mem){ to, 64, dst->lkey });
 	post_send(l.qp[0], 4, (struct mem){ from + SLOT, 64, src->lkey });
@@ -311,7 +311,7 @@ TEST(itself, "DEV-4", "a queue pair that is connected to itself gets its own mes
 		CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
 		CHECK_ALL(to, 'a' + i, 64);
 	}
-	/* What was read lately is read again. */
+	/* Counters that were read lately are read again. */
 	usleep(20000);
 	CHECK_EQ(dev_counter("rx_msgs"), before[0] + 5);
 	CHECK_EQ(dev_counter("tx_bytes"), before[1] + 5 * 64);

@@ -432,7 +432,7 @@ TEST(written_by_hand, "DEV-4", "entries that no library writes, a flush with dat
 	CHECK_ALL(to, 't', PAGE);
 }
 
-/* What the process that is written to tells. */
+/* Told by the process that is written to. */
 struct told {
 	uint32_t qpn, rkey;
 	uint64_t addr;

@@ -16,7 +16,7 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* What the owner tells those who import. */
+/* Told by the owner to those who import. */
 struct told {
 	uint32_t pd, parent, mr, lkey, rkey, dm, domain;
 	uint64_t length;
@@ -93,7 +93,7 @@ TEST(import, "SPD-9", "an imported device, PD and MR are the owner's: same domai
 	ibv_unimport_mr(mr);
 	ibv_unimport_pd(par);
 	CHECK_SAME_TREE(before);
-	/* What is made with an imported PD keeps the owner's busy. */
+	/* An object that is made with an imported PD keeps the owner's busy. */
 	mine = MUST(ibv_reg_mr(pd, page, PAGE, 0));
 	peer_tell(&p);
 	peer_wait(&p);

@@ -2,7 +2,7 @@
 /*
  * 600 send queues of hostile processes, each of which the kernel wants to go on
  * with by itself and cannot, since their memory cannot be faulted in.
- * Whatever else the kernel does by itself must still be done.
+ * All else that the kernel does by itself must still be done.
  */
 #include "iso.h"
 #include "qp.h"

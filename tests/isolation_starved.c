@@ -147,7 +147,7 @@ static void make_cgroup(void)
 }
 
 /*
- * What is killed needs a processor to end: when the test is over, however that
+ * A killed process needs a processor to end: when the test is over, however that
  * comes, the limit is lifted. Not a member of the test's group, it is not killed
  * with that.
  */

@@ -167,7 +167,7 @@ static void flusher(struct peer *parent)
 	pause();
 }
 
-/* What was posted at the death is flushed, and nothing after it. */
+/* WQEs that were posted at the death are flushed, and none after it. */
 static void check_flushed(long start)
 {
 	long now, before = -1;

@@ -82,7 +82,7 @@ static void writer(struct peer *parent)
 	CHECK_STR(ibv_wc_status_str(status),
 		  ibv_wc_status_str(IBV_WC_RETRY_EXC_ERR));
 	CHECK_STATE(s.qp, IBV_QPS_ERR);
-	/* What is posted now is flushed. */
+	/* A WQE that is posted now is flushed. */
 	post_write(&s);
 	CHECK_EQ(wc_get(s.cq).status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_NO_EVENT(s.ctx);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What happens to a long message when, in the middle of it, its queue pairs,
+ * The fate of a long message when, in the middle of it, its queue pairs,
  * its memory, its keys or its processes go away.
  *
  * Two processes are at its ends. The test's own process watches, kills, and
@@ -54,7 +54,7 @@ struct side {
 	size_t len;
 };
 
-/* What somebody does in the middle, and what comes of it. */
+/* An action in the middle, and its results. */
 struct deed {
 	const char *what;
 	void (*by_req)(struct side *s);
@@ -71,7 +71,7 @@ struct deed {
 	bool released;	/* afterwards nobody touches the destination */
 };
 
-/* What the three processes know of each other. */
+/* The facts that the three processes know of each other. */
 static struct board {
 	struct {
 		uint32_t qpn, key;
@@ -96,7 +96,7 @@ static void in_the_middle(void)
 		sched_yield();
 }
 
-/* Whoever still wrote there would be seen. */
+/* A thread that still wrote there would be seen. */
 static void scrub(void)
 {
 	memset(destination()->flat + BIG_PAGE, 0, BIG_BODY);
@@ -292,7 +292,7 @@ static void kill_side(struct peer *side)
 
 	peer_kill(side, SIGKILL);
 	/*
-	 * Whoever uses its on-demand memory just then keeps its address space,
+	 * A thread that uses its on-demand memory just then keeps its address space,
 	 * and with that what it has open, for a moment longer.
 	 */
 	while (has_objects(pid))

@@ -416,7 +416,7 @@ TEST(busy, "PD-2", "a region with a window bound to it can neither be deregister
 	CHECK_OK(ibv_dereg_mr(s.mr));
 }
 
-/* What the other process tells of its region. */
+/* Told by the other process of its region. */
 struct lent {
 	struct ibv_shpd shpd;
 	uint64_t addr;
@@ -501,7 +501,7 @@ static void busy_owner(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* What the rdma tool says of all regions, without their numbers. */
+/* The regions that the rdma tool lists, without their numbers. */
 static char *listed_mrs(void)
 {
 	return t_shell("rdma resource show mr | sed 's/ mrn [0-9]*//'");

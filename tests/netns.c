@@ -74,7 +74,7 @@ static void excluded_guest(struct peer *parent)
 {
 	int fd;
 
-	/* What was open before stays open, as any file does. */
+	/* A file that was open before stays open. */
 	fd = SYS(open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
 	close(fd);
 	enter();

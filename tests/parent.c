@@ -267,7 +267,7 @@ TEST(own_objects, "PDM-9", "an MR made with the PD itself does not keep a parent
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-/* What keel checks a key against is the domain: see what the MR has. */
+/* keel checks a key against the domain: see the one of the MR. */
 static unsigned int mr_domain(const struct ibv_mr *mr)
 {
 	char *text = t_shell("rdma -dd resource show mr | "

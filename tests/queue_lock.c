@@ -204,7 +204,7 @@ static void trap_set(void *after)
 	SYS(mprotect(after, PAGE, PROT_NONE));
 }
 
-/* What the threads of one test share. */
+/* Shared by the threads of one test. */
 static struct setup shared;
 static int rounds;
 static int posted, done;

@@ -2,7 +2,7 @@
 /*
  * Several threads on the same objects.
  *
- * What a call returns in a race is one of a few errnos; what counts is that
+ * A call in a race returns one of a few errnos. The tests are about this:
  * each object is destroyed once, that nobody crashes, and that nothing is left.
  */
 #include <fcntl.h>
@@ -87,7 +87,7 @@ struct race {
 	int count;
 	pthread_barrier_t start, end;
 	atomic_bool over;
-	/* What they race for, new each round. */
+	/* The objects that they race for, new each round. */
 	uint32_t pd, td, dm, mr;
 	struct ibv_context *ctx;
 	struct ibv_shpd shpd;

@@ -354,7 +354,7 @@ static void round_of(int n_processes)
 	removed();
 	for (i = 0; i < n_processes; i++)
 		peer_wait(&p[i]);
-	/* What is left of the old one is in nobody's way. */
+	/* The rest of the old one is in nobody's way. */
 	made();
 	dev_check_works(way->dev);
 	CHECK_EQ(tree_count(way->dev, NULL), 0);

@@ -110,7 +110,7 @@ TEST(receive_queue, "DEV-4", "a false index of a receive queue, backwards, far a
 	int i;
 
 	for (i = 0; i < 12; i++) {
-		/* What is within the ring is garbage, but no lie. */
+		/* An index within the ring is garbage, but no lie. */
 		do
 			lie = i < 4 ? lies[i] : t_random(&seed);
 		while (lie <= QP_WRS);

@@ -19,7 +19,7 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* Which word of which ring is not zero when the kernel looks; -1: none is. */
+/* The word of a ring that is not zero when the kernel looks; -1: none is. */
 static int bad_ring = -1;
 static unsigned int bad_word;
 

@@ -45,7 +45,7 @@ struct thread {
 
 static unsigned long long kills;
 
-/* Who is at the ends of a link: neighbours, others, or one worker at both. */
+/* The ends of a link: neighbours, others, or one worker at both. */
 static int link_owner(int link, int side)
 {
 	static const int distance[] = { 1, 3, 0 };

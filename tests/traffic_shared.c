@@ -20,7 +20,7 @@
 static char page[PAGE] __attribute__((aligned(PAGE)));
 static char buf[PAGE] __attribute__((aligned(PAGE)));
 
-/* What the owner of a region tells. */
+/* Told by the owner of a region. */
 struct told {
 	struct ibv_shpd shpd;
 	uint32_t pd, mr;
@@ -88,7 +88,7 @@ static void sharer(struct peer *parent)
 	MUST(ibv_alloc_shpd(pd, KEY, &told.shpd));
 	peer_put_var(parent, told);
 	peer_wait(parent);
-	/* What the other process wrote through our key. */
+	/* The other process wrote it through our key. */
 	CHECK_ALL(page, 'w', 100);
 	CHECK_ALL(page + 100, 'p', PAGE - 100);
 	CHECK_OK(ibv_dereg_mr(mr));

@@ -66,7 +66,7 @@ static struct mem part(struct ibv_mr *mr, uint32_t len)
 	return (struct mem){ mr->addr, len, mr->lkey };
 }
 
-/* What an entry says, byte by byte at its place. */
+/* Values of a WQE, byte by byte at its place. */
 struct lie {
 	const char *what;
 	enum ibv_wr_opcode as;	/* before */

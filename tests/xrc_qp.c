@@ -38,7 +38,7 @@ static struct ibv_xrcd *open_xrcd(struct ibv_context *ctx, const char *path)
 	return xrcd;
 }
 
-/* What one process has in a domain. */
+/* All that one process has in a domain. */
 struct side {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -93,7 +93,7 @@ static enum ibv_wc_status send_to(struct side *s, struct ibv_qp *qp,
 	return wc.status;
 }
 
-/* What a process tells of its SRQ, and of a QP if it has one. */
+/* Told by a process of its SRQ, and of a QP if it has one. */
 struct told {
 	uint32_t srqn, qpn, rkey;
 	uint64_t addr;
@@ -130,7 +130,7 @@ static void owner(struct peer *parent)
 	wait_message(&s, qp->qp_num, 'a');
 	peer_tell(parent);
 	peer_wait(parent);
-	/* What came since was for others. */
+	/* Messages that came since were for others. */
 	CHECK_NO_WC(s.cq);
 	CHECK_ALL(page, 'a', 100);
 	post_srq_recv(s.srq, 42, MEM(s.mr));
@@ -168,8 +168,8 @@ static void member(struct peer *parent)
 	wait_message(&s, qp->qp_num, 'd');
 	peer_tell(parent);
 	/*
-	 * The sender asked for an SRQ of another domain: the QP failed. Who has
-	 * opened a QP gets no event of it: ib_uverbs_open_qp() names no file.
+	 * The sender asked for an SRQ of another domain: the QP failed. A process
+	 * that has opened a QP gets no event of it: ib_uverbs_open_qp() names no file.
 	 */
 	peer_wait(parent);
 	CHECK_STATE(qp, IBV_QPS_ERR);

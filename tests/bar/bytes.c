@@ -2,7 +2,7 @@
 /*
  * Bytes on their way between programs and the file behind the BAR.
  *
- * What a program wrote is looked at by the host, when the guest has ended: for
+ * The host looks at what a program wrote when the guest has ended: for
  * each buffer there is a file in /share/expect, named by the buffer's start on
  * the device, with all that its pages should have.
  */

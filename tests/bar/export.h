@@ -19,7 +19,7 @@
 #define PAGE	4096
 #define PAGES	4
 #define SIZE	(PAGES * PAGE)
-/* What others call the first byte of the second page. */
+/* The address by which others reach the first byte of the second page. */
 #define IOVA	0x700000001000ULL
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)

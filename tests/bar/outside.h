@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the programs here share with the host, which scripts/bar-test prepared:
+ * The programs here share with the host what scripts/bar-test prepared:
  * the folder /share, and in it the file behind the BAR of keel0.
  */
 #ifndef OUTSIDE_H

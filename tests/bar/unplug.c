@@ -32,7 +32,7 @@
 static char page[PAGE] __attribute__((aligned(PAGE)));
 static unsigned char host[LEN] __attribute__((aligned(PAGE)));
 
-/* What one process has of the device. */
+/* All that one process has of the device. */
 struct held {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -189,7 +189,7 @@ static void use_until_gone(struct peer *parent)
 	h.gone = true;
 	CHECK_OK(pthread_join(writer, NULL));
 	CHECK_OK(pthread_join(waiter, NULL));
-	/* What the program writes now is in no BAR. */
+	/* Bytes that the program writes now are in no BAR. */
 	CHECK_ALL(h.map, 0, LEN);
 	memset(h.map, 'x', LEN);
 	CHECK_ALL(h.map, 'x', LEN);

@@ -59,7 +59,7 @@ int main(void)
 	did("ibv_share_pd(handle 0x%08x, the key) -> in", shpd.handle);
 	tree();
 
-	say("The maker dies. What it made goes with it, the domain lives on.");
+	say("The maker dies. Its objects go with it, the domain lives on.");
 	must(!kill(child, SIGKILL));
 	must(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
 	did("process %d was killed", child);

@@ -15,7 +15,7 @@ static const char letter[] = "a message to a shared receive queue by its number"
 
 static char buffer[4096];
 
-/* What two processes tell each other before they can talk. */
+/* Told by two processes to each other before they can talk. */
 struct numbers {
 	uint32_t rc, xrc, srq;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Whose memory? Queues in memory that the program gives, a write into the
+ * Memory of whose? Queues in memory that the program gives, a write into the
  * device's memory, and a key that is refused.
  */
 #include <infiniband/keeldv.h>

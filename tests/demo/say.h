@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the stations of the tour have in common: finding keel0, saying what
+ * The common part of the stations of the tour: finding keel0, saying what
  * happens, and stopping when something does not happen as said. Nothing in
  * here is needed to use keel.
  */

@@ -46,7 +46,7 @@ void big_post(struct ibv_qp *qp, enum ibv_wr_opcode op, uint64_t wr_id,
 	      const void *flat, uint32_t lkey, int copies, uint64_t addr,
 	      uint32_t rkey);
 /*
- * Whatever happened to it, a QP of RC or UC can be reset and used: by a new
+ * In any state, a QP of RC or UC can be reset and used: by a new
  * one, which it is joined with. Its CQ, which is that of both, is empty.
  */
 void big_prove(struct ibv_qp *qp, struct ibv_cq *cq);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Devices that come and go: a second one, on a netdev of its own, and keel0,
- * which comes and goes with the module. Whatever a failed test left of the
- * second is removed first.
+ * which comes and goes with the module. Leftovers of the second from
+ * a failed test are removed first.
  */
 #ifndef DEV_H
 #define DEV_H

@@ -11,7 +11,7 @@
 #include "pair.h"
 
 #define HOLD_BYTES	16384
-/* What all of them are. */
+/* The value of all bytes. */
 #define HOLD_BYTE	0xd7
 
 struct hold {

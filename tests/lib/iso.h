@@ -30,7 +30,7 @@ enum iso_type { ISO_RC, ISO_UC, ISO_UD, ISO_XRC, ISO_TYPES };
 
 extern const char * const iso_types[ISO_TYPES];
 
-/* What the other side must know of an end; plain data. */
+/* The facts that the other side must know of an end; plain data. */
 struct iso_addr {
 	uint32_t qpn;
 	uint32_t recv_qpn;	/* another one only of XRC */

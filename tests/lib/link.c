@@ -291,7 +291,7 @@ static void harm(struct link_end *e)
 	e->deadline = link_now() + t_random(&e->random) % (30 * MS);
 }
 
-/* What others need is not destroyed. */
+/* An object that others need is not destroyed. */
 static void try_destroy(struct link_end *e)
 {
 	CHECK_RET(ibv_destroy_cq(e->cq), EBUSY);

@@ -3,7 +3,7 @@
  * Links: two ends, each of a thread of any process, that find each other in
  * shared memory, connect, send, and start anew whenever one of them is gone.
  *
- * An end verifies what arrives. What one end does to itself, or that it died,
+ * An end verifies what arrives. All that one end does to itself, or that it died,
  * is known to the other through the shared side, so that an error for which
  * nobody is to blame is noticed.
  */
@@ -41,7 +41,7 @@ bool link_can(enum link_type type, enum link_op op);
 #define LINK_RECVS	16	/* receives of an end */
 #define LINK_MSG	8192	/* longest message */
 
-/* What all processes of a soak count; in shared memory. */
+/* Counts of all processes of a soak; in shared memory. */
 struct link_stats {
 	atomic_ullong done[LINK_TYPES][LINK_OPS];
 	atomic_ullong mem[LINK_MEMS];
@@ -57,7 +57,7 @@ struct link_stats {
 	atomic_uint gen;		/* of the end that was opened last */
 };
 
-/* What an end tells the other; in shared memory. */
+/* Told by an end to the other; in shared memory. */
 struct link_side {
 	atomic_uint gen;	/* number of this life; 0: there is none */
 	atomic_uint to;		/* life of the peer that it is connected to */

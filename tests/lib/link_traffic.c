@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What goes over a link, and whether it arrives. See link.h.
+ * Messages over a link, and whether they arrive. See link.h.
  *
  * Every message has a seed, which decides each of its bytes.
  */
@@ -276,7 +276,7 @@ static void done(struct link_end *e, const struct ibv_wc *wc)
 		}
 		return;
 	}
-	/* What was under way when it was harmed is not looked at any more. */
+	/* A message that was in flight when it was harmed is not looked at. */
 	if (e->state == LINK_HURT)
 		return;
 	if (wc->wr_id == WR_BIND) {

@@ -110,7 +110,7 @@ void peer_end(struct peer *p)
 
 	close(p->fd);
 	SYS(waitpid(p->pid, &status, 0));
-	/* What went wrong in it, it has reported itself. */
+	/* It has reported itself what went wrong in it. */
 	if (status)
 		FAIL("process %d: got wait status 0x%x, want 0", p->pid, status);
 }

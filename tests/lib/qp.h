@@ -54,7 +54,7 @@ void link_free(struct link *l);
 /* QPs of RC and XRC can be made with such an operation, UC and UD ones cannot. */
 void qp_check_reliable(struct ibv_pd *pd, uint64_t op);
 
-/* What an RC, XRC or UC QP allows its peer, from now on. */
+/* Set the rights that an RC, XRC or UC QP gives its peer. */
 void qp_allow(struct ibv_qp *qp, unsigned int access);
 
 /* No read, atomic and the like from it (RC), or to it, from now on. */

@@ -54,7 +54,7 @@ static char state_of(int pid, int tid)
 	return p && p[1] ? p[2] : 0;
 }
 
-/* What udev does: everybody may open it. */
+/* As udev does: everybody may open it. */
 static void fuse_device(void)
 {
 	t_shell_status("modprobe -q fuse");

@@ -101,7 +101,7 @@ static void read_page(struct server *s, const struct fuse_in_header *in)
 	answer(s, in->unique, 0, page, PAGE);
 }
 
-/* What waited is answered: reads with data, lookups with ENOENT. */
+/* Requests that waited are answered: reads with data, lookups with ENOENT. */
 static void release(struct server *s)
 {
 	while (s->n_waits) {
