@@ -376,11 +376,14 @@ void keel_qp_work(struct work_struct *work);
 /**
  * struct keel_turn - how much of a queue is to be run
  * @doorbell: by a doorbell, or another call of its owner
+ * @flush: nothing is transferred, only flushed: another process that has taken the
+ *	QP over runs the rest
  * @end: doorbell: index of the first WQE that was posted too late for this turn
  * @until: when the turn is over, ns of ktime_get_ns()
  */
 struct keel_turn {
 	bool doorbell;
+	bool flush;
 	u32 end;
 	u64 until;
 };

@@ -16,8 +16,8 @@ struct keel_srq;
  * struct keel_xfer - a work request on its way
  * @qp: who sends; its send queue's lock is held
  * @wqe: what, in &keel_sq.wqe
- * @peer: to whom, with a reference, or NULL; the functions of the responder have its
- *	responder's lock
+ * @peer: to whom, with a reference, or NULL; in functions of the responder, with
+ *	its lock
  * @srq: XRC: the SRQ that was named, with a reference; else NULL
  * @old_srq: the one that an earlier try named, with a reference; or NULL
  * @len: bytes of the message

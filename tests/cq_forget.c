@@ -66,7 +66,8 @@ static void wait_sent(long before, int n)
 
 	for (ms = 0; dev_counter("tx_msgs") < before + n; ms += 10) {
 		if (ms > 5000)
-			FAIL("got %ld messages, want %d", dev_counter("tx_msgs") - before, n);
+			FAIL("got %ld messages, want %d",
+			     dev_counter("tx_msgs") - before, n);
 		usleep(10000);
 	}
 }

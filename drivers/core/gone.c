@@ -2,9 +2,9 @@
 /*
  * The page that tells programs that their device has gone.
  *
- * Calls without a system call (copies through a mapping, posting receives,
- * polling) cannot fail by itself when the device goes. So every
- * program can map one page of the device, for reading, and look there. It says
+ * Operations without a system call (copies through a mapping, posting receives,
+ * polling) cannot fail by themselves when the device goes. So every program can
+ * map one page of the device, for reading, and look there. It says
  * so before ib_uverbs begins to take anything away: who has copied, and then
  * still finds the device there, has copied through a mapping that was whole.
  *

@@ -426,8 +426,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_copy_end);
  * The result is undefined where memory of both sides overlaps. The call never
  * waits for another process: see KEEL_COPY_ABSENT.
  *
- * Context: process context; may sleep if &keel_copy_ctl.stop is NULL, or for memory
- * of keel_segs_may_lack().
+ * Context: process context; may sleep if &keel_copy_ctl.stop is NULL, or for
+ * memory of keel_segs_may_lack().
  * Return: how it ended.
  */
 enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,

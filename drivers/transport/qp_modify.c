@@ -2,9 +2,9 @@
 /*
  * States of QPs: ibv_modify_qp(), ibv_query_qp(). ib_core has the table of the
  * InfiniBand specification (ib_modify_qp_is_ok()) which says what transition is
- * legal for which type, and what attributes it must and may have; here
- * are the ranges of the attributes and what a transition does, whether a program
- * wants it or an error.
+ * legal for which type, and what attributes it must and may have; here are the
+ * ranges of the attributes and what a transition does, whether a program wants it
+ * or an error.
  */
 #include <kunit/visibility.h>
 

@@ -125,12 +125,17 @@ static void keel_qp_set_ended(struct keel_qp *qp)
 /*
  * The process of a QP is dead, or has let go of the device, and no other one has
  * taken the QP over. Nothing is transferred for it any more: a QP that has WQEs to
- * send fails. They are flushed, which is bounded by the size of the queues.
+ * send fails. They are flushed, which is bounded by the size of the queues. Another
+ * process may take it over at any moment of this, and transfers by itself.
  */
 static void keel_qp_end(struct keel_qp *qp)
 {
 	enum ib_qp_state state = READ_ONCE(qp->state);
-	struct keel_turn turn = { .doorbell = true, .until = U64_MAX };
+	struct keel_turn turn = {
+		.doorbell = true,
+		.flush = true,
+		.until = U64_MAX,
+	};
 	bool reporting;
 
 	if (READ_ONCE(qp->ended))

@@ -123,7 +123,7 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 
 /**
  * keel_qp_is_orphan() - has the process that runs a QP gone?
- * @qp: the QP; the caller has a reference
+ * @qp: the QP, kept by RCU or a reference
  *
  * Context: any.
  * Return: true if so.

@@ -450,8 +450,8 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
  * keel_resp_flush() - a flush arrives
  * @x: the message, with a peer
  *
- * The bytes that the queue wrote are in coherent memory when the write completes, so
- * nothing is left to be moved: only its order against what follows. No region
+ * The bytes that the queue wrote are in coherent memory when the write completes,
+ * so nothing is left to be moved: only its order against what follows. No region
  * is of memory that outlives a power failure, so none has the right to
  * persistence, and a flush that wants it is refused.
  *

@@ -17,8 +17,7 @@
 /**
  * keel_resp_pause() - before the next try to get the lock of a peer's responder
  * @qp: the sender; its send queue's lock is held
- * @wait: 0 everywhere at first; with &keel_resp_wait.until, another time at which
- *	the wait ends
+ * @wait: zeroed by the caller before the first try, but for an end that it may set
  *
  * Context: may sleep; no key of a user process is in use.
  * Return: 0; -EINTR: the process is killed, or @qp is not to send any more; -EBUSY:

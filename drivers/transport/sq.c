@@ -335,18 +335,23 @@ static bool keel_sq_begun(const struct keel_sq *sq)
 	       sq->stage != KEEL_STAGE_NEW;
 }
 
-static enum keel_step keel_sq_step(struct keel_qp *qp, int posted, u64 until)
+static enum keel_step keel_sq_send(struct keel_qp *qp,
+				   const struct keel_turn *turn)
 {
-	struct keel_sq *sq = &qp->sq;
+	return turn->flush ? KEEL_STEP_LATER : keel_sq_do_one(qp, turn->until);
+}
 
+static enum keel_step keel_sq_step(struct keel_qp *qp, int posted,
+				   const struct keel_turn *turn)
+{
 	/* Attributes are at least as new as the state they came with. */
 	switch (smp_load_acquire(&qp->state)) {
 	case IB_QPS_RTS:
-		return posted ? keel_sq_do_one(qp, until) : KEEL_STEP_IDLE;
+		return posted ? keel_sq_send(qp, turn) : KEEL_STEP_IDLE;
 	case IB_QPS_SQD:
-		if (!posted || !keel_sq_begun(sq))
+		if (!posted || !keel_sq_begun(&qp->sq))
 			return keel_sq_drained(qp);
-		return keel_sq_do_one(qp, until);
+		return keel_sq_send(qp, turn);
 	case IB_QPS_SQE:
 	case IB_QPS_ERR:
 		return posted ? keel_sq_flush_one(qp) : KEEL_STEP_IDLE;
@@ -384,7 +389,7 @@ static enum keel_step keel_sq_drain(struct keel_qp *qp,
 		}
 		if (posted && keel_sq_turn_over(qp, turn))
 			return KEEL_STEP_LATER;
-		step = keel_sq_step(qp, posted, turn->until);
+		step = keel_sq_step(qp, posted, turn);
 		if (step != KEEL_STEP_MORE)
 			return step;
 		cond_resched();

@@ -21,8 +21,8 @@
 static_assert(sizeof(struct ipv6hdr) == KEEL_GRH_BYTES);
 
 /*
- * The part that a NIC would put in front: the IPv6 header, or, in the last 20 bytes,
- * the IPv4 header of RoCE v2. Receivers learn from it who sent, and answer.
+ * The part that a NIC would put in front: the IPv6 header, or, in the last 20
+ * bytes, the IPv4 header of RoCE v2. Receivers learn from it who sent, and answer.
  */
 static void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES])
 {

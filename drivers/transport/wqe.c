@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Members of a send work request that userspace must leave 0. None of them could ever be
- * given a meaning if it were not checked from the first day.
+ * Members of a send work request that userspace must leave 0. None of them could
+ * ever be given a meaning if it were not checked from the first day.
  */
 #include <linux/nospec.h>
 #include <linux/string.h>
