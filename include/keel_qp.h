@@ -315,6 +315,11 @@ static inline struct keel_srq *to_ksrq(struct ib_srq *ib)
 	return container_of(ib, struct keel_ib_srq, ib)->srq;
 }
 
+static inline bool keel_qp_is_dgram(const struct keel_qp *qp)
+{
+	return qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI;
+}
+
 /* rq.c */
 int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);
 int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv);
@@ -416,9 +421,6 @@ enum keel_fast {
 
 /* fast.c */
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
-
-/* wqe.c */
-bool keel_wqe_clean(const struct keel_uapi_send_wqe *wqe, enum ib_qp_type type);
 
 /* req.c */
 enum keel_verdict keel_req_run(struct keel_xfer *x);

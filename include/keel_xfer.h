@@ -9,6 +9,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
+struct keel_opcode;
 struct keel_qp;
 struct keel_srq;
 
@@ -16,6 +17,7 @@ struct keel_srq;
  * struct keel_xfer - a work request on its way
  * @qp: who sends; its send queue's lock is held
  * @wqe: what, in &keel_sq.wqe
+ * @op: its operation, once it is known to be one
  * @peer: to whom, with a reference, or NULL; in functions of the responder, with
  *	its lock
  * @srq: XRC: the SRQ that was named, with a reference; else NULL
@@ -31,6 +33,7 @@ struct keel_srq;
 struct keel_xfer {
 	struct keel_qp *qp;
 	const struct keel_uapi_send_wqe *wqe;
+	const struct keel_opcode *op;
 	struct keel_qp *peer;
 	struct keel_srq *srq;
 	struct keel_srq *old_srq;

@@ -66,7 +66,7 @@ static __always_inline bool keel_fast_fetch(const struct keel_qp *qp,
 	inline_len = READ_ONCE(wqe->inline_len);
 	to->wr_id = READ_ONCE(wqe->wr_id);
 	to->flags = READ_ONCE(wqe->flags);
-	/* keel_wqe_clean(), for sends. */
+	/* keel_opcode_clean(), for sends. */
 	if (READ_ONCE(wqe->opcode) != IB_WR_SEND || READ_ONCE(wqe->imm) ||
 	    READ_ONCE(wqe->srqn))
 		return false;

@@ -1,72 +1,152 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Members of a send work request that userspace must leave 0. None of them could
- * ever be given a meaning if it were not checked from the first day.
+ * The operations of send queues, in one table: which types of QP can do one, what
+ * a WQE says to it, and what the responder does. A new one needs a row here, a
+ * function of the responder, and a case in post.c if consumers in the kernel may
+ * post it.
  */
 #include <linux/nospec.h>
 #include <linux/string.h>
 
+#include "keel_opcode.h"
 #include "keel_qp.h"
+
+#define KEEL_T(_type)	BIT(IB_QPT_##_type)
+#define KEEL_T_RC	(KEEL_T(RC) | KEEL_T(XRC_INI))
+#define KEEL_T_CONN	(KEEL_T_RC | KEEL_T(UC))
+#define KEEL_T_ALL	(KEEL_T_CONN | KEEL_T(UD) | KEEL_T(GSI))
 
 #define KEEL_USED(_part, _last)						\
 	(offsetofend(struct keel_uapi_send_wqe, _part._last) -		\
 	 offsetof(struct keel_uapi_send_wqe, reserved))
 
+static const struct keel_opcode keel_opcodes[] = {
+	[IB_WR_RDMA_WRITE] = {
+		.types = KEEL_T_CONN,
+		.wc = IB_WC_RDMA_WRITE,
+		.used = KEEL_USED(rdma, rkey),
+		.deliver = keel_resp_write,
+	},
+	[IB_WR_RDMA_WRITE_WITH_IMM] = {
+		.types = KEEL_T_CONN,
+		.wc = IB_WC_RDMA_WRITE,
+		.used = KEEL_USED(rdma, rkey),
+		.flags = KEEL_OP_IMM,
+		.deliver = keel_resp_write,
+	},
+	[IB_WR_SEND] = {
+		.types = KEEL_T_ALL,
+		.wc = IB_WC_SEND,
+		.deliver = keel_resp_send,
+	},
+	[IB_WR_SEND_WITH_IMM] = {
+		.types = KEEL_T_ALL,
+		.wc = IB_WC_SEND,
+		.flags = KEEL_OP_IMM,
+		.deliver = keel_resp_send,
+	},
+	[IB_WR_SEND_WITH_INV] = {
+		.types = KEEL_T_RC,
+		.wc = IB_WC_SEND,
+		.flags = KEEL_OP_IMM,
+		.deliver = keel_resp_send,
+	},
+	[IB_WR_RDMA_READ] = {
+		.types = KEEL_T_RC,
+		.wc = IB_WC_RDMA_READ,
+		.used = KEEL_USED(rdma, rkey),
+		.flags = KEEL_OP_READ | KEEL_OP_DEPTH,
+		.deliver = keel_resp_read,
+	},
+	[IB_WR_ATOMIC_CMP_AND_SWP] = {
+		.types = KEEL_T_RC,
+		.wc = IB_WC_COMP_SWAP,
+		.used = KEEL_USED(atomic, rkey),
+		.flags = KEEL_OP_READ | KEEL_OP_DEPTH | KEEL_OP_ATOMIC,
+		.deliver = keel_resp_atomic,
+	},
+	[IB_WR_ATOMIC_FETCH_AND_ADD] = {
+		.types = KEEL_T_RC,
+		.wc = IB_WC_FETCH_ADD,
+		.used = KEEL_USED(atomic, rkey),
+		.flags = KEEL_OP_READ | KEEL_OP_DEPTH | KEEL_OP_ATOMIC,
+		.deliver = keel_resp_atomic,
+	},
+	[IB_WR_ATOMIC_WRITE] = {
+		.types = KEEL_T_RC,
+		.wc = IB_WC_ATOMIC_WRITE,
+		.used = KEEL_USED(rdma, rkey),
+		.flags = KEEL_OP_DEPTH | KEEL_OP_ATOMIC,
+		.deliver = keel_resp_atomic_write,
+	},
+	[IB_WR_FLUSH] = {
+		.types = KEEL_T_RC,
+		.wc = IB_WC_FLUSH,
+		.used = KEEL_USED(flush, level),
+		.flags = KEEL_OP_DEPTH,
+		.deliver = keel_resp_flush,
+	},
+	[IB_WR_BIND_MW] = {
+		.types = KEEL_T_CONN,
+		.wc = IB_UVERBS_WC_BIND_MW,
+		.used = KEEL_USED(bind, flags),
+		.flags = KEEL_OP_BARE | KEEL_OP_LOCAL,
+	},
+	[IB_WR_LOCAL_INV] = {
+		.types = KEEL_T_CONN,
+		.wc = IB_WC_LOCAL_INV,
+		.flags = KEEL_OP_IMM | KEEL_OP_BARE | KEEL_OP_LOCAL,
+	},
+	[IB_WR_REG_MR] = {
+		.types = KEEL_T_RC,
+		.wc = IB_WC_REG_MR,
+		.flags = KEEL_OP_LOCAL | KEEL_OP_KERNEL,
+	},
+};
+
 /**
- * struct keel_wqe_form - what an opcode makes of an entry
- * @used: bytes of the union that have a meaning; a type of QP that is told an
- *	address each time has @ud there
- * @imm: @imm has a meaning
- * @bare: no data: no SGEs, nothing inline
+ * keel_opcode_find() - what an opcode means
+ * @opcode: enum ib_wr_opcode, or anything else
+ *
+ * Context: any.
+ * Return: the operation, or NULL if there is none.
  */
-struct keel_wqe_form {
-	u8 used;
-	bool imm;
-	bool bare;
-};
-
-static const struct keel_wqe_form keel_wqe_forms[] = {
-	[IB_WR_RDMA_WRITE]	= { .used = KEEL_USED(rdma, rkey) },
-	[IB_WR_RDMA_WRITE_WITH_IMM] = { .used = KEEL_USED(rdma, rkey),
-					.imm = true },
-	[IB_WR_SEND]		= { },
-	[IB_WR_SEND_WITH_IMM]	= { .imm = true },
-	[IB_WR_RDMA_READ]	= { .used = KEEL_USED(rdma, rkey) },
-	[IB_WR_ATOMIC_CMP_AND_SWP] = { .used = KEEL_USED(atomic, rkey) },
-	[IB_WR_ATOMIC_FETCH_AND_ADD] = { .used = KEEL_USED(atomic, rkey) },
-	[IB_WR_LOCAL_INV]	= { .imm = true, .bare = true },
-	[IB_WR_BIND_MW]		= { .used = KEEL_USED(bind, flags),
-				    .bare = true },
-	[IB_WR_SEND_WITH_INV]	= { .imm = true },
-	[IB_WR_FLUSH]		= { .used = KEEL_USED(flush, level) },
-	[IB_WR_ATOMIC_WRITE]	= { .used = KEEL_USED(rdma, rkey) },
-};
+const struct keel_opcode *keel_opcode_find(u32 opcode)
+{
+	if (opcode >= ARRAY_SIZE(keel_opcodes))
+		return NULL;
+	opcode = array_index_nospec(opcode, ARRAY_SIZE(keel_opcodes));
+	return keel_opcodes[opcode].types ? &keel_opcodes[opcode] : NULL;
+}
 
 /**
- * keel_wqe_clean() - is everything 0 that has no meaning?
- * @wqe: copy of an entry of a program's send queue
- * @type: type of the QP, which can do the opcode
+ * keel_opcode_clean() - is everything 0 that has no meaning?
+ * @op: the operation
+ * @wqe: copy of a WQE of a user process that asks for it
+ * @type: type of the QP, which can do it
+ *
+ * Members that userspace must leave 0 could never be given a meaning if they were
+ * not checked from the first day.
  *
  * Context: any.
  * Return: true if so.
  */
-bool keel_wqe_clean(const struct keel_uapi_send_wqe *wqe, enum ib_qp_type type)
+bool keel_opcode_clean(const struct keel_opcode *op,
+		       const struct keel_uapi_send_wqe *wqe,
+		       enum ib_qp_type type)
 {
-	struct keel_wqe_form form = {};
 	u32 flags = IB_SEND_FENCE | IB_SEND_SIGNALED | IB_SEND_SOLICITED;
+	bool bare = op->flags & KEEL_OP_BARE;
+	/* A type of QP that is told an address each time has it there. */
+	u32 used = type == IB_QPT_UD ? KEEL_USED(ud, qkey) : op->used;
 
-	if (wqe->opcode < ARRAY_SIZE(keel_wqe_forms))
-		form = keel_wqe_forms[array_index_nospec(wqe->opcode,
-					ARRAY_SIZE(keel_wqe_forms))];
-	if (type == IB_QPT_UD)
-		form.used = KEEL_USED(ud, qkey);
-	if (!form.bare)
+	if (!bare)
 		flags |= IB_SEND_INLINE;
-	if (wqe->flags & ~flags || (form.bare && wqe->num_sge) ||
+	if (wqe->flags & ~flags || (bare && wqe->num_sge) ||
 	    (wqe->inline_len && !(wqe->flags & IB_SEND_INLINE)) ||
-	    (wqe->imm && !form.imm) ||
+	    (wqe->imm && !(op->flags & KEEL_OP_IMM)) ||
 	    (wqe->srqn && type != IB_QPT_XRC_INI))
 		return false;
-	return !memchr_inv(wqe->reserved + form.used, 0,
-			   sizeof(wqe->reserved) - form.used);
+	return !memchr_inv(wqe->reserved + used, 0,
+			   sizeof(wqe->reserved) - used);
 }

@@ -47,7 +47,7 @@ static void keel_post_ud(const struct keel_qp *qp,
 			 struct keel_uapi_send_wqe *wqe,
 			 const struct ib_send_wr *wr)
 {
-	if (qp->type != IB_QPT_UD && qp->type != IB_QPT_GSI)
+	if (!keel_qp_is_dgram(qp))
 		return;
 	wqe->ud.ah = to_kah(ud_wr(wr)->ah)->obj.id;
 	wqe->ud.qpn = ud_wr(wr)->remote_qpn;

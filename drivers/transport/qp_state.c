@@ -97,7 +97,7 @@ struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
 {
 	struct keel_qp *peer;
 
-	if (qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI)
+	if (keel_qp_is_dgram(qp))
 		return NULL;
 	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
 	if (!peer || peer == qp || peer->attr.dest_qp_num != qp->qpn)

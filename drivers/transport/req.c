@@ -3,34 +3,8 @@
  * The requester: is a work request one that this QP can do, where is its
  * local memory, and who is its peer.
  */
-#include <linux/nospec.h>
-
+#include "keel_opcode.h"
 #include "keel_resp.h"
-
-#define KEEL_T(_type)	BIT(IB_QPT_##_type)
-#define KEEL_T_RC	(KEEL_T(RC) | KEEL_T(XRC_INI))
-#define KEEL_T_CONN	(KEEL_T_RC | KEEL_T(UC))
-#define KEEL_T_DGRAM	(KEEL_T(UD) | KEEL_T(GSI))
-
-/*
- * The types of QP that can do an operation: InfiniBand specification, table 37,
- * and annex A19 for flush and atomic write.
- */
-static const u32 keel_op_types[] = {
-	[IB_WR_RDMA_WRITE]		= KEEL_T_CONN,
-	[IB_WR_RDMA_WRITE_WITH_IMM]	= KEEL_T_CONN,
-	[IB_WR_SEND]			= KEEL_T_CONN | KEEL_T_DGRAM,
-	[IB_WR_SEND_WITH_IMM]		= KEEL_T_CONN | KEEL_T_DGRAM,
-	[IB_WR_RDMA_READ]		= KEEL_T_RC,
-	[IB_WR_ATOMIC_CMP_AND_SWP]	= KEEL_T_RC,
-	[IB_WR_ATOMIC_FETCH_AND_ADD]	= KEEL_T_RC,
-	[IB_WR_LOCAL_INV]		= KEEL_T_CONN,
-	[IB_WR_BIND_MW]			= KEEL_T_CONN,
-	[IB_WR_SEND_WITH_INV]		= KEEL_T_RC,
-	[IB_WR_FLUSH]			= KEEL_T_RC,
-	[IB_WR_ATOMIC_WRITE]		= KEEL_T_RC,
-	[IB_WR_REG_MR]			= KEEL_T_RC,
-};
 
 static enum keel_verdict keel_req_bad(struct keel_xfer *x,
 				      enum ib_wc_status status, u32 why)
@@ -40,40 +14,10 @@ static enum keel_verdict keel_req_bad(struct keel_xfer *x,
 	return KEEL_XFER_DONE;
 }
 
-static bool keel_req_known(const struct keel_qp *qp,
-			   const struct keel_uapi_send_wqe *wqe)
+static bool keel_req_can(const struct keel_qp *qp, const struct keel_opcode *op)
 {
-	u32 opcode = wqe->opcode;
-
-	if (opcode >= ARRAY_SIZE(keel_op_types))
-		return false;
-	opcode = array_index_nospec(opcode, ARRAY_SIZE(keel_op_types));
-	if (!(keel_op_types[opcode] & BIT(qp->type)))
-		return false;
-	/* Names a structure of the kernel: only the kernel may. */
-	return wqe->opcode != IB_WR_REG_MR || !qp->user;
-}
-
-static bool keel_req_reads(const struct keel_uapi_send_wqe *wqe)
-{
-	return wqe->opcode == IB_WR_RDMA_READ ||
-	       wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP ||
-	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD;
-}
-
-/* Requests whose number the two sides agree on: initiator depth. */
-static bool keel_req_counted(const struct keel_uapi_send_wqe *wqe)
-{
-	return keel_req_reads(wqe) || wqe->opcode == IB_WR_ATOMIC_WRITE ||
-	       wqe->opcode == IB_WR_FLUSH;
-}
-
-/* Atomics, that is. */
-static bool keel_req_is_8_bytes(const struct keel_uapi_send_wqe *wqe)
-{
-	return wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP ||
-	       wqe->opcode == IB_WR_ATOMIC_FETCH_AND_ADD ||
-	       wqe->opcode == IB_WR_ATOMIC_WRITE;
+	return op && op->types & BIT(qp->type) &&
+	       !(op->flags & KEEL_OP_KERNEL && qp->user);
 }
 
 /* A flush has no local side. */
@@ -97,7 +41,7 @@ static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
 static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
-	bool reads = keel_req_reads(wqe);
+	bool reads = x->op->flags & KEEL_OP_READ;
 	struct keel_qp *qp = x->qp;
 	struct keel_sq *sq = &qp->sq;
 
@@ -193,22 +137,7 @@ static enum keel_verdict keel_req_deliver(struct keel_xfer *x)
 	x->domain = x->peer->domain;
 	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
 		return KEEL_XFER_DONE;
-	switch (x->wqe->opcode) {
-	case IB_WR_RDMA_WRITE:
-	case IB_WR_RDMA_WRITE_WITH_IMM:
-		return keel_resp_write(x);
-	case IB_WR_RDMA_READ:
-		return keel_resp_read(x);
-	case IB_WR_ATOMIC_CMP_AND_SWP:
-	case IB_WR_ATOMIC_FETCH_AND_ADD:
-		return keel_resp_atomic(x);
-	case IB_WR_ATOMIC_WRITE:
-		return keel_resp_atomic_write(x);
-	case IB_WR_FLUSH:
-		return keel_resp_flush(x);
-	default:
-		return keel_resp_send(x);
-	}
+	return x->op->deliver(x);
 }
 
 /* From one QP to another that is connected to it. */
@@ -264,12 +193,6 @@ static enum keel_verdict keel_req_own(struct keel_xfer *x)
 	return KEEL_XFER_DONE;
 }
 
-static bool keel_req_is_own(const struct keel_uapi_send_wqe *wqe)
-{
-	return wqe->opcode == IB_WR_BIND_MW || wqe->opcode == IB_WR_LOCAL_INV ||
-	       wqe->opcode == IB_WR_REG_MR;
-}
-
 /* Once; it uses keys and locks without preemption, see keel_resp.h. */
 static enum keel_verdict keel_req_try(struct keel_xfer *x)
 {
@@ -285,11 +208,11 @@ static enum keel_verdict keel_req_try(struct keel_xfer *x)
 	x->len = sq->segs.len;
 	if (x->len > KEEL_MAX_MSG)
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
-	if (keel_req_counted(wqe) && !qp->attr.max_rd_atomic)
+	if (x->op->flags & KEEL_OP_DEPTH && !qp->attr.max_rd_atomic)
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
-	if (keel_req_is_8_bytes(wqe) && x->len != sizeof(u64))
+	if (x->op->flags & KEEL_OP_ATOMIC && x->len != sizeof(u64))
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
-	if (BIT(qp->type) & KEEL_T_DGRAM)
+	if (keel_qp_is_dgram(qp))
 		return keel_ud_send(x);
 	return keel_req_connected_send(x);
 }
@@ -309,12 +232,13 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 	enum keel_verdict verdict;
 	struct keel_resp_wait wait = { .until = x->until };
 
-	if (!keel_req_known(qp, wqe))
+	x->op = keel_opcode_find(wqe->opcode);
+	if (!keel_req_can(qp, x->op))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
 	/* The kernel's own entries are made of what the consumer left there. */
-	if (qp->user && !keel_wqe_clean(wqe, qp->type))
+	if (qp->user && !keel_opcode_clean(x->op, wqe, qp->type))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_RESERVED);
-	if (keel_req_is_own(wqe))
+	if (x->op->flags & KEEL_OP_LOCAL)
 		return keel_req_own(x);
 	do {
 		keel_resp_stay();

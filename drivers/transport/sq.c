@@ -9,9 +9,9 @@
  * WQE is begun anew where it was.
  */
 #include <linux/ktime.h>
-#include <linux/nospec.h>
 #include <linux/sched/signal.h>
 
+#include "keel_opcode.h"
 #include "keel_qp.h"
 
 /* The result of a look at the first WQE. */
@@ -23,34 +23,11 @@ enum keel_step {
 	KEEL_STEP_OVER,		/* the caller is killed: its QP has failed */
 };
 
-static const u8 keel_wc_opcodes[] = {
-	[IB_WR_RDMA_WRITE]		= IB_WC_RDMA_WRITE,
-	[IB_WR_RDMA_WRITE_WITH_IMM]	= IB_WC_RDMA_WRITE,
-	[IB_WR_SEND]			= IB_WC_SEND,
-	[IB_WR_SEND_WITH_IMM]		= IB_WC_SEND,
-	[IB_WR_RDMA_READ]		= IB_WC_RDMA_READ,
-	[IB_WR_ATOMIC_CMP_AND_SWP]	= IB_WC_COMP_SWAP,
-	[IB_WR_ATOMIC_FETCH_AND_ADD]	= IB_WC_FETCH_ADD,
-	[IB_WR_LOCAL_INV]		= IB_WC_LOCAL_INV,
-	[IB_WR_BIND_MW]			= IB_UVERBS_WC_BIND_MW,
-	[IB_WR_SEND_WITH_INV]		= IB_WC_SEND,
-	[IB_WR_FLUSH]			= IB_WC_FLUSH,
-	[IB_WR_ATOMIC_WRITE]		= IB_WC_ATOMIC_WRITE,
-	[IB_WR_REG_MR]			= IB_WC_REG_MR,
-};
-
-static u8 keel_wc_opcode(u32 opcode)
-{
-	if (opcode >= ARRAY_SIZE(keel_wc_opcodes))
-		return 0;
-	return keel_wc_opcodes[array_index_nospec(opcode,
-						  ARRAY_SIZE(keel_wc_opcodes))];
-}
-
 static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 			   u32 why, u32 byte_len)
 {
 	const struct keel_uapi_send_wqe *wqe = &qp->sq.wqe;
+	const struct keel_opcode *op = keel_opcode_find(wqe->opcode);
 	/* As in keel_recv_complete(). */
 	struct keel_uapi_cqe cqe = {
 		.wr_id = wqe->wr_id,
@@ -64,7 +41,7 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 		.pkey_index = 0,
 		.slid = 0,
 		.status = status,
-		.opcode = keel_wc_opcode(wqe->opcode),
+		.opcode = op ? op->wc : 0,
 		.flags = 0,
 		.sl = 0,
 		.reserved = { 0, 0, 0 },
@@ -109,8 +86,7 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 			  u32 why, u32 byte_len)
 {
-	bool stops = qp->type == IB_QPT_UC || qp->type == IB_QPT_UD ||
-		     qp->type == IB_QPT_GSI;
+	bool stops = qp->type == IB_QPT_UC || keel_qp_is_dgram(qp);
 
 	keel_count(qp->kdev, wc_errors, 1);
 	/* Seen by all who see the state. */
@@ -286,6 +262,7 @@ static enum keel_step keel_sq_do_one(struct keel_qp *qp, u64 until)
 	struct keel_xfer x = {
 		.qp = qp,
 		.wqe = &qp->sq.wqe,
+		.op = NULL,
 		.peer = NULL,
 		.srq = NULL,
 		.old_srq = NULL,

@@ -58,7 +58,7 @@ static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 	/* Its attributes were set before its state. */
 	enum ib_qp_state state = smp_load_acquire(&peer->state);
 
-	if (peer->type != IB_QPT_UD && peer->type != IB_QPT_GSI)
+	if (!keel_qp_is_dgram(peer))
 		return false;
 	return !READ_ONCE(peer->dying) && state >= IB_QPS_RTR &&
 	       state != IB_QPS_ERR && peer->attr.qkey == qkey;
