@@ -30,25 +30,11 @@
 #include "compat.h"
 #include "keel_quota.h"
 
-/*
- * Kinds of objects. The numbers are those of user space, see
- * enum keel_uapi_kind.
- */
+/* Kinds of objects: KEEL_PD and so on, see KEEL_UAPI_KINDS(). */
 enum keel_kind {
-	KEEL_DOMAIN	= KEEL_UAPI_KIND_DOMAIN,
-	KEEL_PD		= KEEL_UAPI_KIND_PD,
-	KEEL_PARENT	= KEEL_UAPI_KIND_PARENT,
-	KEEL_TD		= KEEL_UAPI_KIND_TD,
-	KEEL_XRCD	= KEEL_UAPI_KIND_XRCD,
-	KEEL_SHPD	= KEEL_UAPI_KIND_SHPD,
-	KEEL_DM		= KEEL_UAPI_KIND_DM,
-	KEEL_MR		= KEEL_UAPI_KIND_MR,
-	KEEL_DM_MR	= KEEL_UAPI_KIND_DM_MR,
-	KEEL_MW		= KEEL_UAPI_KIND_MW,
-	KEEL_AH		= KEEL_UAPI_KIND_AH,
-	KEEL_CQ		= KEEL_UAPI_KIND_CQ,
-	KEEL_SRQ	= KEEL_UAPI_KIND_SRQ,
-	KEEL_QP		= KEEL_UAPI_KIND_QP,
+#define KEEL_KIND(_name, _number, _word)	KEEL_##_name = _number,
+	KEEL_UAPI_KINDS(KEEL_KIND)
+#undef KEEL_KIND
 	KEEL_KINDS,
 };
 

@@ -12,23 +12,9 @@
 #include "keeldv.h"
 
 /* The public names stand on their own, but say the same as the contract's. */
-#define SAME_KIND(name)                                                        \
-	static_assert((int)KEELDV_KIND_##name == (int)KEEL_UAPI_KIND_##name,   \
-		      #name " differs")
-SAME_KIND(DOMAIN);
-SAME_KIND(PD);
-SAME_KIND(PARENT);
-SAME_KIND(TD);
-SAME_KIND(XRCD);
-SAME_KIND(SHPD);
-SAME_KIND(DM);
-SAME_KIND(MR);
-SAME_KIND(DM_MR);
-SAME_KIND(MW);
-SAME_KIND(AH);
-SAME_KIND(CQ);
-SAME_KIND(SRQ);
-SAME_KIND(QP);
+#define SAME_KIND(name, number, word)                                          \
+	static_assert((int)KEELDV_KIND_##name == (number), #name " differs");
+KEEL_UAPI_KINDS(SAME_KIND)
 
 #define SAME_RES(name)                                                         \
 	static_assert((int)KEELDV_RES_##name == (int)KEEL_RES_##name,          \
@@ -46,30 +32,9 @@ SAME_PD_KIND(PLAIN);
 SAME_PD_KIND(PARENT);
 SAME_PD_KIND(SHARED);
 
-#define SAME_WHY(name)                                                         \
-	static_assert((int)KEELDV_WHY_##name == (int)KEEL_WHY_##name,          \
-		      #name " differs")
-SAME_WHY(NONE);
-SAME_WHY(OPCODE);
-SAME_WHY(SGES);
-SAME_WHY(LENGTH);
-SAME_WHY(KEY);
-SAME_WHY(DOMAIN);
-SAME_WHY(ACCESS);
-SAME_WHY(RANGE);
-SAME_WHY(FAULT);
-SAME_WHY(AH);
-SAME_WHY(PEER);
-SAME_WHY(NOT_READY);
-SAME_WHY(QP_ACCESS);
-SAME_WHY(DEPTH);
-SAME_WHY(ALIGN);
-SAME_WHY(SRQ);
-SAME_WHY(WINDOW);
-SAME_WHY(FLUSH);
-SAME_WHY(RING);
-SAME_WHY(PLACEMENT);
-SAME_WHY(RESERVED);
+#define SAME_WHY(name, number, text)                                           \
+	static_assert((int)KEELDV_WHY_##name == (number), #name " differs");
+KEEL_UAPI_WHYS(SAME_WHY)
 
 /* The kernel fills in the program's list itself. */
 #define SAME_MEMBER(member)                                                    \
@@ -83,30 +48,9 @@ SAME_MEMBER(comm);
 static_assert(sizeof(struct keeldv_holder) == sizeof(struct keel_uapi_holder),
 	      "sizes of holders differ");
 
-/* As <rdma/keel-queue.h> describes them. */
 static const char *const reasons[] = {
-	[KEELDV_WHY_NONE] = "nothing is wrong",
-	[KEELDV_WHY_OPCODE] = "the QP's type cannot do that",
-	[KEELDV_WHY_SGES] = "more SGEs or inline data than the QP has",
-	[KEELDV_WHY_LENGTH] = "too long, not 8 bytes for an atomic, or 0 for a bind",
-	[KEELDV_WHY_KEY] = "there is no such key",
-	[KEELDV_WHY_DOMAIN] = "the key is of another protection domain",
-	[KEELDV_WHY_ACCESS] = "the key does not give that right",
-	[KEELDV_WHY_RANGE] = "beyond the memory of the key",
-	[KEELDV_WHY_FAULT] = "the memory was unmapped, or may not be written",
-	[KEELDV_WHY_AH] = "no such address handle, or of another domain",
-	[KEELDV_WHY_PEER] = "no peer is connected to this QP",
-	[KEELDV_WHY_NOT_READY] = "the peer has posted no receive",
-	[KEELDV_WHY_QP_ACCESS] = "the peer's QP does not allow it",
-	[KEELDV_WHY_DEPTH] = "no read, atomic or flush is allowed, here or at the peer",
-	[KEELDV_WHY_ALIGN] = "the address is not a multiple of 8",
-	[KEELDV_WHY_SRQ] = "no such SRQ, or of another XRC domain",
-	[KEELDV_WHY_WINDOW] = "the window or region cannot be used so, or now",
-	[KEELDV_WHY_FLUSH] = "the QP is in an error state",
-	[KEELDV_WHY_RING] = "the ring is not one, or the CQ is in error",
-	[KEELDV_WHY_PLACEMENT] = "no such type or level of a flush",
-	[KEELDV_WHY_RESERVED] = "what must be 0 in the work request is not",
-	[KEELDV_WHY_PSN] = "sq_psn is not the rq_psn that the peer was given",
+#define REASON(name, number, text) [number] = (text),
+	KEEL_UAPI_WHYS(REASON)
 };
 
 const char *keeldv_why_str(uint32_t vendor_err)

@@ -28,20 +28,8 @@ const struct keel_holders_of keel_holders_of_dm = {
 };
 
 static const char *const kind_names[] = {
-	[KEEL_UAPI_KIND_DOMAIN] = "domain",
-	[KEEL_UAPI_KIND_PD] = "pd",
-	[KEEL_UAPI_KIND_PARENT] = "parent",
-	[KEEL_UAPI_KIND_TD] = "td",
-	[KEEL_UAPI_KIND_XRCD] = "xrcd",
-	[KEEL_UAPI_KIND_SHPD] = "shpd",
-	[KEEL_UAPI_KIND_DM] = "dm",
-	[KEEL_UAPI_KIND_MR] = "mr",
-	[KEEL_UAPI_KIND_DM_MR] = "dm_mr",
-	[KEEL_UAPI_KIND_MW] = "mw",
-	[KEEL_UAPI_KIND_AH] = "ah",
-	[KEEL_UAPI_KIND_CQ] = "cq",
-	[KEEL_UAPI_KIND_SRQ] = "srq",
-	[KEEL_UAPI_KIND_QP] = "qp",
+#define KIND_NAME(name, number, word) [number] = (word),
+	KEEL_UAPI_KINDS(KIND_NAME)
 };
 
 const char *keel_kind_str(uint32_t kind)

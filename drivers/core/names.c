@@ -8,20 +8,9 @@
 #include "keel_obj.h"
 
 static const char * const keel_kind_names[KEEL_KINDS] = {
-	[KEEL_DOMAIN]	= "domain",
-	[KEEL_PD]	= "pd",
-	[KEEL_PARENT]	= "parent",
-	[KEEL_TD]	= "td",
-	[KEEL_XRCD]	= "xrcd",
-	[KEEL_SHPD]	= "shpd",
-	[KEEL_DM]	= "dm",
-	[KEEL_MR]	= "mr",
-	[KEEL_DM_MR]	= "dm_mr",
-	[KEEL_MW]	= "mw",
-	[KEEL_AH]	= "ah",
-	[KEEL_CQ]	= "cq",
-	[KEEL_SRQ]	= "srq",
-	[KEEL_QP]	= "qp",
+#define KEEL_KIND(_name, _number, _word)	[KEEL_##_name] = _word,
+	KEEL_UAPI_KINDS(KEEL_KIND)
+#undef KEEL_KIND
 };
 
 /**

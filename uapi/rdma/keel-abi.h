@@ -51,22 +51,31 @@ enum keel_res_code {
 	KEEL_RES_SRQ		= 4,	/* ring of a shared receive queue */
 };
 
-/* Kinds of objects, as debugfs, the tracepoints and the holder lists name them. */
+/*
+ * Kinds of objects, X(name, number, word): the words are those of debugfs, the
+ * trace events and the holder lists. All lists of kinds are made of this one, or
+ * compared with it.
+ */
+#define KEEL_UAPI_KINDS(X)						\
+	X(DOMAIN, 1, "domain")						\
+	X(PD, 2, "pd")							\
+	X(PARENT, 3, "parent")						\
+	X(TD, 4, "td")							\
+	X(XRCD, 5, "xrcd")						\
+	X(SHPD, 6, "shpd")						\
+	X(DM, 7, "dm")							\
+	X(MR, 8, "mr")							\
+	X(DM_MR, 9, "dm_mr")						\
+	X(MW, 10, "mw")							\
+	X(AH, 11, "ah")							\
+	X(CQ, 12, "cq")							\
+	X(SRQ, 13, "srq")						\
+	X(QP, 14, "qp")
+
 enum keel_uapi_kind {
-	KEEL_UAPI_KIND_DOMAIN	= 1,
-	KEEL_UAPI_KIND_PD	= 2,
-	KEEL_UAPI_KIND_PARENT	= 3,	/* parent domain */
-	KEEL_UAPI_KIND_TD	= 4,
-	KEEL_UAPI_KIND_XRCD	= 5,
-	KEEL_UAPI_KIND_SHPD	= 6,	/* shared-PD handle */
-	KEEL_UAPI_KIND_DM	= 7,
-	KEEL_UAPI_KIND_MR	= 8,
-	KEEL_UAPI_KIND_DM_MR	= 9,
-	KEEL_UAPI_KIND_MW	= 10,
-	KEEL_UAPI_KIND_AH	= 11,
-	KEEL_UAPI_KIND_CQ	= 12,
-	KEEL_UAPI_KIND_SRQ	= 13,
-	KEEL_UAPI_KIND_QP	= 14,
+#define KEEL_UAPI_KIND(_name, _number, _word)	KEEL_UAPI_KIND_##_name = _number,
+	KEEL_UAPI_KINDS(KEEL_UAPI_KIND)
+#undef KEEL_UAPI_KIND
 };
 
 /* Where mmap() on the uverbs file finds &struct keel_uapi_state. */

@@ -256,57 +256,45 @@ struct keel_uapi_cqe {
 	__u32 reserved[3];
 };
 
-/**
- * enum keel_uapi_why - why a work request failed: &keel_uapi_cqe.vendor_err
- * @KEEL_WHY_NONE: nothing is wrong
- * @KEEL_WHY_OPCODE: the QP's type cannot do that
- * @KEEL_WHY_SGES: more SGEs or inline data than the QP has
- * @KEEL_WHY_LENGTH: too long, not 8 bytes for an atomic, or 0 for a bind
- * @KEEL_WHY_KEY: there is no such key
- * @KEEL_WHY_DOMAIN: the key is of another protection domain
- * @KEEL_WHY_ACCESS: the key does not give that right
- * @KEEL_WHY_RANGE: beyond the memory of the key
- * @KEEL_WHY_FAULT: the memory was unmapped, may not be written, or its owner
- *	did not provide it in time
- * @KEEL_WHY_AH: no such address handle, or of another domain
- * @KEEL_WHY_PEER: no peer is connected to this QP
- * @KEEL_WHY_NOT_READY: the peer has posted no receive
- * @KEEL_WHY_QP_ACCESS: the peer's QP does not allow it
- * @KEEL_WHY_DEPTH: no read, atomic or flush is allowed, here or at the peer
- * @KEEL_WHY_ALIGN: the address is not a multiple of 8
- * @KEEL_WHY_SRQ: no such SRQ, or of another XRC domain
- * @KEEL_WHY_WINDOW: the window or region cannot be used so, or now
- * @KEEL_WHY_FLUSH: the QP is in an error state
- * @KEEL_WHY_RING: the ring is not one, or the CQ is in error
- * @KEEL_WHY_PLACEMENT: no such type or level of a flush
- * @KEEL_WHY_RESERVED: what must be 0 in the work request is not
- * @KEEL_WHY_PSN: sq_psn is not the rq_psn that the peer was given
- *
- * The status is what the specification wants; this tells more.
+/*
+ * The reasons why a work request failed, X(name, number, text). All lists of them
+ * are made of this one, or compared with it.
+ */
+#define KEEL_UAPI_WHYS(X)						\
+	X(NONE, 0, "nothing is wrong")					\
+	X(OPCODE, 1, "the QP's type cannot do that")			\
+	X(SGES, 2, "more SGEs or inline data than the QP has")		\
+	X(LENGTH, 3, "too long, not 8 bytes for an atomic, or 0 for a "	\
+	  "bind")								\
+	X(KEY, 4, "there is no such key")				\
+	X(DOMAIN, 5, "the key is of another protection domain")		\
+	X(ACCESS, 6, "the key does not give that right")		\
+	X(RANGE, 7, "beyond the memory of the key")			\
+	X(FAULT, 8, "the memory was unmapped, is read-only, or was not "	\
+	  "provided in time")						\
+	X(AH, 9, "no such address handle, or of another domain")	\
+	X(PEER, 10, "no peer is connected to this QP")			\
+	X(NOT_READY, 11, "the peer has posted no receive")		\
+	X(QP_ACCESS, 12, "the peer's QP does not allow it")		\
+	X(DEPTH, 13, "no read, atomic or flush is allowed, here or at "	\
+	  "the peer")							\
+	X(ALIGN, 14, "the address is not a multiple of 8")		\
+	X(SRQ, 15, "no such SRQ, or of another XRC domain")		\
+	X(WINDOW, 16, "the window or region cannot be used so, or now")	\
+	X(FLUSH, 17, "the QP is in an error state")			\
+	X(RING, 18, "the ring is not one, or the CQ is in error")	\
+	X(PLACEMENT, 19, "no such type or level of a flush")		\
+	X(RESERVED, 20, "what must be 0 in the work request is not")	\
+	X(PSN, 21, "sq_psn is not the rq_psn that the peer was given")
+
+/*
+ * enum keel_uapi_why - why a work request failed: &keel_uapi_cqe.vendor_err. The
+ * status is the one that the specification wants; this says more.
  */
 enum keel_uapi_why {
-	KEEL_WHY_NONE		= 0,
-	KEEL_WHY_OPCODE		= 1,
-	KEEL_WHY_SGES		= 2,
-	KEEL_WHY_LENGTH		= 3,
-	KEEL_WHY_KEY		= 4,
-	KEEL_WHY_DOMAIN		= 5,
-	KEEL_WHY_ACCESS		= 6,
-	KEEL_WHY_RANGE		= 7,
-	KEEL_WHY_FAULT		= 8,
-	KEEL_WHY_AH		= 9,
-	KEEL_WHY_PEER		= 10,
-	KEEL_WHY_NOT_READY	= 11,
-	KEEL_WHY_QP_ACCESS	= 12,
-	KEEL_WHY_DEPTH		= 13,
-	KEEL_WHY_ALIGN		= 14,
-	KEEL_WHY_SRQ		= 15,
-	KEEL_WHY_WINDOW		= 16,
-	KEEL_WHY_FLUSH		= 17,
-	KEEL_WHY_RING		= 18,
-	KEEL_WHY_PLACEMENT	= 19,
-	KEEL_WHY_RESERVED	= 20,
-	KEEL_WHY_PSN		= 21,
+#define KEEL_UAPI_WHY(_name, _number, _text)	KEEL_WHY_##_name = _number,
+	KEEL_UAPI_WHYS(KEEL_UAPI_WHY)
+#undef KEEL_UAPI_WHY
 };
 
 /**
