@@ -27,6 +27,7 @@
 #include "keel_memreq.h"
 #include "keel_mr.h"
 #include "keel_ring.h"
+#include "keel_segs.h"
 #include "keel_walk.h"
 #include "keel_worker.h"
 #include "keel_xfer.h"
@@ -320,6 +321,18 @@ static inline bool keel_qp_is_dgram(const struct keel_qp *qp)
 	return qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI;
 }
 
+/* Keys that @qp may name. They are of its domain, but of receives of XRC. */
+static inline struct keel_scope keel_qp_scope(const struct keel_qp *qp,
+					      u32 domain)
+{
+	return (struct keel_scope){
+		.kdev = qp->kdev,
+		.domain = domain,
+		.qpn = qp->qpn,
+		.kernel = !qp->user,
+	};
+}
+
 /* rq.c */
 int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);
 int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv);
@@ -450,21 +463,6 @@ bool keel_xfer_stop(void *arg);
 /* ud.c */
 enum keel_verdict keel_ud_send(struct keel_xfer *x);
 void keel_ud_run(struct keel_qp *qp);
-
-/* segs.c */
-enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
-				  const struct keel_uapi_sge *sge, u32 n,
-				  u64 len, u32 domain, u32 access, u32 *why);
-int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
-		     u32 domain, u32 access, u64 addr, u64 len, u32 *why);
-int keel_segs_flush(struct keel_qp *qp, const struct keel_uapi_send_wqe *wqe,
-		    u32 domain, u32 access, u32 *why);
-
-/* mw_bind.c */
-enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
-				const struct keel_uapi_send_wqe *wqe, u32 *why);
-enum ib_wc_status keel_wqe_invalidate(struct keel_qp *qp, u32 rkey, u32 *why);
-int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain);
 
 /*
  * Is @peer the QP that @qp has had contact with, if any? A number can belong to

@@ -7,7 +7,7 @@
 #include <linux/log2.h>
 #include <linux/slab.h>
 
-#include "keel_qp.h"
+#include "keel_mr.h"
 
 static struct ib_mr *keel_get_dma_mr(struct ib_pd *ibpd, int access)
 {

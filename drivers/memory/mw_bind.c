@@ -16,7 +16,8 @@
 #include <linux/bits.h>
 #include <linux/slab.h>
 
-#include "keel_qp.h"
+#include "keel_mr.h"
+#include "keel_segs.h"
 
 /*
  * Rights that a window can open. Programs ask for local rights, too, which mean
@@ -108,24 +109,24 @@ keel_bind_check_mr(const struct keel_key *key,
 }
 
 static void keel_bind_key(struct keel_key *key, const struct keel_mw *mw,
-			  const struct keel_qp *qp,
+			  const struct keel_scope *scope,
 			  const struct keel_uapi_send_wqe *wqe)
 {
 	key->key = keel_bind_new_key(wqe);
-	key->domain = qp->domain;
+	key->domain = scope->domain;
 	key->obj = (struct keel_obj *)&mw->obj;
 }
 
 /* @key opens a part of what @of does. */
 static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
-			     const struct keel_qp *qp,
+			     const struct keel_scope *scope,
 			     const struct keel_uapi_send_wqe *wqe,
 			     const struct keel_key *of)
 {
 	key->access = wqe->bind.access & KEEL_MW_ACCESS;
 	key->iova = wqe->bind.access & IB_ZERO_BASED ? 0 : wqe->bind.addr;
 	key->length = wqe->bind.length;
-	key->qpn = mw->type == IB_MW_TYPE_2 ? qp->qpn : 0;
+	key->qpn = mw->type == IB_MW_TYPE_2 ? scope->qpn : 0;
 	key->mem = of->mem;
 	key->mem_off = of->mem_off + (wqe->bind.addr - of->iova);
 }
@@ -156,17 +157,18 @@ static enum keel_uapi_why keel_mw_rebind(struct keel_mw *mw,
 }
 
 /* A bind that opens something. Takes @key over when it succeeds. */
-static enum keel_uapi_why keel_mw_bind_mr(struct keel_qp *qp, struct keel_mw *mw,
+static enum keel_uapi_why keel_mw_bind_mr(const struct keel_scope *scope,
+					  struct keel_mw *mw,
 					  const struct keel_uapi_send_wqe *wqe,
 					  struct keel_key *key)
 {
-	struct keel_key *spare = kzalloc_obj(*spare, keel_gfp_of(!qp->user));
+	struct keel_key *spare = kzalloc_obj(*spare, keel_gfp_of(scope->kernel));
 	enum keel_uapi_why why = KEEL_WHY_WINDOW;
 	struct keel_key *of;
 
 	if (!spare)
 		goto err_key;
-	of = keel_key_find(&qp->kdev->keys, wqe->bind.lkey, qp->domain);
+	of = keel_key_find(&scope->kdev->keys, wqe->bind.lkey, scope->domain);
 	if (IS_ERR(of)) {
 		why = keel_find_why(PTR_ERR(of));
 		goto err_spare;
@@ -176,7 +178,7 @@ static enum keel_uapi_why keel_mw_bind_mr(struct keel_qp *qp, struct keel_mw *mw
 		keel_key_put(of);
 		goto err_spare;
 	}
-	keel_bind_key_to(key, mw, qp, wqe, of);
+	keel_bind_key_to(key, mw, scope, wqe, of);
 	why = keel_mw_rebind(mw, key, spare, of);
 	keel_key_put(of);
 	return why;
@@ -188,7 +190,8 @@ err_key:
 	return why;
 }
 
-static enum keel_uapi_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
+static enum keel_uapi_why keel_mw_bind(const struct keel_scope *scope,
+				       struct keel_mw *mw,
 				       const struct keel_uapi_send_wqe *wqe)
 {
 	struct keel_key *key;
@@ -199,12 +202,12 @@ static enum keel_uapi_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
 	why = keel_bind_check(mw, key, wqe);
 	if (why)
 		return why;
-	key = kzalloc_obj(*key, keel_gfp_of(!qp->user));
+	key = kzalloc_obj(*key, keel_gfp_of(scope->kernel));
 	if (!key)
 		return KEEL_WHY_WINDOW;
-	keel_bind_key(key, mw, qp, wqe);
+	keel_bind_key(key, mw, scope, wqe);
 	if (wqe->bind.length)
-		return keel_mw_bind_mr(qp, mw, wqe, key);
+		return keel_mw_bind_mr(scope, mw, wqe, key);
 	keel_key_swap(mw->keys, &mw->key, key);
 	keel_mw_unlink(mw);
 	kfree(mw->spare);
@@ -214,7 +217,7 @@ static enum keel_uapi_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
 
 /**
  * keel_wqe_bind() - IB_WR_BIND_MW, and ibv_bind_mw()
- * @qp: the QP whose send queue it is in
+ * @scope: which keys the QP may name, whose send queue it is in
  * @wqe: the work request
  * @why: reason of a failure
  *
@@ -224,11 +227,11 @@ static enum keel_uapi_why keel_mw_bind(struct keel_qp *qp, struct keel_mw *mw,
  * Context: may sleep, with the send queue's lock; the caller uses no key.
  * Return: IB_WC_SUCCESS or IB_WC_MW_BIND_ERR.
  */
-enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
+enum ib_wc_status keel_wqe_bind(const struct keel_scope *scope,
 				const struct keel_uapi_send_wqe *wqe, u32 *why)
 {
-	struct keel_obj *obj = keel_obj_find(qp->kdev, wqe->bind.rkey,
-					     qp->domain);
+	struct keel_obj *obj = keel_obj_find(scope->kdev, wqe->bind.rkey,
+					     scope->domain);
 
 	if (IS_ERR(obj)) {
 		*why = keel_find_why(PTR_ERR(obj));
@@ -236,8 +239,8 @@ enum ib_wc_status keel_wqe_bind(struct keel_qp *qp,
 	}
 	*why = KEEL_WHY_WINDOW;
 	if (obj->kind == KEEL_MW)
-		*why = keel_mw_bind(qp, container_of(obj, struct keel_mw, obj),
-				    wqe);
+		*why = keel_mw_bind(scope,
+				    container_of(obj, struct keel_mw, obj), wqe);
 	keel_obj_put(obj);
 	return *why ? IB_WC_MW_BIND_ERR : IB_WC_SUCCESS;
 }
@@ -258,10 +261,9 @@ static int keel_mw_invalidate(struct keel_mw *mw, u32 qpn, u32 rkey)
 
 /**
  * keel_invalidate() - invalidate a key, for whoever asks
- * @qp: the QP that it is asked of: of a local invalidate the one that has the
- *	work request, of a send with invalidate the one that receives it
+ * @scope: which keys it may be: of a local invalidate those of the QP that has the
+ *	work request, of a send with invalidate those of the one that receives it
  * @rkey: the key
- * @domain: number of the domain that it must be of
  *
  * Waits for those who use the key; afterwards nobody does.
  *
@@ -269,16 +271,16 @@ static int keel_mw_invalidate(struct keel_mw *mw, u32 qpn, u32 rkey)
  * Return: 0; -ENOENT for a key that is none, -EPERM for one of another domain,
  * -EACCES for one that cannot be invalidated (so).
  */
-int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain)
+int keel_invalidate(const struct keel_scope *scope, u32 rkey)
 {
-	struct keel_obj *obj = keel_obj_find(qp->kdev, rkey, domain);
+	struct keel_obj *obj = keel_obj_find(scope->kdev, rkey, scope->domain);
 	int ret = -EACCES;
 
 	if (IS_ERR(obj))
 		return PTR_ERR(obj);
 	if (obj->kind == KEEL_MW)
 		ret = keel_mw_invalidate(container_of(obj, struct keel_mw, obj),
-					 qp->qpn, rkey);
+					 scope->qpn, rkey);
 	else if (obj->kind == KEEL_MR)
 		ret = keel_mr_invalidate(container_of(obj, struct keel_mr, obj),
 					 rkey);
@@ -288,16 +290,17 @@ int keel_invalidate(struct keel_qp *qp, u32 rkey, u32 domain)
 
 /**
  * keel_wqe_invalidate() - IB_WR_LOCAL_INV
- * @qp: the QP whose send queue it is in
+ * @scope: which keys the QP may name, whose send queue it is in
  * @rkey: the key
  * @why: reason of a failure
  *
  * Context: may sleep, with the send queue's lock; the caller uses no key.
  * Return: IB_WC_SUCCESS or IB_WC_MW_BIND_ERR.
  */
-enum ib_wc_status keel_wqe_invalidate(struct keel_qp *qp, u32 rkey, u32 *why)
+enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,
+				      u32 *why)
 {
-	int ret = keel_invalidate(qp, rkey, qp->domain);
+	int ret = keel_invalidate(scope, rkey);
 
 	if (!ret)
 		return IB_WC_SUCCESS;

@@ -3,7 +3,8 @@
  * From SGEs and rkeys to segments: every key that a work request names is
  * looked up here.
  */
-#include "keel_qp.h"
+#include "keel.h"
+#include "keel_segs.h"
 
 /* All of the kernel's memory, for consumers in the kernel. */
 static const struct keel_mem keel_kernel_mem = {
@@ -33,12 +34,13 @@ static void keel_segs_add(struct keel_segs *segs, const struct keel_mem *mem,
 	segs->len += len;
 }
 
-static int keel_segs_add_key(struct keel_dev *kdev, struct keel_segs *segs,
-			     const struct keel_uapi_sge *sge, u32 domain,
-			     u32 access)
+static int keel_segs_add_key(const struct keel_scope *scope,
+			     struct keel_segs *segs,
+			     const struct keel_uapi_sge *sge, u32 access)
 {
-	struct keel_key *key = keel_key_get(&kdev->keys, sge->lkey, domain,
-					    access, sge->addr, sge->length);
+	struct keel_key *key = keel_key_get(&scope->kdev->keys, sge->lkey,
+					    scope->domain, access, sge->addr,
+					    sge->length);
 
 	if (IS_ERR(key))
 		return PTR_ERR(key);
@@ -54,12 +56,11 @@ static int keel_segs_add_key(struct keel_dev *kdev, struct keel_segs *segs,
 
 /**
  * keel_segs_local() - segments of a list of SGEs
- * @qp: the QP whose work request it is
+ * @scope: which keys it may name
  * @segs: the list to fill, empty on failure; keel_segs_put() it
  * @sge: a copy of what the program wrote
  * @n: how many, KEEL_MAX_SGE at most
  * @len: bytes that are used of them; what is behind is not looked at
- * @domain: number of the domain that the keys must be of
  * @access: IB_ACCESS_LOCAL_WRITE or 0
  * @why: reason of a failure
  *
@@ -67,9 +68,10 @@ static int keel_segs_add_key(struct keel_dev *kdev, struct keel_segs *segs,
  * Return: IB_WC_SUCCESS, with less than @len if that is all there is; or
  * IB_WC_LOC_PROT_ERR.
  */
-enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
+enum ib_wc_status keel_segs_local(const struct keel_scope *scope,
+				  struct keel_segs *segs,
 				  const struct keel_uapi_sge *sge, u32 n,
-				  u64 len, u32 domain, u32 access, u32 *why)
+				  u64 len, u32 access, u32 *why)
 {
 	struct keel_uapi_sge one;
 	u32 i;
@@ -82,13 +84,12 @@ enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
 		one.length = min_t(u64, one.length, len - segs->len);
 		if (!one.length)
 			continue;
-		if (!qp->user && one.lkey == KEEL_LOCAL_DMA_LKEY) {
+		if (scope->kernel && one.lkey == KEEL_LOCAL_DMA_LKEY) {
 			keel_segs_add(segs, &keel_kernel_mem, NULL,
 				      one.addr, one.length);
 			continue;
 		}
-		ret = keel_segs_add_key(qp->kdev, segs, &one, domain,
-					access);
+		ret = keel_segs_add_key(scope, segs, &one, access);
 		if (ret) {
 			*why = keel_key_why(ret);
 			keel_segs_put(segs);
@@ -100,17 +101,16 @@ enum ib_wc_status keel_segs_local(struct keel_qp *qp, struct keel_segs *segs,
 
 /* A window of type 2 is for the QP that bound it. */
 static bool keel_key_is_others(const struct keel_key *key,
-			       const struct keel_qp *qp)
+			       const struct keel_scope *scope)
 {
-	return key->qpn && key->qpn != qp->qpn;
+	return key->qpn && key->qpn != scope->qpn;
 }
 
 /**
  * keel_segs_remote() - the segment behind an rkey
- * @qp: the responder's QP
+ * @scope: which keys it may be
  * @segs: the list to fill; keel_segs_put() it
  * @rkey: key
- * @domain: number of the domain that it must be of
  * @access: rights it needs
  * @addr: first byte
  * @len: bytes; of none, no key is looked at
@@ -119,8 +119,8 @@ static bool keel_key_is_others(const struct keel_key *key,
  * Context: any.
  * Return: 0, or a negative errno for whatever is wrong with the key.
  */
-int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
-		     u32 domain, u32 access, u64 addr, u64 len, u32 *why)
+int keel_segs_remote(const struct keel_scope *scope, struct keel_segs *segs,
+		     u32 rkey, u32 access, u64 addr, u64 len, u32 *why)
 {
 	struct keel_key *key;
 
@@ -128,12 +128,13 @@ int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
 	segs->len = 0;
 	if (!len)
 		return 0;
-	key = keel_key_get(&qp->kdev->keys, rkey, domain, access, addr, len);
+	key = keel_key_get(&scope->kdev->keys, rkey, scope->domain, access,
+			   addr, len);
 	if (IS_ERR(key)) {
 		*why = keel_key_why(PTR_ERR(key));
 		return PTR_ERR(key);
 	}
-	if (keel_key_is_others(key, qp)) {
+	if (keel_key_is_others(key, scope)) {
 		keel_key_put(key);
 		*why = KEEL_WHY_WINDOW;
 		return -EACCES;
@@ -144,10 +145,9 @@ int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
 }
 
 /**
- * keel_segs_flush() - may what is behind an rkey be flushed?
- * @qp: the responder's QP
+ * keel_flush_check() - may what is behind an rkey be flushed?
+ * @scope: which keys it may be
  * @wqe: the flush
- * @domain: number of the domain that the key must be of
  * @access: rights it needs
  * @why: reason of a failure
  *
@@ -156,23 +156,23 @@ int keel_segs_remote(struct keel_qp *qp, struct keel_segs *segs, u32 rkey,
  * Context: any.
  * Return: as keel_segs_remote().
  */
-int keel_segs_flush(struct keel_qp *qp, const struct keel_uapi_send_wqe *wqe,
-		    u32 domain, u32 access, u32 *why)
+int keel_flush_check(const struct keel_scope *scope,
+		     const struct keel_uapi_send_wqe *wqe, u32 access, u32 *why)
 {
-	struct keel_keys *keys = &qp->kdev->keys;
+	struct keel_keys *keys = &scope->kdev->keys;
 	struct keel_key *key;
 	int ret = 0;
 
 	if (wqe->flush.level == IB_FLUSH_MR)
-		key = keel_key_find(keys, wqe->flush.rkey, domain);
+		key = keel_key_find(keys, wqe->flush.rkey, scope->domain);
 	else
-		key = keel_key_get(keys, wqe->flush.rkey, domain, access,
+		key = keel_key_get(keys, wqe->flush.rkey, scope->domain, access,
 				   wqe->flush.remote_addr, wqe->flush.length);
 	if (IS_ERR(key)) {
 		*why = keel_key_why(PTR_ERR(key));
 		return PTR_ERR(key);
 	}
-	if (keel_key_is_others(key, qp)) {
+	if (keel_key_is_others(key, scope)) {
 		*why = KEEL_WHY_WINDOW;
 		ret = -EACCES;
 	} else if (access & ~key->access) {

@@ -253,6 +253,8 @@ enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)
 	struct keel_recv *recv = &peer->resp.recv;
 	struct keel_srq *srq = keel_recv_srq(peer);
 	u32 max = srq ? srq->rq.max_sge : peer->rq.max_sge;
+	const struct keel_scope scope =
+		keel_qp_scope(peer, srq ? srq->domain : peer->domain);
 
 	if (recv->reserved) {
 		*why = KEEL_WHY_RESERVED;
@@ -262,9 +264,8 @@ enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)
 		*why = KEEL_WHY_SGES;
 		return IB_WC_LOC_QP_OP_ERR;
 	}
-	return keel_segs_local(peer, &peer->resp.segs, recv->sge,
-			       recv->num_sge, len, srq ? srq->domain : peer->domain,
-			       IB_ACCESS_LOCAL_WRITE, why);
+	return keel_segs_local(&scope, &peer->resp.segs, recv->sge,
+			       recv->num_sge, len, IB_ACCESS_LOCAL_WRITE, why);
 }
 
 /**

@@ -43,6 +43,7 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	bool reads = x->op->flags & KEEL_OP_READ;
 	struct keel_qp *qp = x->qp;
+	const struct keel_scope scope = keel_qp_scope(qp, qp->domain);
 	struct keel_sq *sq = &qp->sq;
 
 	sq->segs.n = 0;
@@ -61,8 +62,8 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 	if (wqe->num_sge > qp->cap.max_send_sge)
 		return IB_WC_LOC_QP_OP_ERR;
 	memcpy(sq->data, tail, wqe->num_sge * sizeof(struct keel_uapi_sge));
-	return keel_segs_local(qp, &sq->segs, (void *)sq->data, wqe->num_sge,
-			       KEEL_MAX_SGE * (u64)U32_MAX, qp->domain,
+	return keel_segs_local(&scope, &sq->segs, (void *)sq->data,
+			       wqe->num_sge, KEEL_MAX_SGE * (u64)U32_MAX,
 			       reads ? IB_ACCESS_LOCAL_WRITE : 0, &x->why);
 }
 
@@ -174,14 +175,15 @@ static enum keel_verdict keel_req_own(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *qp = x->qp;
+	const struct keel_scope scope = keel_qp_scope(qp, qp->domain);
 
 	x->why = KEEL_WHY_NONE;
 	switch (wqe->opcode) {
 	case IB_WR_BIND_MW:
-		x->status = keel_wqe_bind(qp, wqe, &x->why);
+		x->status = keel_wqe_bind(&scope, wqe, &x->why);
 		break;
 	case IB_WR_LOCAL_INV:
-		x->status = keel_wqe_invalidate(qp, wqe->imm, &x->why);
+		x->status = keel_wqe_invalidate(&scope, wqe->imm, &x->why);
 		break;
 	default:
 		x->status = keel_mr_fast_reg(qp->kdev, qp->domain,

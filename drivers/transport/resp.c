@@ -105,12 +105,13 @@ static enum keel_verdict keel_resp_received(struct keel_xfer *x, u32 len)
 
 static int keel_resp_invalidate(struct keel_xfer *x)
 {
+	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	int ret;
 
 	/* It waits for all users of a key, and we may be one. */
 	keel_segs_put(&x->qp->sq.segs);
 	keel_resp_relax();
-	ret = keel_invalidate(x->peer, x->wqe->imm, x->domain);
+	ret = keel_invalidate(&scope, x->wqe->imm);
 	keel_resp_stay();
 	return ret;
 }
@@ -189,6 +190,7 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x)
 static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 			     u64 addr, u64 len, enum keel_verdict *verdict)
 {
+	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	struct keel_segs *remote = &x->qp->sq.remote;
 	u32 why = KEEL_WHY_QP_ACCESS;
 
@@ -196,8 +198,7 @@ static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 		*verdict = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
 		return false;
 	}
-	if (keel_segs_remote(x->peer, remote, rkey, x->domain, access, addr,
-			     len, &why)) {
+	if (keel_segs_remote(&scope, remote, rkey, access, addr, len, &why)) {
 		*verdict = keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
 		return false;
 	}
@@ -460,6 +461,7 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
  */
 enum keel_verdict keel_resp_flush(struct keel_xfer *x)
 {
+	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	bool persistent = wqe->flush.type & IB_FLUSH_PERSISTENT;
 	u32 why = KEEL_WHY_ACCESS;
@@ -475,7 +477,7 @@ enum keel_verdict keel_resp_flush(struct keel_xfer *x)
 	if (access & ~x->peer->attr.qp_access_flags)
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
 					KEEL_WHY_QP_ACCESS);
-	if (persistent || keel_segs_flush(x->peer, wqe, x->domain, access, &why))
+	if (persistent || keel_flush_check(&scope, wqe, access, &why))
 		return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
 	/* Before the completion, for processors and devices alike. */
 	wmb();

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * From the keys that a work request names to memory.
+ */
+#ifndef KEEL_SEGS_H
+#define KEEL_SEGS_H
+
+#include <rdma/ib_verbs.h>
+#include <rdma/keel-abi.h>
+
+#include "keel_walk.h"
+
+struct keel_dev;
+
+/**
+ * struct keel_scope - which keys a work request may name
+ * @kdev: the device
+ * @domain: number of the domain that the keys must be of
+ * @qpn: the QP that windows of type 2 must be bound to
+ * @kernel: of a consumer in the kernel, for which KEEL_LOCAL_DMA_LKEY is all memory
+ */
+struct keel_scope {
+	struct keel_dev *kdev;
+	u32 domain;
+	u32 qpn;
+	bool kernel;
+};
+
+/* segs.c */
+enum ib_wc_status keel_segs_local(const struct keel_scope *scope,
+				  struct keel_segs *segs,
+				  const struct keel_uapi_sge *sge, u32 n,
+				  u64 len, u32 access, u32 *why);
+int keel_segs_remote(const struct keel_scope *scope, struct keel_segs *segs,
+		     u32 rkey, u32 access, u64 addr, u64 len, u32 *why);
+int keel_flush_check(const struct keel_scope *scope,
+		     const struct keel_uapi_send_wqe *wqe, u32 access,
+		     u32 *why);
+
+/* mw_bind.c */
+enum ib_wc_status keel_wqe_bind(const struct keel_scope *scope,
+				const struct keel_uapi_send_wqe *wqe, u32 *why);
+enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,
+				      u32 *why);
+int keel_invalidate(const struct keel_scope *scope, u32 rkey);
+
+#endif /* KEEL_SEGS_H */
