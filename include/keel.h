@@ -21,6 +21,7 @@
 #include "compat.h"
 #include "keel_aperture.h"
 #include "keel_keys.h"
+#include "keel_mcast.h"
 #include "keel_obj.h"
 #include "keel_worker.h"
 
@@ -70,16 +71,6 @@ struct keel_shpds {
 	DECLARE_HASHTABLE(table, 8);
 	siphash_key_t secret;
 	u64 given;
-};
-
-/**
- * struct keel_mcasts - multicast groups of a device
- * @lock: protects the list and the members of every group
- * @groups: struct keel_mcast
- */
-struct keel_mcasts {
-	spinlock_t lock;
-	struct list_head groups;
 };
 
 /*
@@ -415,9 +406,6 @@ int keel_holders_respond(struct uverbs_attr_bundle *attrs,
 /* counters.c */
 #define keel_count(_kdev, _name, _by)					\
 	this_cpu_add((_kdev)->counters->n[KEEL_CTR_##_name], _by)
-
-/* mcast.c */
-void keel_mcasts_init(struct keel_mcasts *mcasts);
 
 /* debugfs.c */
 int keel_debugfs_init(void);

@@ -7,6 +7,7 @@
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
 
+#include "keel_mr.h"
 #include "pair.h"
 
 #define PAGES		4

@@ -5,6 +5,7 @@
 #include <linux/module.h>
 #include <net/addrconf.h>
 
+#include "keel_mr.h"
 #include "keel_qp.h"
 
 static unsigned long dm_size = SZ_64M;

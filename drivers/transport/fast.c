@@ -20,7 +20,7 @@
 #include <linux/mm.h>
 #include <linux/string.h>
 
-#include "keel_resp.h"
+#include "keel_resp_lock.h"
 
 /* Messages in one go, in which perhaps nobody else is scheduled. */
 #define KEEL_FAST_BUDGET	64

@@ -10,7 +10,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "keel_resp.h"
+#include "keel_resp_lock.h"
 #include "keel_worker.h"
 
 static void keel_memreq_free_work(struct work_struct *work)

@@ -7,7 +7,7 @@
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
-#include "keel_resp.h"
+#include "keel_resp_lock.h"
 
 /* Looks at a queue that is found empty, and not when its lock is had. */
 #define KEEL_RECV_LOOKS		10

@@ -3,8 +3,9 @@
  * The requester: is a work request one that this QP can do, where is its
  * local memory, and who is its peer.
  */
+#include "keel_mr.h"
 #include "keel_opcode.h"
-#include "keel_resp.h"
+#include "keel_resp_lock.h"
 
 static enum keel_verdict keel_req_bad(struct keel_xfer *x,
 				      enum ib_wc_status status, u32 why)
@@ -195,7 +196,7 @@ static enum keel_verdict keel_req_own(struct keel_xfer *x)
 	return KEEL_XFER_DONE;
 }
 
-/* Once; it uses keys and locks without preemption, see keel_resp.h. */
+/* Once; it uses keys and locks without preemption, see keel_resp_lock.h. */
 static enum keel_verdict keel_req_try(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;

@@ -7,7 +7,7 @@
  * that the requester caused (a bad rkey) fails the QP with an event, and the
  * requester hears of both.
  */
-#include "keel_resp.h"
+#include "keel_resp_lock.h"
 
 static bool keel_is_uc(const struct keel_xfer *x)
 {
@@ -143,7 +143,7 @@ static void keel_resp_begin(struct keel_xfer *x)
  * keel_resp_send() - a send arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, see keel_resp.h.
+ * Context: the peer's responder lock is held, see keel_resp_lock.h.
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_send(struct keel_xfer *x)
@@ -250,7 +250,7 @@ static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
  * The receive for immediate data is taken first: it reports what is wrong with
  * the key, and where there is none, nothing need be copied twice.
  *
- * Context: the peer's responder lock is held, see keel_resp.h.
+ * Context: the peer's responder lock is held, see keel_resp_lock.h.
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_write(struct keel_xfer *x)
@@ -280,7 +280,7 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
  * keel_resp_read() - an RDMA read arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, see keel_resp.h.
+ * Context: the peer's responder lock is held, see keel_resp_lock.h.
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_read(struct keel_xfer *x)
@@ -379,7 +379,7 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
  * keel_resp_atomic() - a compare-and-swap or fetch-and-add arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, see keel_resp.h.
+ * Context: the peer's responder lock is held, see keel_resp_lock.h.
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
@@ -419,7 +419,7 @@ static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
  * keel_resp_atomic_write() - an atomic write arrives
  * @x: the message, with a peer
  *
- * Context: the peer's responder lock is held, see keel_resp.h.
+ * Context: the peer's responder lock is held, see keel_resp_lock.h.
  * Return: the verdict on the work request.
  */
 enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
@@ -456,7 +456,7 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
  * is of memory that outlives a power failure, so none has the right to
  * persistence, and a flush that wants it is refused.
  *
- * Context: the peer's responder lock is held, see keel_resp.h.
+ * Context: the peer's responder lock is held, see keel_resp_lock.h.
  * Return: what became of it.
  */
 enum keel_verdict keel_resp_flush(struct keel_xfer *x)

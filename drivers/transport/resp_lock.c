@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The lock of a responder: how a sender and the owner of the QP get it without
- * sleeping for it. See keel_resp.h.
+ * sleeping for it. See keel_resp_lock.h.
  */
 #include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
-#include "keel_resp.h"
+#include "keel_resp_lock.h"
 
 /* Tries to get the lock of a responder before the processor is left to others. */
 #define KEEL_RESP_SPINS		200

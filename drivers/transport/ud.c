@@ -11,7 +11,7 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 
-#include "keel_resp.h"
+#include "keel_resp_lock.h"
 
 /* Of RoCE v2. */
 #define KEEL_UDP_PORT	4791

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Shared receive queues.
+ */
+#ifndef KEEL_SRQ_H
+#define KEEL_SRQ_H
+
+#include <linux/list.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+
+#include "keel_obj.h"
+#include "keel_rq.h"
+
+struct keel_cq;
+struct keel_dev;
+struct keel_qp;
+struct keel_xrcd;
+
+/**
+ * struct keel_srq - a shared receive queue
+ * @obj: the object; holds the PD, and of an XRC SRQ the XRC domain and the CQ
+ * @ib: the core's part, or NULL once it is destroyed; changes under both
+ *	@event_lock and @rq.lock
+ * @event_lock: one handler at a time; outside of @rq.lock
+ * @rq: its queue
+ * @srqn: its number
+ * @limit: fewer receives than that raise an event, once; 0: none; under
+ *	@rq.lock
+ * @dead: its owner wrote nonsense, or its CQ is in error; under @rq.lock
+ * @domain: number of the domain that its lkeys belong to
+ * @xrcd: XRC: the domain
+ * @cq: XRC: where receives complete
+ * @waiters: struct keel_sq of senders that wait for a receive, under @rq.lock
+ * @wq: of the device
+ * @work: wakes them, for those who may not sleep
+ */
+struct keel_srq {
+	struct keel_obj obj;
+	struct ib_srq *ib;
+	spinlock_t event_lock;
+	struct keel_rq rq;
+	u32 srqn;
+	u32 limit;
+	bool dead;
+	u32 domain;
+	struct keel_xrcd *xrcd;
+	struct keel_cq *cq;
+	struct list_head waiters;
+	struct workqueue_struct *wq;
+	struct work_struct work;
+};
+
+struct keel_ib_srq {
+	struct ib_srq ib;
+	struct keel_srq *srq;
+};
+
+static inline struct keel_srq *to_ksrq(struct ib_srq *ib)
+{
+	return container_of(ib, struct keel_ib_srq, ib)->srq;
+}
+
+/* srq.c */
+struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn);
+int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
+void keel_srq_fail(struct keel_srq *srq);
+
+/* srq_wait.c */
+bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp);
+void keel_srq_wait_end(struct keel_qp *qp);
+void keel_srq_wake(struct keel_srq *srq);
+void keel_srq_posted(struct keel_srq *srq);
+void keel_srq_wake_later(struct keel_srq *srq);
+void keel_srq_work(struct work_struct *work);
+
+#endif /* KEEL_SRQ_H */
