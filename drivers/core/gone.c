@@ -17,6 +17,7 @@
 #include <linux/mm.h>
 
 #include "keel.h"
+#include "keel_gone.h"
 
 static struct keel_uapi_state *keel_state_of(struct page *page)
 {

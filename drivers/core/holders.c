@@ -6,6 +6,7 @@
 #include <linux/slab.h>
 
 #include "keel.h"
+#include "keel_holders.h"
 
 static_assert(sizeof(struct keel_uapi_holder) == 32);
 

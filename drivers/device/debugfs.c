@@ -21,6 +21,7 @@
 #include <linux/slab.h>
 
 #include "keel.h"
+#include "keel_device.h"
 
 /* Holders named in a line before it says "and so many more". */
 #define KEEL_SHOW_HOLDERS	8

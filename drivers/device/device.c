@@ -5,6 +5,9 @@
 #include <linux/module.h>
 #include <net/addrconf.h>
 
+#include "keel_device.h"
+#include "keel_dm.h"
+#include "keel_gone.h"
 #include "keel_mr.h"
 #include "keel_qp.h"
 

@@ -8,6 +8,7 @@
 #include <rdma/rdma_netlink.h>
 
 #include "keel.h"
+#include "keel_device.h"
 
 static struct ib_device *keel_dev_on(struct net_device *netdev)
 {

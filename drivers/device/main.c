@@ -7,6 +7,8 @@
 #include <rdma/rdma_netlink.h>
 
 #include "keel.h"
+#include "keel_device.h"
+#include "keel_gone.h"
 
 static bool default_device = true;
 module_param(default_device, bool, 0444);

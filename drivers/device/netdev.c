@@ -16,6 +16,7 @@
 #include <linux/rtnetlink.h>
 
 #include "keel.h"
+#include "keel_device.h"
 
 /* Enough for packets of 4096 bytes: rdma_cm makes its path MTU from this. */
 #define KEEL_NETDEV_MTU	9000

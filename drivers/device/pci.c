@@ -11,6 +11,7 @@
 #include <linux/pci.h>
 
 #include "keel.h"
+#include "keel_device.h"
 
 #define KEEL_PCI_IVSHMEM	0x1110
 

@@ -7,6 +7,7 @@
 #include <rdma/ib_mad.h>
 
 #include "compat.h"
+#include "keel_device.h"
 #include "keel_qp.h"
 
 static int keel_query_port(struct ib_device *ibdev, u32 port,

@@ -12,6 +12,7 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
+#include "keel_holders.h"
 
 static void keel_pd_release(struct keel_obj *obj)
 {

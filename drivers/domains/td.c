@@ -8,6 +8,7 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
+#include "keel_holders.h"
 
 static void keel_td_release(struct keel_obj *obj)
 {

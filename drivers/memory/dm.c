@@ -7,6 +7,8 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
+#include "keel_dm.h"
+#include "keel_holders.h"
 
 static void keel_dm_give(struct keel_dm *dm)
 {

@@ -14,6 +14,7 @@
 #include <linux/types.h>
 
 #include "keel.h"
+#include "keel_dm.h"
 
 static bool dmabuf_export;
 module_param(dmabuf_export, bool, 0644);

@@ -13,6 +13,8 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
+#include "keel_dm.h"
+#include "keel_gone.h"
 
 #define KEEL_STATE_PGOFF	(KEEL_STATE_OFFSET >> PAGE_SHIFT)
 

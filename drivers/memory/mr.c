@@ -12,6 +12,7 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
+#include "keel_dm.h"
 #include "keel_mr.h"
 
 /* Pin memory of the calling process. A length of 0 pins nothing. */

@@ -8,6 +8,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
+#include "keel_dm.h"
 #include "keel_mr.h"
 
 /**

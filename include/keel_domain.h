@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Protection domains and the scopes below them, thread domains, XRC domains.
+ */
+#ifndef KEEL_DOMAIN_H
+#define KEEL_DOMAIN_H
+
+#include <linux/atomic.h>
+#include <linux/hashtable.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <linux/siphash.h>
+#include <rdma/ib_verbs.h>
+
+#include "keel_obj.h"
+
+struct keel_dev;
+struct keel_shpd;
+
+/**
+ * struct keel_shpds - shared-PD handles of a device
+ * @lock: protects @table, and &keel_domain.shpd of every domain
+ * @table: by handle
+ * @secret: turns @given into the next handle
+ * @given: how many handles were ever given; none is given twice
+ */
+struct keel_shpds {
+	struct mutex lock;
+	DECLARE_HASHTABLE(table, 8);
+	siphash_key_t secret;
+	u64 given;
+};
+
+/**
+ * struct keel_domain - a protection scope: what keys are checked against
+ * @obj: its number is the number of the domain
+ * @instances: PDs that are not parent domains; the domain can be shared while
+ *	there is one
+ * @shpd: its shared-PD handle or NULL, under &keel_shpds.lock
+ *
+ * Has no uobject: instances and the shared-PD handle hold it.
+ */
+struct keel_domain {
+	struct keel_obj obj;
+	refcount_t instances;
+	struct keel_shpd *shpd;
+};
+
+/**
+ * keel_domain_join() - one more instance
+ * @domain: the domain, which has one
+ */
+static inline void keel_domain_join(struct keel_domain *domain)
+{
+	refcount_inc(&domain->instances);
+}
+
+/**
+ * struct keel_td - a thread domain
+ * @obj: the object
+ * @users: parent domains that use it and have a uobject. It rises under the
+ *	TD uobject's read lock, and destroy looks at it under the write lock, so
+ *	none can come between; it falls under no lock, which at worst refuses a
+ *	destroy that a moment later would do.
+ */
+struct keel_td {
+	struct keel_obj obj;
+	atomic_t users;
+};
+
+/**
+ * struct keel_pd - a PD, a parent domain, or an instance of a shared PD
+ * @obj: the object; a PD holds its domain, a parent domain @base and @td
+ * @domain: its domain, held by @obj, directly or through @base
+ * @base: the PD that a parent domain was made from, or NULL
+ * @td: the thread domain of a parent domain, or NULL
+ * @joined: an instance of a domain that somebody else shared
+ * @users: parent domains made from it, locked as &keel_td.users
+ */
+struct keel_pd {
+	struct keel_obj obj;
+	struct keel_domain *domain;
+	struct keel_pd *base;
+	struct keel_td *td;
+	bool joined;
+	atomic_t users;
+};
+
+/**
+ * struct keel_xrcd - an XRC domain
+ * @obj: the object
+ * @ib: the core's part, valid until @obj closes
+ * @dev: device number of the filesystem of its inode
+ * @ino: number of the inode
+ * @tied: there is an inode
+ */
+struct keel_xrcd {
+	struct keel_obj obj;
+	struct ib_xrcd *ib;
+	dev_t dev;
+	u64 ino;
+	bool tied;
+};
+
+struct keel_ib_pd {
+	struct ib_pd ib;
+	struct keel_pd *pd;
+};
+
+struct keel_ib_xrcd {
+	struct ib_xrcd ib;
+	struct keel_xrcd *xrcd;
+};
+
+static inline struct keel_ib_pd *to_kibpd(struct ib_pd *ib)
+{
+	return container_of(ib, struct keel_ib_pd, ib);
+}
+
+static inline struct keel_pd *to_kpd(struct ib_pd *ib)
+{
+	return to_kibpd(ib)->pd;
+}
+
+static inline struct keel_xrcd *to_kxrcd(struct ib_xrcd *ib)
+{
+	return container_of(ib, struct keel_ib_xrcd, ib)->xrcd;
+}
+
+/* domain.c */
+struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel);
+void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
+
+/* shpd.c */
+void keel_shpds_init(struct keel_shpds *shpds);
+struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key);
+void keel_shpd_remove(struct keel_domain *domain);
+#if IS_ENABLED(CONFIG_KUNIT)
+u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n);
+bool keel_shpd_key_equal(u64 a, u64 b);
+#endif
+
+#endif /* KEEL_DOMAIN_H */
