@@ -10,7 +10,7 @@
 #define KEEL_RING_H
 
 #include <linux/errno.h>
-#include <linux/string.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 #include <asm/barrier.h>
 #include <rdma/keel-abi.h>
@@ -38,6 +38,9 @@ int keel_ring_map(struct keel_ring *ring, struct ib_device *ibdev,
 		  const struct keel_uapi_buf *buf);
 int keel_ring_alloc(struct keel_ring *ring, u32 entries, u32 stride);
 void keel_ring_free(struct keel_ring *ring);
+int keel_ring_move(const struct keel_ring *from, const struct keel_ring *to,
+		   u32 first, const u32 *end, u32 bytes, spinlock_t *lock,
+		   const bool *dead);
 
 static inline u32 keel_ring_size(const struct keel_ring *ring)
 {
@@ -56,23 +59,6 @@ static inline void *keel_ring_entry(const struct keel_ring *ring, u32 index)
 {
 	return (void *)(ring->head + 1) +
 	       (size_t)(index & ring->mask) * ring->stride;
-}
-
-/**
- * keel_ring_copy() - copy entries to another ring, under the same indexes
- * @to: the ring that gets them
- * @from: the ring that has them
- * @index: the first one
- * @n: how many; no more than @to has
- * @bytes: of an entry; no more than either stride
- */
-static inline void keel_ring_copy(const struct keel_ring *to,
-				  const struct keel_ring *from, u32 index,
-				  u32 n, u32 bytes)
-{
-	for (; n; n--, index++)
-		memcpy(keel_ring_entry(to, index),
-		       keel_ring_entry(from, index), bytes);
 }
 
 /**

@@ -4,6 +4,7 @@
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
 #include <rdma/ib_umem.h>
@@ -16,6 +17,9 @@ static_assert(sizeof(struct keel_uapi_cqe) == 64);
 static_assert(sizeof(struct keel_uapi_send_wqe) == 64);
 static_assert(sizeof(struct keel_uapi_recv_wqe) == 16);
 static_assert(sizeof(struct keel_uapi_sge) == 16);
+
+/* Entries that are copied without a pause. */
+#define KEEL_RING_MOVE	1024U
 
 static size_t keel_ring_bytes(u32 entries, u32 stride)
 {
@@ -136,4 +140,40 @@ void keel_ring_free(struct keel_ring *ring)
 	vunmap(PTR_ALIGN_DOWN(map, PAGE_SIZE));
 	ib_umem_release(ring->umem);
 	ring->umem = NULL;
+}
+
+/**
+ * keel_ring_move() - copy entries to the ring that shall replace another one
+ * @from: the ring that has them
+ * @to: the ring that gets them, under the same indexes
+ * @first: the first one
+ * @end: behind the last one; may grow while @lock is dropped
+ * @bytes: of an entry; no more than either stride
+ * @lock: the lock of @from, which the caller has; dropped now and then, for others
+ *	must not wait for a million entries
+ * @dead: nothing is moved any more; under @lock
+ *
+ * The entries do not change while they are there.
+ *
+ * Context: process context; sleeps if @lock is dropped.
+ * Return: 0; -EINVAL if they are more than @to has room for, or @dead. @lock is held.
+ */
+int keel_ring_move(const struct keel_ring *from, const struct keel_ring *to,
+		   u32 first, const u32 *end, u32 bytes, spinlock_t *lock,
+		   const bool *dead)
+{
+	u32 next = first, piece;
+
+	while (!*dead && *end - first <= keel_ring_size(to)) {
+		piece = min(*end - next, KEEL_RING_MOVE);
+		for (; piece; piece--, next++)
+			memcpy(keel_ring_entry(to, next),
+			       keel_ring_entry(from, next), bytes);
+		if (next == *end)
+			return 0;
+		spin_unlock(lock);
+		cond_resched();
+		spin_lock(lock);
+	}
+	return -EINVAL;
 }

@@ -14,6 +14,7 @@
 
 #include "keel_dm.h"
 #include "keel_mr.h"
+#include "keel_restrack.h"
 
 /* Pin memory of the calling process. A length of 0 pins nothing. */
 static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
@@ -339,30 +340,31 @@ static const char *keel_mr_memory(const struct keel_mr *mr)
 	}
 }
 
-static int keel_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
+static int keel_mr_fill(struct sk_buff *msg, struct keel_obj *obj)
 {
-	const struct keel_mr *mr = to_kmr(ibmr);
-	struct nlattr *table;
+	const struct keel_mr *mr = container_of(obj, struct keel_mr, obj);
 	u32 domain;
 
 	scoped_guard(rcu)
 		domain = rcu_dereference(mr->key)->domain;
-	table = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-	if (!table)
-		return -EMSGSIZE;
 	if (rdma_nl_put_driver_u32(msg, "id", mr->obj.id) ||
 	    rdma_nl_put_driver_u32(msg, "domain", domain) ||
-	    rdma_nl_put_driver_string(msg, "memory", keel_mr_memory(mr))) {
-		nla_nest_cancel(msg, table);
+	    rdma_nl_put_driver_string(msg, "memory", keel_mr_memory(mr)))
 		return -EMSGSIZE;
-	}
-	nla_nest_end(msg, table);
 	return 0;
+}
+
+static int keel_fill_res_mr(struct sk_buff *msg, struct ib_mr *ibmr)
+{
+	struct keel_mr *mr = to_kmr(ibmr);
+
+	keel_obj_get(&mr->obj);
+	return keel_res_fill(msg, &mr->obj, keel_mr_fill);
 }
 
 const struct ib_device_ops keel_mr_ops = {
 	.dereg_mr = keel_dereg_mr,
-	.fill_res_mr_entry = keel_fill_res_mr_entry,
+	.fill_res_mr_entry = keel_fill_res_mr,
 	.reg_dm_mr = keel_reg_dm_mr,
 	.reg_user_mr = keel_reg_user_mr,
 	.rereg_user_mr = keel_rereg_user_mr,

@@ -9,9 +9,7 @@
 #include <rdma/restrack.h>
 
 #include "keel_qp.h"
-
-/* Entries that are moved to another ring under one hold of the lock. */
-#define KEEL_CQ_MOVE	1024U
+#include "keel_restrack.h"
 
 static void keel_cq_release(struct keel_obj *obj)
 {
@@ -267,42 +265,34 @@ static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 }
 
 /*
- * Move what was not taken, and then use the new ring. Entries that are there
- * do not change any more: they are copied in pieces, for a completion must not
- * wait for a million of them.
+ * Move what was not taken, and then use the new ring. Entries that are there do
+ * not change any more; others may be added meanwhile.
  */
 static int keel_cq_move(struct keel_cq *cq, struct keel_ring *to)
 {
 	struct keel_ring *ring = &cq->ring;
-	u32 user, next, n;
+	int ret = -EINVAL;
+	u32 user;
 	int room;
 
 	spin_lock(&cq->lock);
 	room = keel_ring_room(ring);
 	user = ring->index - (keel_ring_size(ring) - room);
-	next = user;
-	while (!cq->dead && room >= 0 &&
-	       ring->index - user <= keel_ring_size(to)) {
-		n = min(ring->index - next, KEEL_CQ_MOVE);
-		keel_ring_copy(to, ring, next, n, sizeof(struct keel_uapi_cqe));
-		next += n;
-		if (next == ring->index) {
-			WRITE_ONCE(to->head->user, user);
-			WRITE_ONCE(to->head->arm, READ_ONCE(ring->head->arm));
-			to->index = next;
-			/* A thread that sees the index sees the entries. */
-			smp_store_release(&to->head->kernel, next);
-			swap(*ring, *to);
-			cq->ib->cqe = keel_ring_size(ring);
-			spin_unlock(&cq->lock);
-			return 0;
-		}
-		spin_unlock(&cq->lock);
-		cond_resched();
-		spin_lock(&cq->lock);
+	if (room >= 0)
+		ret = keel_ring_move(ring, to, user, &ring->index,
+				     sizeof(struct keel_uapi_cqe), &cq->lock,
+				     &cq->dead);
+	if (!ret) {
+		WRITE_ONCE(to->head->user, user);
+		WRITE_ONCE(to->head->arm, READ_ONCE(ring->head->arm));
+		to->index = ring->index;
+		/* A thread that sees the index sees the entries. */
+		smp_store_release(&to->head->kernel, to->index);
+		swap(*ring, *to);
+		cq->ib->cqe = keel_ring_size(ring);
 	}
 	spin_unlock(&cq->lock);
-	return -EINVAL;
+	return ret;
 }
 
 static int keel_resize_cq(struct ib_cq *ibcq, KEEL_RESIZE_CQE cqe,
@@ -330,8 +320,9 @@ static int keel_resize_cq(struct ib_cq *ibcq, KEEL_RESIZE_CQE cqe,
 }
 
 /* The number of entries and what is in them, all at one moment. */
-static int keel_put_cq(struct sk_buff *msg, struct keel_cq *cq)
+static int keel_cq_fill(struct sk_buff *msg, struct keel_obj *obj)
 {
+	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
 	u32 entries, added, arm = 0;
 	int room = -EINVAL;
 
@@ -354,29 +345,12 @@ static int keel_put_cq(struct sk_buff *msg, struct keel_cq *cq)
 	return 0;
 }
 
-/* Older cores call here until after the destroy, with only @ibcq kept. */
 static int keel_fill_res_cq(struct sk_buff *msg, struct ib_cq *ibcq)
 {
 	struct keel_ib_cq *kibcq = container_of(ibcq, struct keel_ib_cq, ib);
-	struct keel_cq *cq;
-	struct nlattr *nest;
-	int ret;
+	struct keel_cq *cq = keel_res_tryget(kibcq->cq);
 
-	rcu_read_lock();
-	cq = READ_ONCE(kibcq->cq);
-	if (cq && !keel_obj_tryget(&cq->obj))
-		cq = NULL;
-	rcu_read_unlock();
-	if (!cq)
-		return 0;
-	nest = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-	ret = nest ? keel_put_cq(msg, cq) : -EMSGSIZE;
-	if (!ret)
-		nla_nest_end(msg, nest);
-	else if (nest)
-		nla_nest_cancel(msg, nest);
-	keel_obj_put(&cq->obj);
-	return ret;
+	return cq ? keel_res_fill(msg, &cq->obj, keel_cq_fill) : 0;
 }
 
 const struct ib_device_ops keel_cq_ops = {

@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "keel_qp.h"
+#include "keel_restrack.h"
 
 #define KEEL_QPN_GSI	1
 #define KEEL_QPN_MIN	2
@@ -331,8 +332,9 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	return 0;
 }
 
-static int keel_put_qp(struct sk_buff *msg, const struct keel_qp *qp)
+static int keel_qp_fill(struct sk_buff *msg, struct keel_obj *obj)
 {
+	const struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
 	enum keel_wait wait = READ_ONCE(qp->sq.wait);
 
 	if (rdma_nl_put_driver_u32(msg, "id", qp->obj.id) ||
@@ -350,20 +352,10 @@ static int keel_put_qp(struct sk_buff *msg, const struct keel_qp *qp)
 
 static int keel_fill_res_qp(struct sk_buff *msg, struct ib_qp *ibqp)
 {
-	struct keel_qp *qp = keel_qp_hold(ibqp);
-	struct nlattr *nest;
-	int ret;
+	struct keel_ib_qp *kibqp = container_of(ibqp, struct keel_ib_qp, ib);
+	struct keel_qp *qp = keel_res_tryget(kibqp->qp);
 
-	if (!qp)
-		return 0;
-	nest = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-	ret = nest ? keel_put_qp(msg, qp) : -EMSGSIZE;
-	if (!ret)
-		nla_nest_end(msg, nest);
-	else if (nest)
-		nla_nest_cancel(msg, nest);
-	keel_obj_put(&qp->obj);
-	return ret;
+	return qp ? keel_res_fill(msg, &qp->obj, keel_qp_fill) : 0;
 }
 
 const struct ib_device_ops keel_qp_ops = {

@@ -9,6 +9,7 @@
 #include <kunit/visibility.h>
 
 #include "keel_qp.h"
+#include "keel_restrack.h"
 
 #define KEEL_QPN_MASK	0xffffff
 
@@ -290,7 +291,8 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init)
 {
-	struct keel_qp *qp = keel_qp_hold(ibqp);
+	struct keel_ib_qp *kibqp = container_of(ibqp, struct keel_ib_qp, ib);
+	struct keel_qp *qp = keel_res_tryget(kibqp->qp);
 
 	if (!qp)
 		return -EAGAIN;

@@ -25,22 +25,6 @@ struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn)
 	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
 }
 
-/**
- * keel_qp_hold() - the QP of a struct ib_qp, for "rdma resource"
- * @ibqp: the core's part; older cores list it until after the destroy
- *
- * Context: any.
- * Return: as keel_qp_get(); NULL for one that is destroyed.
- */
-struct keel_qp *keel_qp_hold(struct ib_qp *ibqp)
-{
-	struct keel_qp *qp;
-
-	guard(rcu)();
-	qp = READ_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp);
-	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
-}
-
 static bool keel_qp_queue(struct keel_qp *qp)
 {
 	struct keel_worker *worker;

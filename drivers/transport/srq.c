@@ -9,11 +9,10 @@
 #include <rdma/restrack.h>
 
 #include "keel_qp.h"
+#include "keel_restrack.h"
 
 /* An SRQ number has as many bits as a QP number. */
 #define KEEL_SRQN_MAX	0xffffff
-/* Entries that are moved to another ring under one hold of the lock. */
-#define KEEL_SRQ_MOVE	1024U
 
 static void keel_srq_release(struct keel_obj *obj)
 {
@@ -289,42 +288,34 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 }
 
 /*
- * Move what was not taken, and then use the new ring. Posted entries do not
- * change: they are copied in pieces, and what senders take meanwhile is copied
- * for nothing.
+ * Move what was not taken, and then use the new ring. Posted entries do not change;
+ * entries that senders take meanwhile are copied for nothing.
  */
 static int keel_srq_move(struct keel_srq *srq, struct keel_ring *to)
 {
-	u32 bytes = KEEL_RQ_STRIDE(srq->rq.max_sge);
 	struct keel_ring *ring = &srq->rq.ring;
-	u32 next, user, n;
+	int ret = -EINVAL;
 	int posted;
+	u32 user;
 
 	spin_lock(&srq->rq.lock);
-	next = ring->index;
 	posted = keel_ring_posted(ring);
-	user = next + posted;
-	while (!srq->dead && posted >= 0 && posted <= keel_ring_size(to)) {
-		n = min(user - next, KEEL_SRQ_MOVE);
-		keel_ring_copy(to, ring, next, n, bytes);
-		next += n;
-		if (next == user) {
-			to->index = ring->index;
-			WRITE_ONCE(to->head->kernel, to->index);
-			WRITE_ONCE(to->head->user, user);
-			/* Senders that wait are to be told of receives there. */
-			WRITE_ONCE(to->head->flags,
-				   srq->rq.wanted ? KEEL_RING_F_KICK : 0);
-			swap(*ring, *to);
-			spin_unlock(&srq->rq.lock);
-			return 0;
-		}
-		spin_unlock(&srq->rq.lock);
-		cond_resched();
-		spin_lock(&srq->rq.lock);
+	user = ring->index + posted;
+	if (posted >= 0)
+		ret = keel_ring_move(ring, to, ring->index, &user,
+				     KEEL_RQ_STRIDE(srq->rq.max_sge),
+				     &srq->rq.lock, &srq->dead);
+	if (!ret) {
+		to->index = ring->index;
+		WRITE_ONCE(to->head->kernel, to->index);
+		WRITE_ONCE(to->head->user, user);
+		/* Senders that wait are to be told of receives there. */
+		WRITE_ONCE(to->head->flags,
+			   srq->rq.wanted ? KEEL_RING_F_KICK : 0);
+		swap(*ring, *to);
 	}
 	spin_unlock(&srq->rq.lock);
-	return -EINVAL;
+	return ret;
 }
 
 static int keel_srq_resize(struct keel_srq *srq, struct ib_device *ibdev,
@@ -442,8 +433,10 @@ const struct uapi_definition keel_srq_defs[] = {
 };
 
 /* The numbers of entries and waiters, all at one moment. */
-static int keel_put_srq(struct sk_buff *msg, struct keel_srq *srq)
+static int __maybe_unused keel_srq_fill(struct sk_buff *msg,
+					struct keel_obj *obj)
 {
+	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
 	u32 entries, taken, limit;
 	int queued = -EINVAL;
 
@@ -465,31 +458,14 @@ static int keel_put_srq(struct sk_buff *msg, struct keel_srq *srq)
 	return 0;
 }
 
-/* Older cores call here until after the destroy, with only @ibsrq kept. */
 static int __maybe_unused keel_fill_res_srq(struct sk_buff *msg,
 					    struct ib_srq *ibsrq)
 {
 	struct keel_ib_srq *kibsrq =
 		container_of(ibsrq, struct keel_ib_srq, ib);
-	struct keel_srq *srq;
-	struct nlattr *nest;
-	int ret;
+	struct keel_srq *srq = keel_res_tryget(kibsrq->srq);
 
-	rcu_read_lock();
-	srq = READ_ONCE(kibsrq->srq);
-	if (srq && !keel_obj_tryget(&srq->obj))
-		srq = NULL;
-	rcu_read_unlock();
-	if (!srq)
-		return 0;
-	nest = nla_nest_start(msg, RDMA_NLDEV_ATTR_DRIVER);
-	ret = nest ? keel_put_srq(msg, srq) : -EMSGSIZE;
-	if (!ret)
-		nla_nest_end(msg, nest);
-	else if (nest)
-		nla_nest_cancel(msg, nest);
-	keel_obj_put(&srq->obj);
-	return ret;
+	return srq ? keel_res_fill(msg, &srq->obj, keel_srq_fill) : 0;
 }
 
 const struct ib_device_ops keel_srq_ops = {
