@@ -180,44 +180,33 @@ static int keel_setup_context(struct keel_context *ctx,
 }
 
 /* cmd_fd is ours from here on: closed with the context, or on failure. */
-static struct verbs_context *keel_alloc_context(struct ibv_device *ibdev,
-						int cmd_fd, void *private_data)
+static int keel_cmd_get_context(struct verbs_context *ctx,
+				struct keel_uapi_context_resp *resp)
 {
-	struct keel_get_context_resp resp = {};
+	struct keel_get_context_resp drv_resp = {};
 	struct keel_get_context cmd = {};
-	struct keel_context *ctx;
 	int ret;
 
-	ctx = verbs_init_and_alloc_context(ibdev, cmd_fd, ctx, ibvctx,
-					   KEEL_DRIVER_ID);
-	if (!ctx)
-		return NULL;
-
-	ret = ibv_cmd_get_context(&ctx->ibvctx, &cmd.ibv_cmd, sizeof(cmd),
-				  &resp.ibv_resp, sizeof(resp));
-	if (!ret)
-		ret = keel_setup_context(ctx, &resp.drv_payload);
-	if (ret) {
-		keel_free_context(&ctx->ibvctx.context);
-		errno = ret;
-		return NULL;
-	}
-	return &ctx->ibvctx;
+	ret = ibv_cmd_get_context(ctx, &cmd.ibv_cmd, sizeof(cmd),
+				  &drv_resp.ibv_resp, sizeof(drv_resp));
+	*resp = drv_resp.drv_payload;
+	return ret;
 }
 
-static int keel_cmd_query_context(struct ibv_context *ibctx,
+static int keel_cmd_query_context(struct verbs_context *ctx,
 				  struct keel_uapi_context_resp *resp)
 {
 	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_DEVICE,
 			       UVERBS_METHOD_QUERY_CONTEXT, 1);
 
 	fill_attr_out_ptr(cmdb, KEEL_ATTR_QUERY_CONTEXT_RESP, resp);
-	return ibv_cmd_query_context(ibctx, cmdb);
+	return ibv_cmd_query_context(&ctx->context, cmdb);
 }
 
-/* The kernel's context exists already; another process may have made it. */
-static struct verbs_context *keel_import_context(struct ibv_device *ibdev,
-						 int cmd_fd)
+static struct verbs_context *
+keel_open(struct ibv_device *ibdev, int cmd_fd,
+	  int (*ask)(struct verbs_context *ctx,
+		     struct keel_uapi_context_resp *resp))
 {
 	struct keel_uapi_context_resp resp = {};
 	struct keel_context *ctx;
@@ -228,7 +217,7 @@ static struct verbs_context *keel_import_context(struct ibv_device *ibdev,
 	if (!ctx)
 		return NULL;
 
-	ret = keel_cmd_query_context(&ctx->ibvctx.context, &resp);
+	ret = ask(&ctx->ibvctx, &resp);
 	if (!ret)
 		ret = keel_setup_context(ctx, &resp);
 	if (ret) {
@@ -237,6 +226,19 @@ static struct verbs_context *keel_import_context(struct ibv_device *ibdev,
 		return NULL;
 	}
 	return &ctx->ibvctx;
+}
+
+static struct verbs_context *keel_alloc_context(struct ibv_device *ibdev,
+						int cmd_fd, void *private_data)
+{
+	return keel_open(ibdev, cmd_fd, keel_cmd_get_context);
+}
+
+/* The kernel's context exists already; another process may have made it. */
+static struct verbs_context *keel_import_context(struct ibv_device *ibdev,
+						 int cmd_fd)
+{
+	return keel_open(ibdev, cmd_fd, keel_cmd_query_context);
 }
 
 static struct verbs_device *keel_alloc_device(struct verbs_sysfs_dev *sysfs_dev)
