@@ -11,6 +11,7 @@
 #include <infiniband/keeldv.h>
 #include <infiniband/shpd.h>
 
+#include "domain.h"
 #include "peer.h"
 #include "t.h"
 #include "tree.h"
@@ -33,15 +34,13 @@ struct made {
 
 static void make(struct made *m)
 {
-	struct ibv_parent_domain_init_attr attr = {};
 	struct ibv_alloc_dm_attr dm_attr = { .length = 100 };
-	struct ibv_td_init_attr td_attr = {};
 
 	prctl(PR_SET_NAME, "diag me");
 	m->ctx = dev_open(KEEL0);
-	m->pd = attr.pd = MUST(ibv_alloc_pd(m->ctx));
-	m->td = attr.td = MUST(ibv_alloc_td(m->ctx, &td_attr));
-	m->parent = MUST(ibv_alloc_parent_domain(m->ctx, &attr));
+	m->pd = MUST(ibv_alloc_pd(m->ctx));
+	m->td = td_new(m->ctx);
+	m->parent = parent_new(m->pd, m->td);
 	m->dm = MUST(ibv_alloc_dm(m->ctx, &dm_attr));
 	m->mr = MUST(ibv_reg_mr(m->pd, page, 77, 0));
 	m->dm_mr = MUST(ibv_reg_dm_mr(m->parent, m->dm, 1, 99,

@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "domain.h"
 #include "peer.h"
 #include "qp.h"
 #include "t.h"
@@ -117,13 +118,6 @@ static void check_bufs(long want)
 	CHECK_EQ(buf_count(), want);
 }
 
-static struct ibv_pd *parent_of(struct ibv_pd *pd)
-{
-	struct ibv_parent_domain_init_attr attr = { .pd = pd };
-
-	return MUST(ibv_alloc_parent_domain(pd->context, &attr));
-}
-
 /* The third and fourth page. */
 static struct ibv_mr *reg(struct ibv_pd *pd, const struct buf *b, int access)
 {
@@ -134,7 +128,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, const struct buf *b, int access)
 TEST_DMABUF(known, "PDM-3", "a region of a dma-buf, through a PD or its parent domain, is listed with its length and kind of memory, and gone after dereg")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
-	struct ibv_pd *any[] = { pd, parent_of(pd) };
+	struct ibv_pd *any[] = { pd, parent_new(pd, NULL) };
 	struct buf b = buf_new();
 	struct ibv_mr *mr;
 	struct tree tree;
@@ -228,7 +222,7 @@ static void check_local(struct link *l, struct ibv_mr *mr, const struct buf *b)
 TEST_DMABUF(traffic, "PDM-3", "what queue pairs write to a dma-buf is in its pages only, and what is there they read, send and add to, by keys of a PD and its parent domain")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
-	struct ibv_pd *any[] = { pd, parent_of(pd) };
+	struct ibv_pd *any[] = { pd, parent_new(pd, NULL) };
 	struct ibv_mr *mine = MUST(ibv_reg_mr(pd, user, SIZE, RIGHTS));
 	struct buf b = buf_new();
 	struct ibv_mr *mr;
@@ -285,7 +279,8 @@ TEST_DMABUF(mapped, "PDM-3", "a program that maps the dma-buf itself, and says w
 TEST_DMABUF(domains, "PD-4,PDM-3", "a dma-buf's key of another domain is refused, as a local and as a remote key, and after dereg in its own; nothing moves")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
-	struct ibv_pd *other = parent_of(MUST(ibv_alloc_pd(pd->context)));
+	struct ibv_pd *other = parent_new(MUST(ibv_alloc_pd(pd->context)),
+					  NULL);
 	struct ibv_mr *mine = MUST(ibv_reg_mr(pd, user, SIZE, RIGHTS));
 	struct buf b = buf_new();
 	struct ibv_mr *alien = reg(other, &b, RIGHTS), *gone;
@@ -506,7 +501,7 @@ static void leave_mrs(struct peer *parent)
 	struct buf b;
 	int i;
 
-	pd = parent_of(pd);
+	pd = parent_new(pd, NULL);
 	for (i = 0; i < MANY; i++) {
 		b = buf_new();
 		reg(pd, &b, RIGHTS);

@@ -6,6 +6,7 @@
 
 #include <infiniband/keeldv.h>
 
+#include "domain.h"
 #include "pair.h"
 #include "peer.h"
 #include "raw.h"
@@ -28,8 +29,7 @@ static void owner(struct peer *parent)
 	struct ibv_alloc_dm_attr dm_attr = { .length = 2 * PAGE };
 	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_parent_domain_init_attr attr = { .pd = pd };
-	struct ibv_pd *par = MUST(ibv_alloc_parent_domain(ctx, &attr));
+	struct ibv_pd *par = parent_new(pd, NULL);
 	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, 100, 0));
 	struct keeldv_pd_attr pd_attr;
 	struct told told = {

@@ -7,6 +7,7 @@
 
 #include <infiniband/shpd.h>
 
+#include "domain.h"
 #include "pair.h"
 #include "peer.h"
 #include "t.h"
@@ -234,9 +235,7 @@ TEST(of_another, "SPD-3,SPD-7", "an on-demand region of another process is writt
 TEST(rereg, "PDM-3", "ibv_rereg_mr changes rights, memory and PD, one or all at once, also to a parent domain; refused, the region is as it was")
 {
 	struct setup s = setup();
-	struct ibv_parent_domain_init_attr init = { .pd = s.pd };
-	struct ibv_pd *parent = MUST(ibv_alloc_parent_domain(s.pd->context,
-							     &init));
+	struct ibv_pd *parent = parent_new(s.pd, NULL);
 	struct ibv_pd *other = MUST(ibv_alloc_pd(s.pd->context));
 	char *p = map(PROT_READ | PROT_WRITE), *q = map(PROT_READ | PROT_WRITE);
 	struct ibv_mr *mr = MUST(ibv_reg_mr(s.pd, p, PAGE, 0));

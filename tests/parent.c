@@ -4,26 +4,13 @@
  */
 #include <infiniband/keeldv.h>
 
+#include "domain.h"
 #include "t.h"
 #include "tree.h"
 
 #define PAGE	4096
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
-
-static struct ibv_td *make_td(struct ibv_context *ctx)
-{
-	struct ibv_td_init_attr attr = {};
-
-	return MUST(ibv_alloc_td(ctx, &attr));
-}
-
-static struct ibv_pd *make_parent(struct ibv_pd *pd, struct ibv_td *td)
-{
-	struct ibv_parent_domain_init_attr attr = { .pd = pd, .td = td };
-
-	return MUST(ibv_alloc_parent_domain(pd->context, &attr));
-}
 
 static uint32_t domain_of(struct ibv_pd *pd)
 {
@@ -48,7 +35,7 @@ TEST(known, "PDM-1", "a parent domain is listed by the kernel, counted with the 
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct ibv_pd *parent = parent_new(pd, NULL);
 	struct keeldv_pd_attr attr;
 	struct tree tree;
 
@@ -70,8 +57,8 @@ TEST(known, "PDM-1", "a parent domain is listed by the kernel, counted with the 
 TEST(cleaned_up, "PDM-1", "a parent domain left behind by its process is cleaned up, with what is below and above it")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
-	struct ibv_pd *parent = make_parent(MUST(ibv_alloc_pd(ctx)),
-					    make_td(ctx));
+	struct ibv_pd *parent = parent_new(MUST(ibv_alloc_pd(ctx)),
+					    td_new(ctx));
 
 	MUST(ibv_reg_mr(parent, page, PAGE, 0));
 	CHECK_EQ(tree_count(KEEL0, NULL), 5);
@@ -84,14 +71,14 @@ TEST(td, "PDM-2", "td may be NULL or a TD of the same context, which the parent 
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_td *td = make_td(ctx);
-	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct ibv_td *td = td_new(ctx);
+	struct ibv_pd *parent = parent_new(pd, NULL);
 	struct tree tree;
 
 	tree_read(KEEL0, &tree);
 	CHECK(!strstr(tree_only(&tree, "parent")->holds, "td"));
 	CHECK_OK(ibv_dealloc_pd(parent));
-	parent = make_parent(pd, td);
+	parent = parent_new(pd, td);
 	tree_read(KEEL0, &tree);
 	CHECK(strstr(tree_only(&tree, "parent")->holds, ", td "));
 	CHECK_OK(ibv_dealloc_pd(parent));
@@ -105,11 +92,11 @@ TEST(td_foreign, "PDM-2", "a td of another context is refused with EINVAL, thoug
 	struct ibv_parent_domain_init_attr attr = {
 		.pd = MUST(ibv_alloc_pd(ctx)),
 	};
-	struct ibv_td *mine = make_td(ctx);
+	struct ibv_td *mine = td_new(ctx);
 
 	/* Made in the same order, both have the same handle. */
 	MUST(ibv_alloc_pd(other));
-	attr.td = make_td(other);
+	attr.td = td_new(other);
 	check_refused(ctx, attr);
 	CHECK_OK(ibv_dealloc_td(mine));
 	CHECK_OK(ibv_dealloc_td(attr.td));
@@ -121,7 +108,7 @@ TEST(pd_wrong, "PDM-5", "pd NULL, of another context, or itself a parent domain 
 	struct ibv_parent_domain_init_attr attr = {};
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
 
-	attr.td = make_td(ctx);
+	attr.td = td_new(ctx);
 	check_refused(ctx, attr);
 	/* It has the handle of one that is here as well. */
 	attr.pd = MUST(ibv_alloc_pd(other));
@@ -129,9 +116,9 @@ TEST(pd_wrong, "PDM-5", "pd NULL, of another context, or itself a parent domain 
 	check_refused(ctx, attr);
 	attr.td = NULL;
 	check_refused(ctx, attr);
-	attr.pd = make_parent(pd, NULL);
+	attr.pd = parent_new(pd, NULL);
 	check_refused(ctx, attr);
-	attr.pd = make_parent(pd, make_td(ctx));
+	attr.pd = parent_new(pd, td_new(ctx));
 	check_refused(ctx, attr);
 }
 
@@ -210,7 +197,7 @@ TEST(busy, "PDM-9", "dealloc of a parent domain is refused with EBUSY while an M
 	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
 	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct ibv_pd *parent = parent_new(pd, NULL);
 	struct ibv_mr *mr;
 	struct ibv_mw *mw;
 	struct ibv_ah *ah;
@@ -239,8 +226,8 @@ TEST(busy_below, "PDM-9", "the PD and the TD below are EBUSY as long as the pare
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_td *td = make_td(ctx);
-	struct ibv_pd *parent = make_parent(pd, td);
+	struct ibv_td *td = td_new(ctx);
+	struct ibv_pd *parent = parent_new(pd, td);
 	struct ibv_mr *mr = MUST(ibv_reg_mr(parent, page, PAGE, 0));
 
 	CHECK_RET(ibv_dealloc_pd(pd), EBUSY);
@@ -258,7 +245,7 @@ TEST(own_objects, "PDM-9", "an MR made with the PD itself does not keep a parent
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct ibv_pd *parent = parent_new(pd, NULL);
 	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, PAGE, 0));
 
 	CHECK_OK(ibv_dealloc_pd(parent));
@@ -287,8 +274,8 @@ TEST(same_scope, "PDM-3", "keys made by reg_mr and reg_dm_mr through a parent do
 	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
 	struct ibv_pd *other = MUST(ibv_alloc_pd(ctx));
-	struct ibv_pd *a = make_parent(pd, NULL);
-	struct ibv_pd *b = make_parent(pd, make_td(ctx));
+	struct ibv_pd *a = parent_new(pd, NULL);
+	struct ibv_pd *b = parent_new(pd, td_new(ctx));
 	uint32_t domain = domain_of(pd);
 
 	CHECK_EQ(domain_of(a), domain);
@@ -314,8 +301,8 @@ TEST(every_verb, "PDM-3", "reg_mr, reg_mr_iova, reg_dm_mr, alloc_mw and create_a
 
 	CHECK_OK(ibv_query_gid(ctx, 1, 0, &ah_attr.grh.dgid));
 	pd[0] = MUST(ibv_alloc_pd(ctx));
-	pd[1] = make_parent(pd[0], NULL);
-	pd[2] = make_parent(pd[0], make_td(ctx));
+	pd[1] = parent_new(pd[0], NULL);
+	pd[2] = parent_new(pd[0], td_new(ctx));
 	for (i = 0; i < 3; i++) {
 		struct ibv_mr *mr = MUST(ibv_reg_mr(pd[i], page, PAGE,
 					IBV_ACCESS_LOCAL_WRITE |

@@ -7,6 +7,7 @@
 
 #include <infiniband/keeldv.h>
 
+#include "domain.h"
 #include "peer.h"
 #include "t.h"
 #include "tree.h"
@@ -131,9 +132,7 @@ TEST(busy_parent, "PD-2,PDM-9", "dealloc of a PD with a parent domain is refused
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_parent_domain_init_attr attr = { .pd = pd };
-	struct ibv_pd *a = MUST(ibv_alloc_parent_domain(ctx, &attr));
-	struct ibv_pd *b = MUST(ibv_alloc_parent_domain(ctx, &attr));
+	struct ibv_pd *a = parent_new(pd, NULL), *b = parent_new(pd, NULL);
 
 	check_busy(pd);
 	CHECK_OK(ibv_dealloc_pd(a));
@@ -168,8 +167,7 @@ TEST(busy_many, "PD-2", "of an MR, an MW, an AH, a DM-MR and a parent domain, wh
 
 	for (last = 0; last < 5; last++) {
 		struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-		struct ibv_parent_domain_init_attr attr = { .pd = pd };
-		struct ibv_pd *parent = MUST(ibv_alloc_parent_domain(ctx, &attr));
+		struct ibv_pd *parent = parent_new(pd, NULL);
 		struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, PAGE, 0));
 		struct ibv_mw *mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
 		struct ibv_ah *ah = make_ah(pd);

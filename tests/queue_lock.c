@@ -11,6 +11,7 @@
 
 #include <infiniband/keeldv.h>
 
+#include "domain.h"
 #include "qp.h"
 #include "t.h"
 
@@ -44,16 +45,6 @@ int pthread_mutex_lock(pthread_mutex_t *lock)
 	if (!real)
 		real = dlsym(RTLD_NEXT, "pthread_mutex_lock");
 	return real(lock);
-}
-
-static struct ibv_pd *make_parent(struct ibv_pd *pd, bool with_td)
-{
-	struct ibv_td_init_attr td_attr = {};
-	struct ibv_parent_domain_init_attr attr = { .pd = pd };
-
-	if (with_td)
-		attr.td = MUST(ibv_alloc_td(pd->context, &td_attr));
-	return MUST(ibv_alloc_parent_domain(pd->context, &attr));
 }
 
 /* A QP that sends to itself, with an SRQ beside it. */
@@ -158,10 +149,10 @@ TEST(single, "PDM-4", "with a thread domain no path that posts or polls takes a 
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 
-	check_paths(make_parent(pd, true), 0);
-	check_paths(make_parent(pd, false), 1);
+	check_paths(parent_new(pd, td_new(pd->context)), 0);
+	check_paths(parent_new(pd, NULL), 1);
 	/* The promise is the parent domain's, not that of what it stands on. */
-	check_paths(make_parent(pd, true), 0);
+	check_paths(parent_new(pd, td_new(pd->context)), 0);
 }
 
 /*
@@ -335,7 +326,7 @@ TEST_SLOW(crowd, "PDM-4", "without a thread domain three threads that post to on
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 
-	shared = setup(make_parent(pd, false), false);
+	shared = setup(parent_new(pd, NULL), false);
 	start(poster, poller);
 }
 
@@ -411,7 +402,7 @@ TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain three threads that post 
 	for (i = 0; i < 2; i++) {
 		done = 0;
 		posted = 0;
-		shared = setup(make_parent(pd, false), i);
+		shared = setup(parent_new(pd, NULL), i);
 		start(receiver, sender);
 	}
 }

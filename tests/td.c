@@ -4,27 +4,14 @@
  */
 #include <infiniband/keeldv.h>
 
+#include "domain.h"
 #include "t.h"
 #include "tree.h"
-
-static struct ibv_td *make_td(struct ibv_context *ctx)
-{
-	struct ibv_td_init_attr attr = {};
-
-	return MUST(ibv_alloc_td(ctx, &attr));
-}
-
-static struct ibv_pd *make_parent(struct ibv_pd *pd, struct ibv_td *td)
-{
-	struct ibv_parent_domain_init_attr attr = { .pd = pd, .td = td };
-
-	return MUST(ibv_alloc_parent_domain(pd->context, &attr));
-}
 
 TEST(alloc_dealloc, "TD-1", "a TD is an object of its own in the kernel, from alloc to dealloc")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
-	struct ibv_td *a = make_td(ctx), *b = make_td(ctx);
+	struct ibv_td *a = td_new(ctx), *b = td_new(ctx);
 	struct tree tree;
 
 	CHECK(a->context == ctx);
@@ -57,10 +44,10 @@ TEST(comp_mask, "TD-1", "a TD with a non-zero comp_mask is refused with EINVAL, 
 TEST(left_behind, "TD-1", "closing the device takes its TDs away, and no other's")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
-	struct ibv_td *td = make_td(other);
+	struct ibv_td *td = td_new(other);
 
-	make_td(ctx);
-	make_td(ctx);
+	td_new(ctx);
+	td_new(ctx);
 	CHECK_EQ(tree_count(KEEL0, "td"), 3);
 	CHECK_OK(ibv_close_device(ctx));
 	CHECK_EQ(tree_count(KEEL0, "td"), 1);
@@ -71,8 +58,8 @@ TEST(busy, "TD-2,PDM-9", "dealloc of a TD is refused with EBUSY while a parent d
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_td *td = make_td(ctx);
-	struct ibv_pd *a = make_parent(pd, td), *b = make_parent(pd, td);
+	struct ibv_td *td = td_new(ctx);
+	struct ibv_pd *a = parent_new(pd, td), *b = parent_new(pd, td);
 	char *before = tree_text(KEEL0);
 
 	CHECK_RET(ibv_dealloc_td(td), EBUSY);
@@ -88,8 +75,8 @@ TEST(not_busy, "TD-2", "a parent domain without a TD, and a refused parent domai
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_td *td = make_td(ctx);
-	struct ibv_pd *parent = make_parent(pd, NULL);
+	struct ibv_td *td = td_new(ctx);
+	struct ibv_pd *parent = parent_new(pd, NULL);
 	struct ibv_parent_domain_init_attr attr = { .pd = parent, .td = td };
 
 	CHECK_NULL(ibv_alloc_parent_domain(ctx, &attr), EINVAL);
@@ -102,7 +89,7 @@ TEST(holders, "TD-2", "keeldv_td_holders() names every parent domain that keeps 
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_td *td = make_td(ctx), *other = make_td(ctx);
+	struct ibv_td *td = td_new(ctx), *other = td_new(ctx);
 	struct keeldv_holder list[4];
 	struct tree tree;
 	uint32_t count = 4;
@@ -110,9 +97,9 @@ TEST(holders, "TD-2", "keeldv_td_holders() names every parent domain that keeps 
 
 	CHECK_OK(keeldv_td_holders(td, list, &count));
 	CHECK_EQ(count, 0);
-	make_parent(pd, other);
-	make_parent(pd, td);
-	make_parent(pd, td);
+	parent_new(pd, other);
+	parent_new(pd, td);
+	parent_new(pd, td);
 	tree_read(KEEL0, &tree);
 	count = 4;
 	CHECK_OK(keeldv_td_holders(td, list, &count));

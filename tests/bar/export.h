@@ -6,6 +6,7 @@
 #ifndef EXPORT_H
 #define EXPORT_H
 
+#include "domain.h"
 #include "qp.h"
 #include "raw.h"
 #include "t.h"
@@ -31,11 +32,9 @@ static unsigned char user[SIZE] __attribute__((aligned(PAGE)));
 static inline void set_up(void)
 {
 	struct ibv_alloc_dm_attr attr = { .length = 5 * PAGE };
-	struct ibv_parent_domain_init_attr parent = {};
 
 	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
-	parent.pd = pd;
-	parent_pd = MUST(ibv_alloc_parent_domain(pd->context, &parent));
+	parent_pd = parent_new(pd, NULL);
 	/* No buffer of these tests is where the BAR begins. */
 	MUST(ibv_alloc_dm(pd->context, &attr));
 	mine = MUST(ibv_reg_mr(pd, user, SIZE, RIGHTS));

@@ -7,6 +7,7 @@
 
 #include <infiniband/keeldv.h>
 
+#include "domain.h"
 #include "link.h"
 #include "t.h"
 
@@ -57,17 +58,12 @@ static void open_memory(struct link_end *e)
 
 static void open_pd(struct link_end *e)
 {
-	struct ibv_td_init_attr td = {};
-	struct ibv_parent_domain_init_attr attr = {};
-
 	e->plain = MUST(ibv_alloc_pd(e->ctx));
 	e->pd = e->plain;
 	if (t_random(&e->random) % 2)
 		return;
-	e->td = MUST(ibv_alloc_td(e->ctx, &td));
-	attr.pd = e->plain;
-	attr.td = e->td;
-	e->pd = MUST(ibv_alloc_parent_domain(e->ctx, &attr));
+	e->td = td_new(e->ctx);
+	e->pd = parent_new(e->plain, e->td);
 }
 
 static void open_xrc(struct link_end *e)
