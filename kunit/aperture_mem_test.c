@@ -8,7 +8,7 @@
 #include <linux/prandom.h>
 #include <linux/string.h>
 
-#include "crowd.h"
+#include "threads.h"
 #include "keel_aperture.h"
 
 #define P		((u64)PAGE_SIZE)
@@ -302,14 +302,14 @@ static void mem_prot(struct kunit *test)
 			pgprot_val(ap->ops->prot(prot)));
 }
 
-#define CROWD_ROUNDS	200
+#define THREADS_ROUNDS	200
 /* There is room again when others run, which may take as long as it likes. */
-#define CROWD_TRIES	5000000
+#define THREADS_TRIES	5000000
 
 struct sharers {
 	struct keel_aperture *ap;
-	int wrong[CROWD];
-	int given[CROWD];
+	int wrong[THREADS];
+	int given[THREADS];
 };
 
 /* Take a buffer, see it cleared, mark it, see nobody else's mark, free it. */
@@ -322,34 +322,34 @@ static void share_aperture(void *arg, unsigned int who)
 	int i;
 
 	prandom_seed_state(&rnd, MEM_SEED + who);
-	for (i = 0; i < CROWD_TRIES && s->given[who] < CROWD_ROUNDS; i++) {
+	for (i = 0; i < THREADS_TRIES && s->given[who] < THREADS_ROUNDS; i++) {
 		len = 1 + prandom_u32_state(&rnd) % (6 * P);
 		room = PAGE_ALIGN(len);
 		if (keel_aperture_alloc(s->ap, len, 0, &start)) {
-			crowd_yield();
+			threads_yield();
 			continue;
 		}
 		s->given[who]++;
 		s->wrong[who] += !mem_is(s->ap, start, room, 0);
 		s->wrong[who] += !!mem_fill(s->ap, start, room, mark);
-		crowd_yield();
+		threads_yield();
 		s->wrong[who] += !mem_is(s->ap, start, room, mark);
 		keel_aperture_free(s->ap, start, len);
 	}
 }
 
 /* DM-4, DM-6: several at once, in little room. */
-static void dm_4_dm_6_crowd(struct kunit *test)
+static void dm_4_dm_6_threads(struct kunit *test)
 {
 	struct sharers *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	s->ap = mem_new(test, 16);
-	crowd_run(test, share_aperture, s);
-	for (i = 0; i < CROWD; i++) {
+	threads_run(test, share_aperture, s);
+	for (i = 0; i < THREADS; i++) {
 		KUNIT_EXPECT_EQ(test, 0, s->wrong[i]);
-		KUNIT_EXPECT_EQ(test, CROWD_ROUNDS, s->given[i]);
+		KUNIT_EXPECT_EQ(test, THREADS_ROUNDS, s->given[i]);
 	}
 }
 
@@ -364,7 +364,7 @@ static struct kunit_case aperture_mem_test_cases[] = {
 	KUNIT_CASE(dm_5_refused_copies_nothing),
 	KUNIT_CASE(dm_6_segments_are_the_buffer),
 	KUNIT_CASE(mem_prot),
-	KUNIT_CASE(dm_4_dm_6_crowd),
+	KUNIT_CASE(dm_4_dm_6_threads),
 	{}
 };
 

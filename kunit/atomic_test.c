@@ -11,7 +11,7 @@
 
 #include "arena.h"
 #include "whole.h"
-#include "crowd.h"
+#include "threads.h"
 #include "keel_aperture.h"
 
 #define ATOMIC_SEED	0x6b65656cULL
@@ -183,7 +183,7 @@ static void together_thread(void *arg, unsigned int who)
 }
 
 /* DM-10: against each other, and against a processor. */
-static void dm_10_atomic_crowd(struct kunit *test)
+static void dm_10_atomic_threads(struct kunit *test)
 {
 	struct arena *all = atomic_new(test);
 	struct arena *dm = &all[ARENA_DM];
@@ -196,12 +196,12 @@ static void dm_10_atomic_crowd(struct kunit *test)
 	atomic_write_at(dm, PLACE, 0);
 	t.cpu = keel_aperture_direct(dm->mem.ap, ARENA_FIRST + PLACE, &len);
 	KUNIT_ASSERT_NOT_NULL(test, t.cpu);
-	crowd_run(test, together_thread, &t);
-	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(dm, PLACE));
+	threads_run(test, together_thread, &t);
+	KUNIT_EXPECT_EQ(test, (u64)THREADS * ROUNDS, atomic_read_at(dm, PLACE));
 }
 
 /* DM-10: in a BAR, against each other. */
-static void dm_10_atomic_crowd_bar(struct kunit *test)
+static void dm_10_atomic_threads_bar(struct kunit *test)
 {
 	struct arena *all = atomic_new(test);
 	struct arena *bar = &all[ARENA_BAR];
@@ -211,8 +211,8 @@ static void dm_10_atomic_crowd_bar(struct kunit *test)
 	};
 
 	atomic_write_at(bar, PLACE, 0);
-	crowd_run(test, together_thread, &t);
-	KUNIT_EXPECT_EQ(test, (u64)CROWD * ROUNDS, atomic_read_at(bar, PLACE));
+	threads_run(test, together_thread, &t);
+	KUNIT_EXPECT_EQ(test, (u64)THREADS * ROUNDS, atomic_read_at(bar, PLACE));
 }
 
 /**
@@ -265,7 +265,7 @@ static u64 between_run(struct kunit *test, struct between *b,
 
 /*
  * DM-10: against an interrupt, which comes in between of any two instructions
- * sooner or later. Members of a crowd meet where processors run at the same
+ * sooner or later. Threads meet where processors run at the same
  * time, for which a guest may have to wait on a busy host.
  */
 static void dm_10_atomic_interrupted(struct kunit *test)
@@ -296,8 +296,8 @@ static struct kunit_case atomic_test_cases[] = {
 	KUNIT_CASE_PARAM(atomic_values, atomic_gen_params),
 	KUNIT_CASE(atomic_write_values),
 	KUNIT_CASE(atomic_not_aligned),
-	KUNIT_CASE(dm_10_atomic_crowd),
-	KUNIT_CASE(dm_10_atomic_crowd_bar),
+	KUNIT_CASE(dm_10_atomic_threads),
+	KUNIT_CASE(dm_10_atomic_threads_bar),
 	KUNIT_CASE(dm_10_atomic_interrupted),
 	{}
 };

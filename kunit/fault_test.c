@@ -12,7 +12,7 @@
 
 #include "keel_aperture.h"
 #include "keel_keys.h"
-#include "thing.h"
+#include "dummy_obj.h"
 
 #ifdef CONFIG_FAILSLAB
 
@@ -36,46 +36,46 @@ static int fault_init(struct kunit *test)
 	kfree(p);
 	if (p)
 		kunit_skip(test, "failslab is not set up, see scripts/kunit");
-	return things_init(test);
+	return dummies_init(test);
 }
 
 static void fault_exit(struct kunit *test)
 {
 	fail_all(false);
 	current->fail_nth = 0;
-	things_exit(test);
+	dummies_exit(test);
 }
 
 /* PD-2: an object that is not born holds nothing and counts for nothing. */
 static void pd_2_unborn_holds_nothing(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	struct thing *dm = thing_new(test, KEEL_DM, 'd', NULL, NULL);
+	struct dummies *dummies = test->priv;
+	struct dummy *pd = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct dummy *dm = dummy_new(test, KEEL_DM, 'd', NULL, NULL);
 	static const struct keel_obj_ops none = {};
 	struct keel_obj *obj = kunit_kzalloc(test, sizeof(*obj), GFP_KERNEL);
 	int ret;
 
 	KUNIT_ASSERT_NOT_NULL(test, obj);
 	fail_all(true);
-	ret = keel_obj_add(&things->reg, obj, KEEL_DM_MR, &none, &pd->obj,
+	ret = keel_obj_add(&dummies->reg, obj, KEEL_DM_MR, &none, &pd->obj,
 			   &dm->obj);
 	fail_all(false);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(pd));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(dm));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(pd));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(dm));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
-	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&things->reg.quotas.count[KEEL_MR]));
-	KUNIT_EXPECT_TRUE(test, xa_empty(&things->reg.objs[KEEL_DM_MR]));
-	thing_close(dm);
-	thing_close(pd);
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&dummies->reg.quotas.count[KEEL_MR]));
+	KUNIT_EXPECT_TRUE(test, xa_empty(&dummies->reg.objs[KEEL_DM_MR]));
+	dummy_close(dm);
+	dummy_close(pd);
 }
 
 static void keys_no_memory(struct kunit *test)
 {
 	struct keel_keys *keys = kunit_kzalloc(test, sizeof(*keys), GFP_KERNEL);
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key key = { .obj = &mr->obj, .length = 8 };
 	int ret;
 
@@ -89,13 +89,13 @@ static void keys_no_memory(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ENOENT,
 			PTR_ERR_OR_ZERO(keel_key_get(keys, key.key, 0, 0, 0,
 						     0)));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(mr));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(mr));
 
 	/* The next one has better luck. */
 	KUNIT_EXPECT_EQ(test, 0, keel_key_insert(keys, &key));
 	keel_key_remove(keys, &key);
 	keel_keys_fini(keys);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 static int try_range(u64 pages)
@@ -122,18 +122,18 @@ static int try_aperture(u64 pages)
 static int try_objects(u64 pages)
 {
 	struct kunit *test = kunit_get_current_test();
-	struct thing *pd, *mr;
+	struct dummy *pd, *mr;
 	int ret = 0;
 
-	pd = thing_try(test->priv, KEEL_PD, 'p', NULL, NULL);
+	pd = dummy_try(test->priv, KEEL_PD, 'p', NULL, NULL);
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
-	mr = thing_try(test->priv, KEEL_DM_MR, 'm', pd, NULL);
+	mr = dummy_try(test->priv, KEEL_DM_MR, 'm', pd, NULL);
 	if (IS_ERR(mr))
 		ret = PTR_ERR(mr);
 	else
-		thing_close(mr);
-	thing_close(pd);
+		dummy_close(mr);
+	dummy_close(pd);
 	return ret;
 }
 

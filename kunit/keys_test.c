@@ -69,16 +69,16 @@ KUNIT_ARRAY_PARAM_DESC(check, check_cases, desc);
 static void key_check(struct kunit *test)
 {
 	const struct check_case *c = test->param_value;
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 
 	KUNIT_EXPECT_EQ(test, c->want, key_ask(test, key->key, c->domain,
 					       c->access, c->addr, c->len));
 	/* Refused or not, no use stays. */
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(mr));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(mr));
 	keel_key_remove(table_keys(test), key);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 struct extreme_case {
@@ -110,7 +110,7 @@ KUNIT_ARRAY_PARAM_DESC(extreme, extreme_cases, desc);
 static void keys_extremes(struct kunit *test)
 {
 	const struct extreme_case *c = test->param_value;
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 
 	key->iova = c->iova;
@@ -118,18 +118,18 @@ static void keys_extremes(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->want, key_ask(test, key->key, MINE, 0,
 					       c->addr, c->len));
 	keel_key_remove(table_keys(test), key);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 /* PD-4: each of two keys opens its own domain's memory to its own domain. */
 static void pd_4_two_domains(struct kunit *test)
 {
-	struct thing *mr[2];
+	struct dummy *mr[2];
 	struct keel_key *key[2], *k;
 	int i, j;
 
 	for (i = 0; i < 2; i++) {
-		mr[i] = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+		mr[i] = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 		key[i] = key_new(test, mr[i]);
 		key[i]->domain = MINE + i;
 	}
@@ -148,14 +148,14 @@ static void pd_4_two_domains(struct kunit *test)
 	}
 	for (i = 0; i < 2; i++) {
 		keel_key_remove(table_keys(test), key[i]);
-		thing_close(mr[i]);
+		dummy_close(mr[i]);
 	}
 }
 
 /* Only the whole key is the key. */
 static void keys_no_near_miss(struct kunit *test)
 {
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 	int bit;
 
@@ -168,13 +168,13 @@ static void keys_no_near_miss(struct kunit *test)
 			key_ask(test, U32_MAX, MINE, 0, IOVA, 1));
 	KUNIT_EXPECT_EQ(test, 0, key_ask(test, key->key, MINE, 0, IOVA, 1));
 	keel_key_remove(table_keys(test), key);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 /* SPD-7: a key that was taken back is none. */
 static void spd_7_stale_key(struct kunit *test)
 {
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 
 	KUNIT_EXPECT_EQ(test, 0, key_ask(test, key->key, MINE, 0, IOVA, 1));
@@ -183,14 +183,14 @@ static void spd_7_stale_key(struct kunit *test)
 			key_ask(test, key->key, MINE, 0, IOVA, 1));
 	KUNIT_EXPECT_EQ(test, -ENOENT,
 			key_ask(test, key->key, OTHERS, 0, 0, 1));
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 /* SPD-7: nor when its index goes to another, as often as it may go round. */
 static void spd_7_stale_key_index_reused(struct kunit *test)
 {
 	struct keel_keys *keys = table_keys(test);
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 	DECLARE_BITMAP(seen, 256) = {};
 	u32 index = key->key >> 8;
@@ -208,14 +208,14 @@ static void spd_7_stale_key_index_reused(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
 	}
 	keel_key_remove(keys, key);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 /* An index has its turn only after all others, and key 0 is never given. */
 static void keys_go_round(struct kunit *test)
 {
 	struct keel_keys *keys = table_keys(test);
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 	u32 last;
 	int i;
@@ -234,14 +234,14 @@ static void keys_go_round(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
 	KUNIT_EXPECT_EQ(test, 1, key->key >> 8);
 	keel_key_remove(keys, key);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 /* The lower 8 bits of neighbours tell nothing of each other. */
 static void keys_low_bits_spread(struct kunit *test)
 {
 	struct keel_keys *keys = table_keys(test);
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 	DECLARE_BITMAP(values, 256) = {};
 	DECLARE_BITMAP(steps, 256) = {};
@@ -259,7 +259,7 @@ static void keys_low_bits_spread(struct kunit *test)
 	KUNIT_EXPECT_GT(test, bitmap_weight(values, 256), 200);
 	KUNIT_EXPECT_GT(test, bitmap_weight(steps, 256), 200);
 	keel_key_remove(keys, key);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 static struct kunit_case keys_test_cases[] = {

@@ -7,7 +7,7 @@
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
-#include "crowd.h"
+#include "threads.h"
 #include "keel_walk.h"
 #include "table.h"
 
@@ -35,9 +35,9 @@ static void back_thread(void *arg, unsigned int who)
 	if (who != 1)
 		return;
 	while (!READ_ONCE(b->key->dead))
-		crowd_yield();
+		threads_yield();
 	for (i = 0; i < 100; i++)
-		crowd_yield();
+		threads_yield();
 	/* The user hurries up; nobody else gets at it; the owner waits. */
 	KUNIT_EXPECT_FALSE(b->test, READ_ONCE(b->returned));
 	KUNIT_EXPECT_EQ(b->test, -ENOENT,
@@ -49,7 +49,7 @@ static void back_thread(void *arg, unsigned int who)
 /* SPD-7: whoever takes a key back has its memory for himself afterwards. */
 static void spd_7_remove_waits(struct kunit *test)
 {
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct back b = {
 		.test = test,
 		.keys = table_keys(test),
@@ -61,16 +61,16 @@ static void spd_7_remove_waits(struct kunit *test)
 					 IOVA, 1));
 	KUNIT_EXPECT_FALSE(test, b.key->dead);
 	KUNIT_EXPECT_EQ(test, 2, refcount_read(&b.key->users));
-	crowd_run(test, back_thread, &b);
+	threads_run(test, back_thread, &b);
 	KUNIT_EXPECT_TRUE(test, b.returned);
 	KUNIT_EXPECT_EQ(test, 0, refcount_read(&b.key->users));
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 /* Likewise when another takes its place, which works at once. */
 static void keys_replace_waits(struct kunit *test)
 {
-	struct thing *mw = thing_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
 	struct keel_key new = {
 		.domain = MINE, .iova = IOVA, .length = 4, .obj = &mw->obj,
 	};
@@ -85,7 +85,7 @@ static void keys_replace_waits(struct kunit *test)
 	KUNIT_ASSERT_PTR_EQ(test, b.key,
 			    keel_key_get(b.keys, b.key->key, MINE, ACCESS,
 					 IOVA, 1));
-	crowd_run(test, back_thread, &b);
+	threads_run(test, back_thread, &b);
 	KUNIT_EXPECT_TRUE(test, b.returned);
 	KUNIT_EXPECT_EQ(test, 0, key_ask(test, new.key, MINE, 0, IOVA, 4));
 	KUNIT_EXPECT_EQ(test, -ERANGE,
@@ -95,7 +95,7 @@ static void keys_replace_waits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ENOENT,
 			key_ask(test, b.key->key, MINE, 0, IOVA, 1));
 	keel_key_remove(b.keys, &new);
-	thing_close(mw);
+	dummy_close(mw);
 }
 
 /* As key_ask(), of keel_key_find(). */
@@ -113,7 +113,7 @@ static int key_ask_find(struct kunit *test, u32 key, u32 domain)
 /* A key that is about to be freed is none, though still listed. */
 static void keys_last_use_is_over(struct kunit *test)
 {
-	struct thing *mr = thing_new(test, KEEL_MR, 'm', NULL, NULL);
+	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
 	struct keel_key *key = key_new(test, mr);
 
 	refcount_set(&key->users, 0);
@@ -124,13 +124,13 @@ static void keys_last_use_is_over(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, refcount_read(&key->users));
 	refcount_set(&key->users, 1);
 	keel_key_remove(table_keys(test), key);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 /* PD-4: found without a right or a byte, but never from another domain. */
 static void pd_4_find(struct kunit *test)
 {
-	struct thing *mw = thing_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
 	struct keel_key *key = key_new(test, mw);
 	struct keel_keys *keys = table_keys(test);
 
@@ -147,7 +147,7 @@ static void pd_4_find(struct kunit *test)
 	keel_key_remove(keys, key);
 	KUNIT_EXPECT_EQ(test, -ENOENT,
 			key_ask_find(test, key->key, MINE));
-	thing_close(mw);
+	dummy_close(mw);
 }
 
 #define SWAPS		2000
@@ -186,7 +186,7 @@ static void swap_wait(struct swaps *s)
 	int before = atomic_read(&s->found);
 
 	while (atomic_read(&s->found) == before)
-		crowd_yield();
+		threads_yield();
 }
 
 static void swap_owner(struct swaps *s)
@@ -222,12 +222,12 @@ static void swap_thread(void *arg, unsigned int who)
 		k = keel_key_get(s->keys, s->index | low++, MINE, 0, 0, 8);
 		if (IS_ERR(k)) {
 			if (!low)
-				crowd_yield();
+				threads_yield();
 			continue;
 		}
 		start = READ_ONCE(k->mem->start);
 		atomic_inc(&s->found);
-		crowd_yield();
+		threads_yield();
 		if (start < ALIVE || READ_ONCE(k->mem->start) != start)
 			atomic_inc(&s->wrong);
 		keel_key_put(k);
@@ -235,9 +235,9 @@ static void swap_thread(void *arg, unsigned int who)
 }
 
 /* Bound again and again while others use it: each sees what he found. */
-static void keys_swap_crowd(struct kunit *test)
+static void keys_swap_threads(struct kunit *test)
 {
-	struct thing *mw = thing_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
 	struct swaps *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 	struct keel_key *key;
 
@@ -249,14 +249,14 @@ static void keys_swap_crowd(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(s->keys, key));
 	s->index = key->key & ~255U;
 	rcu_assign_pointer(s->slot, key);
-	crowd_run(test, swap_thread, s);
+	threads_run(test, swap_thread, s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
 	KUNIT_EXPECT_GE(test, atomic_read(&s->found), SWAPS / SWAPS_ALONE);
 	key = rcu_dereference_protected(s->slot, true);
 	KUNIT_EXPECT_EQ(test, s->index | SWAPS % 256, key->key);
 	keel_key_remove(s->keys, key);
 	kfree_rcu(key, rcu);
-	thing_close(mw);
+	dummy_close(mw);
 }
 
 static struct kunit_case keys_users_cases[] = {
@@ -264,7 +264,7 @@ static struct kunit_case keys_users_cases[] = {
 	KUNIT_CASE(keys_replace_waits),
 	KUNIT_CASE(keys_last_use_is_over),
 	KUNIT_CASE(pd_4_find),
-	KUNIT_CASE(keys_swap_crowd),
+	KUNIT_CASE(keys_swap_threads),
 	{}
 };
 

@@ -6,7 +6,7 @@
 #include <linux/err.h>
 #include <linux/string.h>
 
-#include "thing.h"
+#include "dummy_obj.h"
 
 #define LIMIT	5
 
@@ -35,36 +35,36 @@ KUNIT_ARRAY_PARAM_DESC(limit, limit_cases, desc);
 static void obj_limit(struct kunit *test)
 {
 	const struct limit_case *c = test->param_value;
-	struct things *things = test->priv;
-	struct thing *thing[LIMIT], *over;
+	struct dummies *dummies = test->priv;
+	struct dummy *dummy[LIMIT], *over;
 	int i, round;
 
-	things->reg.quotas.limit[c->quota] = LIMIT;
+	dummies->reg.quotas.limit[c->quota] = LIMIT;
 	for (i = 0; i < LIMIT; i++)
-		thing[i] = thing_new(test, c->kind, 'a', NULL, NULL);
+		dummy[i] = dummy_new(test, c->kind, 'a', NULL, NULL);
 	for (round = 0; round < 3; round++) {
-		over = thing_try(things, c->kind, 'b', NULL, NULL);
+		over = dummy_try(dummies, c->kind, 'b', NULL, NULL);
 		KUNIT_ASSERT_TRUE(test, IS_ERR(over));
 		KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR(over));
 		KUNIT_EXPECT_EQ(test, LIMIT,
-				atomic64_read(&things->reg.quotas.count[c->quota]));
-		thing_close(thing[round]);
-		thing[round] = thing_new(test, c->kind, 'a', NULL, NULL);
+				atomic64_read(&dummies->reg.quotas.count[c->quota]));
+		dummy_close(dummy[round]);
+		dummy[round] = dummy_new(test, c->kind, 'a', NULL, NULL);
 	}
 	for (i = 0; i < LIMIT; i++)
-		thing_close(thing[i]);
+		dummy_close(dummy[i]);
 }
 
 /* A kind that has its limit takes nothing from the others. */
 static void obj_limits_are_apart(struct kunit *test)
 {
 	const struct limit_case *c = test->param_value;
-	struct things *things = test->priv;
+	struct dummies *dummies = test->priv;
 	enum keel_kind other;
 
-	things->reg.quotas.limit[c->quota] = 0;
+	dummies->reg.quotas.limit[c->quota] = 0;
 	for (other = KEEL_DOMAIN; other < KEEL_KINDS; other++) {
-		struct thing *t = thing_try(things, other, 'a', NULL, NULL);
+		struct dummy *t = dummy_try(dummies, other, 'a', NULL, NULL);
 		bool same = false;
 		size_t i;
 
@@ -74,72 +74,72 @@ static void obj_limits_are_apart(struct kunit *test)
 		KUNIT_EXPECT_EQ_MSG(test, same, IS_ERR(t), "%s",
 				    keel_kind_name(other));
 		if (!IS_ERR(t))
-			thing_close(t);
+			dummy_close(t);
 	}
 }
 
 /* PD-5: PDs and parent domains share one number, as MRs of both sorts do. */
 static void pd_5_shared_limit(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *pd, *parent, *over;
+	struct dummies *dummies = test->priv;
+	struct dummy *pd, *parent, *over;
 
-	things->reg.quotas.limit[KEEL_PD] = 2;
-	pd = thing_new(test, KEEL_PD, 'a', NULL, NULL);
-	parent = thing_new(test, KEEL_PARENT, 'b', pd, NULL);
-	over = thing_try(things, KEEL_PD, 'c', NULL, NULL);
+	dummies->reg.quotas.limit[KEEL_PD] = 2;
+	pd = dummy_new(test, KEEL_PD, 'a', NULL, NULL);
+	parent = dummy_new(test, KEEL_PARENT, 'b', pd, NULL);
+	over = dummy_try(dummies, KEEL_PD, 'c', NULL, NULL);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
-	over = thing_try(things, KEEL_PARENT, 'c', pd, NULL);
+	over = dummy_try(dummies, KEEL_PARENT, 'c', pd, NULL);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
-	thing_close(parent);
-	over = thing_new(test, KEEL_PD, 'd', NULL, NULL);
-	thing_close(over);
-	thing_close(pd);
+	dummy_close(parent);
+	over = dummy_new(test, KEEL_PD, 'd', NULL, NULL);
+	dummy_close(over);
+	dummy_close(pd);
 
-	things->reg.quotas.limit[KEEL_MR] = 1;
-	pd = thing_new(test, KEEL_DM_MR, 'a', NULL, NULL);
-	over = thing_try(things, KEEL_MR, 'b', NULL, NULL);
+	dummies->reg.quotas.limit[KEEL_MR] = 1;
+	pd = dummy_new(test, KEEL_DM_MR, 'a', NULL, NULL);
+	over = dummy_try(dummies, KEEL_MR, 'b', NULL, NULL);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
-	thing_close(pd);
+	dummy_close(pd);
 }
 
 /* The limit counts what still takes memory, not what has a uobject. */
 static void pd_5_held_counts(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *pd, *mr, *over;
+	struct dummies *dummies = test->priv;
+	struct dummy *pd, *mr, *over;
 
-	things->reg.quotas.limit[KEEL_PD] = 1;
-	pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	mr = thing_new(test, KEEL_MR, 'm', pd, NULL);
-	thing_close(pd);
-	over = thing_try(things, KEEL_PD, 'q', NULL, NULL);
+	dummies->reg.quotas.limit[KEEL_PD] = 1;
+	pd = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	mr = dummy_new(test, KEEL_MR, 'm', pd, NULL);
+	dummy_close(pd);
+	over = dummy_try(dummies, KEEL_PD, 'q', NULL, NULL);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(over));
-	thing_close(mr);
-	pd = thing_new(test, KEEL_PD, 'q', NULL, NULL);
-	thing_close(pd);
+	dummy_close(mr);
+	pd = dummy_new(test, KEEL_PD, 'q', NULL, NULL);
+	dummy_close(pd);
 }
 
 /* PD-2, DM-8: one that was refused holds nothing. */
 static void pd_2_dm_8_refused_holds_nothing(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	struct thing *dm = thing_new(test, KEEL_DM, 'd', NULL, NULL);
-	struct thing *mr;
+	struct dummies *dummies = test->priv;
+	struct dummy *pd = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct dummy *dm = dummy_new(test, KEEL_DM, 'd', NULL, NULL);
+	struct dummy *mr;
 
-	things->reg.quotas.limit[KEEL_MR] = 0;
-	mr = thing_try(things, KEEL_DM_MR, 'm', pd, dm);
+	dummies->reg.quotas.limit[KEEL_MR] = 0;
+	mr = dummy_try(dummies, KEEL_DM_MR, 'm', pd, dm);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR_OR_ZERO(mr));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(pd));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(dm));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(pd));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(dm));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
-	KUNIT_EXPECT_TRUE(test, xa_empty(&things->reg.objs[KEEL_DM_MR]));
-	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&things->reg.quotas.count[KEEL_MR]));
-	KUNIT_EXPECT_EQ(test, 0, things->released);
-	thing_close(dm);
-	thing_close(pd);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&dummies->reg.objs[KEEL_DM_MR]));
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&dummies->reg.quotas.count[KEEL_MR]));
+	KUNIT_EXPECT_EQ(test, 0, dummies->released);
+	dummy_close(dm);
+	dummy_close(pd);
 }
 
 /* PD-2: who is to blame, in the order in which they came. */
@@ -148,14 +148,14 @@ static void pd_2_holders(struct kunit *test)
 	static const enum keel_kind kinds[] = {
 		KEEL_MR, KEEL_PARENT, KEEL_MW, KEEL_AH, KEEL_DM_MR,
 	};
-	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	struct thing *holder[ARRAY_SIZE(kinds)];
+	struct dummy *pd = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct dummy *holder[ARRAY_SIZE(kinds)];
 	struct keel_uapi_holder list[ARRAY_SIZE(kinds)] = {};
 	unsigned int i;
 
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, list, 1));
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
-		holder[i] = thing_new(test, kinds[i], 'h', pd, NULL);
+		holder[i] = dummy_new(test, kinds[i], 'h', pd, NULL);
 	KUNIT_ASSERT_EQ(test, ARRAY_SIZE(kinds),
 			keel_obj_holders(&pd->obj, list, ARRAY_SIZE(list)));
 	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
@@ -166,7 +166,7 @@ static void pd_2_holders(struct kunit *test)
 				   list[i].comm);
 	}
 	/* The one in the middle goes, and the others close up. */
-	thing_close(holder[2]);
+	dummy_close(holder[2]);
 	memset(list, 0, sizeof(list));
 	KUNIT_EXPECT_EQ(test, ARRAY_SIZE(kinds) - 1,
 			keel_obj_holders(&pd->obj, list, ARRAY_SIZE(list)));
@@ -174,21 +174,21 @@ static void pd_2_holders(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, KEEL_AH, list[2].kind);
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
 		if (i != 2)
-			thing_close(holder[i]);
+			dummy_close(holder[i]);
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
-	thing_close(pd);
+	dummy_close(pd);
 }
 
 /* A list too short gets what fits, and the number of all. */
 static void pd_2_holders_room(struct kunit *test)
 {
-	struct thing *pd = thing_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct dummy *pd = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
 	struct keel_uapi_holder list[4], blank;
-	struct thing *mr[3];
+	struct dummy *mr[3];
 	u32 i, room;
 
 	for (i = 0; i < 3; i++)
-		mr[i] = thing_new(test, KEEL_MR, 'm', pd, NULL);
+		mr[i] = dummy_new(test, KEEL_MR, 'm', pd, NULL);
 	memset(&blank, 0x5a, sizeof(blank));
 	for (room = 0; room <= 4; room++) {
 		memset(list, 0x5a, sizeof(list));
@@ -201,8 +201,8 @@ static void pd_2_holders_room(struct kunit *test)
 					   sizeof(blank));
 	}
 	for (i = 0; i < 3; i++)
-		thing_close(mr[i]);
-	thing_close(pd);
+		dummy_close(mr[i]);
+	dummy_close(pd);
 }
 
 static struct kunit_case obj_limit_test_cases[] = {
@@ -218,8 +218,8 @@ static struct kunit_case obj_limit_test_cases[] = {
 
 static struct kunit_suite obj_limit_test_suite = {
 	.name = "keel_obj_limit",
-	.init = things_init,
-	.exit = things_exit,
+	.init = dummies_init,
+	.exit = dummies_exit,
 	.test_cases = obj_limit_test_cases,
 };
 kunit_test_suite(obj_limit_test_suite);

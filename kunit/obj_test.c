@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The registry of objects: birth, holds, limits, death. Several threads at
- * once are in obj_crowd_test.c.
+ * once are in obj_threads_test.c.
  */
 #include <kunit/test.h>
 
-#include "thing.h"
+#include "dummy_obj.h"
 
 /* PD-1: each live object of a kind has a number of its own. */
 static void pd_1_birth(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *a = thing_new(test, KEEL_PD, 'a', NULL, NULL);
-	struct thing *b = thing_new(test, KEEL_PD, 'b', NULL, NULL);
-	struct thing *c = thing_new(test, KEEL_MR, 'c', a, NULL);
+	struct dummies *dummies = test->priv;
+	struct dummy *a = dummy_new(test, KEEL_PD, 'a', NULL, NULL);
+	struct dummy *b = dummy_new(test, KEEL_PD, 'b', NULL, NULL);
+	struct dummy *c = dummy_new(test, KEEL_MR, 'c', a, NULL);
 
 	KUNIT_EXPECT_EQ(test, KEEL_PD, a->obj.kind);
 	KUNIT_EXPECT_EQ(test, KEEL_MR, c->obj.kind);
@@ -21,55 +21,55 @@ static void pd_1_birth(struct kunit *test)
 	KUNIT_EXPECT_GT(test, c->obj.id, 0);
 	KUNIT_EXPECT_NE(test, a->obj.id, b->obj.id);
 	KUNIT_EXPECT_PTR_EQ(test, &a->obj,
-			    xa_load(&things->reg.objs[KEEL_PD], a->obj.id));
+			    xa_load(&dummies->reg.objs[KEEL_PD], a->obj.id));
 	KUNIT_EXPECT_PTR_EQ(test, &b->obj,
-			    xa_load(&things->reg.objs[KEEL_PD], b->obj.id));
+			    xa_load(&dummies->reg.objs[KEEL_PD], b->obj.id));
 	KUNIT_EXPECT_PTR_EQ(test, &c->obj,
-			    xa_load(&things->reg.objs[KEEL_MR], c->obj.id));
+			    xa_load(&dummies->reg.objs[KEEL_MR], c->obj.id));
 	KUNIT_EXPECT_EQ(test, task_tgid_nr(current), pid_nr(a->obj.pid));
 	KUNIT_EXPECT_STREQ(test, current->group_leader->comm, a->obj.comm);
 	KUNIT_EXPECT_FALSE(test, a->obj.closing);
-	KUNIT_EXPECT_EQ(test, 2, thing_refs(a));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(b));
-	KUNIT_EXPECT_EQ(test, 2, atomic64_read(&things->reg.quotas.count[KEEL_PD]));
-	thing_close(c);
-	thing_close(b);
-	thing_close(a);
-	KUNIT_EXPECT_STREQ(test, "cba", things->log);
+	KUNIT_EXPECT_EQ(test, 2, dummy_refs(a));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(b));
+	KUNIT_EXPECT_EQ(test, 2, atomic64_read(&dummies->reg.quotas.count[KEEL_PD]));
+	dummy_close(c);
+	dummy_close(b);
+	dummy_close(a);
+	KUNIT_EXPECT_STREQ(test, "cba", dummies->log);
 }
 
 /* A number of the dead is not soon that of somebody else. */
 static void obj_id_not_reused_soon(struct kunit *test)
 {
-	struct thing *thing = thing_new(test, KEEL_MR, 'a', NULL, NULL);
-	u32 last = thing->obj.id;
+	struct dummy *dummy = dummy_new(test, KEEL_MR, 'a', NULL, NULL);
+	u32 last = dummy->obj.id;
 	int i;
 
-	thing_close(thing);
+	dummy_close(dummy);
 	for (i = 0; i < 1000; i++) {
-		thing = thing_new(test, KEEL_MR, 'b', NULL, NULL);
-		KUNIT_EXPECT_GT(test, thing->obj.id, last);
-		last = thing->obj.id;
-		thing_close(thing);
+		dummy = dummy_new(test, KEEL_MR, 'b', NULL, NULL);
+		KUNIT_EXPECT_GT(test, dummy->obj.id, last);
+		last = dummy->obj.id;
+		dummy_close(dummy);
 	}
 }
 
 /* After the last number comes the first that is free, and never 0. */
 static void obj_id_wraps(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *first = thing_new(test, KEEL_MR, 'a', NULL, NULL);
-	struct thing *last, *next;
+	struct dummies *dummies = test->priv;
+	struct dummy *first = dummy_new(test, KEEL_MR, 'a', NULL, NULL);
+	struct dummy *last, *next;
 
 	KUNIT_EXPECT_EQ(test, 1, first->obj.id);
-	things->reg.next[KEEL_MR] = INT_MAX;
-	last = thing_new(test, KEEL_MR, 'b', NULL, NULL);
+	dummies->reg.next[KEEL_MR] = INT_MAX;
+	last = dummy_new(test, KEEL_MR, 'b', NULL, NULL);
 	KUNIT_EXPECT_EQ(test, INT_MAX, last->obj.id);
-	next = thing_new(test, KEEL_MR, 'c', NULL, NULL);
+	next = dummy_new(test, KEEL_MR, 'c', NULL, NULL);
 	KUNIT_EXPECT_EQ(test, 2, next->obj.id);
-	thing_close(first);
-	thing_close(last);
-	thing_close(next);
+	dummy_close(first);
+	dummy_close(last);
+	dummy_close(next);
 }
 
 struct order_case {
@@ -93,103 +93,103 @@ KUNIT_ARRAY_PARAM_DESC(order, order_cases, desc);
 static void spd_6_release_order(struct kunit *test)
 {
 	const struct order_case *c = test->param_value;
-	struct things *things = test->priv;
-	struct thing *d = thing_new(test, KEEL_DOMAIN, 'd', NULL, NULL);
-	struct thing *p = thing_new(test, KEEL_PD, 'p', d, NULL);
-	struct thing *m = thing_new(test, KEEL_MR, 'm', p, NULL);
+	struct dummies *dummies = test->priv;
+	struct dummy *d = dummy_new(test, KEEL_DOMAIN, 'd', NULL, NULL);
+	struct dummy *p = dummy_new(test, KEEL_PD, 'p', d, NULL);
+	struct dummy *m = dummy_new(test, KEEL_MR, 'm', p, NULL);
 	int i;
 
 	for (i = 0; i < 3; i++) {
-		struct thing *t = c->close[i] == 'd' ? d :
+		struct dummy *t = c->close[i] == 'd' ? d :
 				  c->close[i] == 'p' ? p : m;
 
-		thing_close(t);
-		KUNIT_EXPECT_EQ(test, 3 - c->alive[i], things->released);
+		dummy_close(t);
+		KUNIT_EXPECT_EQ(test, 3 - c->alive[i], dummies->released);
 	}
-	KUNIT_EXPECT_STREQ(test, "mpd", things->log);
+	KUNIT_EXPECT_STREQ(test, "mpd", dummies->log);
 }
 
 /* PD-2: a hold keeps its target alive after the target's uobject has gone. */
 static void pd_2_hold_keeps_alive(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	struct thing *m = thing_new(test, KEEL_MR, 'm', p, NULL);
+	struct dummies *dummies = test->priv;
+	struct dummy *p = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct dummy *m = dummy_new(test, KEEL_MR, 'm', p, NULL);
 	u32 id = p->obj.id;
 
-	KUNIT_EXPECT_EQ(test, 2, thing_refs(p));
-	thing_close(p);
-	KUNIT_EXPECT_EQ(test, 0, things->released);
+	KUNIT_EXPECT_EQ(test, 2, dummy_refs(p));
+	dummy_close(p);
+	KUNIT_EXPECT_EQ(test, 0, dummies->released);
 	KUNIT_EXPECT_TRUE(test, p->obj.closing);
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(p));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(p));
 	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&p->obj, NULL, 0));
 	KUNIT_EXPECT_PTR_EQ(test, &p->obj,
-			    xa_load(&things->reg.objs[KEEL_PD], id));
-	thing_close(m);
-	KUNIT_EXPECT_STREQ(test, "mp", things->log);
-	KUNIT_EXPECT_NULL(test, xa_load(&things->reg.objs[KEEL_PD], id));
+			    xa_load(&dummies->reg.objs[KEEL_PD], id));
+	dummy_close(m);
+	KUNIT_EXPECT_STREQ(test, "mp", dummies->log);
+	KUNIT_EXPECT_NULL(test, xa_load(&dummies->reg.objs[KEEL_PD], id));
 }
 
 /* DM-8: an MR of device memory holds two, the PD and the buffer. */
 static void dm_8_two_holds(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	struct thing *b = thing_new(test, KEEL_DM, 'b', NULL, NULL);
-	struct thing *m = thing_new(test, KEEL_DM_MR, 'm', p, b);
+	struct dummies *dummies = test->priv;
+	struct dummy *p = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct dummy *b = dummy_new(test, KEEL_DM, 'b', NULL, NULL);
+	struct dummy *m = dummy_new(test, KEEL_DM_MR, 'm', p, b);
 
 	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&p->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&b->obj, NULL, 0));
-	thing_close(b);
-	thing_close(p);
-	KUNIT_EXPECT_EQ(test, 0, things->released);
-	thing_close(m);
-	KUNIT_EXPECT_EQ(test, 3, things->released);
-	KUNIT_EXPECT_EQ(test, 'm', things->log[0]);
+	dummy_close(b);
+	dummy_close(p);
+	KUNIT_EXPECT_EQ(test, 0, dummies->released);
+	dummy_close(m);
+	KUNIT_EXPECT_EQ(test, 3, dummies->released);
+	KUNIT_EXPECT_EQ(test, 'm', dummies->log[0]);
 }
 
 /* One may hold only its second, or the same one twice. */
 static void obj_odd_holds(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	struct thing *m = thing_new(test, KEEL_MR, 'm', NULL, p);
-	struct thing *n = thing_new(test, KEEL_MR, 'n', p, p);
+	struct dummies *dummies = test->priv;
+	struct dummy *p = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	struct dummy *m = dummy_new(test, KEEL_MR, 'm', NULL, p);
+	struct dummy *n = dummy_new(test, KEEL_MR, 'n', p, p);
 
-	KUNIT_EXPECT_EQ(test, 4, thing_refs(p));
+	KUNIT_EXPECT_EQ(test, 4, dummy_refs(p));
 	KUNIT_EXPECT_EQ(test, 3, keel_obj_holders(&p->obj, NULL, 0));
-	thing_close(n);
+	dummy_close(n);
 	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&p->obj, NULL, 0));
-	thing_close(m);
+	dummy_close(m);
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&p->obj, NULL, 0));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(p));
-	thing_close(p);
-	KUNIT_EXPECT_STREQ(test, "nmp", things->log);
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(p));
+	dummy_close(p);
+	KUNIT_EXPECT_STREQ(test, "nmp", dummies->log);
 }
 
 /* Somebody who uses an object right now keeps it, too. */
 static void obj_get_keeps_alive(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *a = thing_new(test, KEEL_AH, 'a', NULL, NULL);
+	struct dummies *dummies = test->priv;
+	struct dummy *a = dummy_new(test, KEEL_AH, 'a', NULL, NULL);
 
 	keel_obj_get(&a->obj);
 	KUNIT_EXPECT_TRUE(test, keel_obj_tryget(&a->obj));
-	KUNIT_EXPECT_EQ(test, 3, thing_refs(a));
-	thing_close(a);
+	KUNIT_EXPECT_EQ(test, 3, dummy_refs(a));
+	dummy_close(a);
 	keel_obj_put(&a->obj);
-	KUNIT_EXPECT_EQ(test, 0, things->released);
+	KUNIT_EXPECT_EQ(test, 0, dummies->released);
 	keel_obj_put(&a->obj);
-	KUNIT_EXPECT_EQ(test, 1, things->released);
+	KUNIT_EXPECT_EQ(test, 1, dummies->released);
 }
 
 static void at_release_look(struct keel_obj *obj, void *arg)
 {
 	struct kunit *test = arg;
-	struct things *things = test->priv;
+	struct dummies *dummies = test->priv;
 
 	KUNIT_EXPECT_FALSE(test, keel_obj_tryget(obj));
-	KUNIT_EXPECT_NULL(test, xa_load(&things->reg.objs[obj->kind],
+	KUNIT_EXPECT_NULL(test, xa_load(&dummies->reg.objs[obj->kind],
 					obj->id));
 	/* The objects that it holds are still there: release may use them. */
 	if (obj->holds[0].target) {
@@ -204,16 +204,16 @@ static void at_release_look(struct keel_obj *obj, void *arg)
 /* While an object is released nobody can find it or get hold of it. */
 static void obj_dying_is_dead(struct kunit *test)
 {
-	struct things *things = test->priv;
-	struct thing *p, *m;
+	struct dummies *dummies = test->priv;
+	struct dummy *p, *m;
 
-	things->at_release = at_release_look;
-	things->arg = test;
-	p = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	m = thing_new(test, KEEL_MR, 'm', p, NULL);
-	thing_close(p);
-	thing_close(m);
-	KUNIT_EXPECT_EQ(test, 2, things->released);
+	dummies->at_release = at_release_look;
+	dummies->arg = test;
+	p = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	m = dummy_new(test, KEEL_MR, 'm', p, NULL);
+	dummy_close(p);
+	dummy_close(m);
+	KUNIT_EXPECT_EQ(test, 2, dummies->released);
 }
 
 static void obj_kind_names(struct kunit *test)
@@ -247,8 +247,8 @@ static struct kunit_case obj_test_cases[] = {
 
 static struct kunit_suite obj_test_suite = {
 	.name = "keel_obj",
-	.init = things_init,
-	.exit = things_exit,
+	.init = dummies_init,
+	.exit = dummies_exit,
 	.test_cases = obj_test_cases,
 };
 kunit_test_suite(obj_test_suite);

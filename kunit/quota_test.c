@@ -8,7 +8,7 @@
 #include <linux/user_namespace.h>
 
 #include "compat.h"
-#include "crowd.h"
+#include "threads.h"
 #include "keel_quota.h"
 
 /* The resource that tests use, and another. */
@@ -352,10 +352,10 @@ static void iso_5_id(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->id, keel_user_id(cred));
 }
 
-#define CROWD_LIMIT	100
-#define CROWD_ROUNDS	5000
+#define THREADS_LIMIT	100
+#define THREADS_ROUNDS	5000
 
-struct quota_crowd {
+struct quota_threads {
 	struct keel_quotas *quotas;
 	bool same;
 	atomic_t wrong;
@@ -363,14 +363,14 @@ struct quota_crowd {
 };
 
 /* Take and give, come and go: one user alone never has more than half. */
-static void quota_crowd_member(void *arg, unsigned int who)
+static void quota_threads_member(void *arg, unsigned int who)
 {
-	struct quota_crowd *s = arg;
+	struct quota_threads *s = arg;
 	struct keel_user *user;
 	u64 n;
 	int i;
 
-	for (i = 0; i < CROWD_ROUNDS; i++) {
+	for (i = 0; i < THREADS_ROUNDS; i++) {
 		user = keel_user_get(s->quotas, s->same ? 5 : who, GFP_KERNEL);
 		if (!user) {
 			atomic_inc(&s->wrong);
@@ -380,36 +380,36 @@ static void quota_crowd_member(void *arg, unsigned int who)
 		if (!keel_user_take(user, WHAT, n, false)) {
 			atomic_inc(&s->taken);
 			if (atomic64_read(&s->quotas->count[WHAT]) >
-			    (s->same ? CROWD_LIMIT / 2 : CROWD_LIMIT))
+			    (s->same ? THREADS_LIMIT / 2 : THREADS_LIMIT))
 				atomic_inc(&s->wrong);
 			if (i % 7 == 0)
-				crowd_yield();
+				threads_yield();
 			keel_user_give(user, WHAT, n);
 		}
 		keel_user_put(user);
 	}
 }
 
-static void quota_crowd_run(struct kunit *test, bool same)
+static void quota_threads_run(struct kunit *test, bool same)
 {
-	struct quota_crowd s = { .quotas = test->priv, .same = same };
+	struct quota_threads s = { .quotas = test->priv, .same = same };
 
-	s.quotas->limit[WHAT] = CROWD_LIMIT;
-	crowd_run(test, quota_crowd_member, &s);
+	s.quotas->limit[WHAT] = THREADS_LIMIT;
+	threads_run(test, quota_threads_member, &s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s.wrong));
 	KUNIT_EXPECT_GT(test, atomic_read(&s.taken), 0);
 	KUNIT_EXPECT_TRUE(test, hash_empty(s.quotas->users));
 }
 
 /* ISO-5: several processes of one user get no more than one of them would. */
-static void iso_5_crowd_one_user(struct kunit *test)
+static void iso_5_threads_one_user(struct kunit *test)
 {
-	quota_crowd_run(test, true);
+	quota_threads_run(test, true);
 }
 
-static void quota_crowd_users(struct kunit *test)
+static void quota_threads_users(struct kunit *test)
 {
-	quota_crowd_run(test, false);
+	quota_threads_run(test, false);
 }
 
 static struct kunit_case quota_test_cases[] = {
@@ -422,8 +422,8 @@ static struct kunit_case quota_test_cases[] = {
 	KUNIT_CASE(iso_5_kept),
 	KUNIT_CASE(quota_current),
 	KUNIT_CASE_PARAM(iso_5_id, id_gen_params),
-	KUNIT_CASE(iso_5_crowd_one_user),
-	KUNIT_CASE(quota_crowd_users),
+	KUNIT_CASE(iso_5_threads_one_user),
+	KUNIT_CASE(quota_threads_users),
 	{}
 };
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The range allocator against a model that is too simple to be wrong: an
- * array that says of each unit whose it is. Alone, and in a crowd.
+ * array that says of each unit whose it is. By one thread, and by several.
  */
 #include <kunit/test.h>
 #include <linux/bitmap.h>
 #include <linux/prandom.h>
 
-#include "crowd.h"
+#include "threads.h"
 #include "keel_range.h"
 
 #define MODEL_SHIFT	12
@@ -138,22 +138,22 @@ static void dm_1_dm_2_dm_6_random_steps(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, m->allocs, m->frees);
 }
 
-#define CROWD_STEPS	(IS_ENABLED(CONFIG_KASAN) ? 1000 : 5000)
-#define CROWD_UNITS	3
+#define THREADS_STEPS	(IS_ENABLED(CONFIG_KASAN) ? 1000 : 5000)
+#define THREADS_UNITS	3
 
-struct crowded {
+struct range_shared {
 	struct keel_range range;
-	atomic_t owner[CROWD_UNITS];
+	atomic_t owner[THREADS_UNITS];
 	atomic_t taken, wrong;
 };
 
 static void take_and_give(void *arg, unsigned int who)
 {
-	struct crowded *c = arg;
+	struct range_shared *c = arg;
 	unsigned int i;
 	u64 start;
 
-	for (i = 0; i < CROWD_STEPS; i++) {
+	for (i = 0; i < THREADS_STEPS; i++) {
 		if (!keel_range_alloc(&c->range, 1, 0, &start)) {
 			atomic_t *owner = &c->owner[start / MODEL_UNIT];
 
@@ -165,22 +165,22 @@ static void take_and_give(void *arg, unsigned int who)
 			keel_range_free(&c->range, start, 1);
 		}
 		if (i % 16 == 0)
-			crowd_yield();
+			threads_yield();
 	}
 }
 
 /* DM-6: one unit has one owner, also when several want one at once. */
 static void dm_6_one_owner(struct kunit *test)
 {
-	struct crowded *c = kunit_kzalloc(test, sizeof(*c), GFP_KERNEL);
+	struct range_shared *c = kunit_kzalloc(test, sizeof(*c), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, c);
 	KUNIT_ASSERT_EQ(test, 0, keel_range_init(&c->range,
-						 CROWD_UNITS * MODEL_UNIT,
+						 THREADS_UNITS * MODEL_UNIT,
 						 MODEL_SHIFT));
-	crowd_run(test, take_and_give, c);
+	threads_run(test, take_and_give, c);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&c->wrong));
-	KUNIT_EXPECT_GT(test, atomic_read(&c->taken), CROWD_STEPS);
+	KUNIT_EXPECT_GT(test, atomic_read(&c->taken), THREADS_STEPS);
 	keel_range_fini(&c->range);
 }
 

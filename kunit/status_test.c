@@ -4,7 +4,7 @@
  * produced by a consumer in the kernel, with the reason, the states of both
  * QPs and the event. Documentation/data-path.rst has the list.
  */
-#include "shot.h"
+#include "exchange.h"
 
 #define NO_EVENT	KEEL_EVENT_NONE
 #define REQ_ERR		IB_EVENT_QP_REQ_ERR
@@ -14,198 +14,198 @@
 #define END(_status, _why, _state)	\
 	{ IB_WC_##_status, KEEL_WHY_##_why, IB_QPS_##_state }
 #define FINE		END(SUCCESS, NONE, RTS)
-#define QUIET(_state)	{ SHOT_NOTHING, KEEL_WHY_NONE, IB_QPS_##_state }
-/* Nothing but the shot is to blame, and nobody else notices. */
+#define QUIET(_state)	{ EXCHANGE_NOTHING, KEEL_WHY_NONE, IB_QPS_##_state }
+/* Nothing but the exchange is to blame, and nobody else notices. */
 #define ONLY_A(_status, _why, _state)	\
 	END(_status, _why, _state), QUIET(RTS), NO_EVENT
 #define OP(_type, _op)	IB_QPT_##_type, IB_WR_##_op
 #define IB_WR_CAS	IB_WR_ATOMIC_CMP_AND_SWP
 #define IB_WR_FAA	IB_WR_ATOMIC_FETCH_AND_ADD
 
-/* Errors in a shot. */
+/* Errors in an exchange. */
 
-static void too_long(struct pair *p, struct shot *s)
+static void too_long(struct pair *p, struct exchange *s)
 {
 	s->sge.length = KEEL_MAX_MSG + 1;
 }
 
-static void four_bytes(struct pair *p, struct shot *s)
+static void four_bytes(struct pair *p, struct exchange *s)
 {
 	s->sge.length = 4;
 }
 
-static void beyond_mtu(struct pair *p, struct shot *s)
+static void beyond_mtu(struct pair *p, struct exchange *s)
 {
 	s->sge.length = 4097;
 }
 
-static void small_recv(struct pair *p, struct shot *s)
+static void small_recv(struct pair *p, struct exchange *s)
 {
-	s->recv_sge.length = SHOT_LEN - 1;
+	s->recv_sge.length = EXCHANGE_LEN - 1;
 }
 
-static void inline_data(struct pair *p, struct shot *s)
+static void inline_data(struct pair *p, struct exchange *s)
 {
 	s->sge.length = PAIR_INLINE;
 	s->wr.send_flags |= IB_SEND_INLINE;
 }
 
-static void no_depth(struct pair *p, struct shot *s)
+static void no_depth(struct pair *p, struct exchange *s)
 {
 	p->a.attr.max_rd_atomic = 0;
 }
 
-static void no_depth_there(struct pair *p, struct shot *s)
+static void no_depth_there(struct pair *p, struct exchange *s)
 {
 	p->b.attr.max_dest_rd_atomic = 0;
 }
 
-static void foreign_ah(struct pair *p, struct shot *s)
+static void foreign_ah(struct pair *p, struct exchange *s)
 {
 	s->ud.ah = p->foreign_ah;
 }
 
-static void wrong_qkey(struct pair *p, struct shot *s)
+static void wrong_qkey(struct pair *p, struct exchange *s)
 {
 	s->ud.remote_qkey++;
 }
 
-static void wrong_lkey(struct pair *p, struct shot *s)
+static void wrong_lkey(struct pair *p, struct exchange *s)
 {
 	s->sge.lkey = p->a.mr->lkey ^ 1;
 }
 
-static void foreign_lkey(struct pair *p, struct shot *s)
+static void foreign_lkey(struct pair *p, struct exchange *s)
 {
 	s->sge.lkey = p->foreign->lkey;
 }
 
-static void lkey_range(struct pair *p, struct shot *s)
+static void lkey_range(struct pair *p, struct exchange *s)
 {
 	s->sge.lkey = p->a.mr->lkey;
-	s->sge.addr += PAIR_BYTES - SHOT_LEN + 1;
+	s->sge.addr += PAIR_BYTES - EXCHANGE_LEN + 1;
 }
 
-static void closed_lkey(struct pair *p, struct shot *s)
+static void closed_lkey(struct pair *p, struct exchange *s)
 {
 	s->sge.lkey = p->closed->lkey;
 	s->sge.addr = (uintptr_t)p->b.buf;
 }
 
-static void fresh_lkey(struct pair *p, struct shot *s)
+static void fresh_lkey(struct pair *p, struct exchange *s)
 {
 	s->sge.lkey = p->fresh->lkey;
 }
 
-static void recv_wrong_lkey(struct pair *p, struct shot *s)
+static void recv_wrong_lkey(struct pair *p, struct exchange *s)
 {
 	s->recv_sge.lkey = p->b.mr->lkey ^ 1;
 }
 
-static void recv_foreign_lkey(struct pair *p, struct shot *s)
+static void recv_foreign_lkey(struct pair *p, struct exchange *s)
 {
 	s->recv_sge.lkey = p->foreign->lkey;
 }
 
-static void recv_range(struct pair *p, struct shot *s)
+static void recv_range(struct pair *p, struct exchange *s)
 {
 	s->recv_sge.lkey = p->b.mr->lkey;
-	s->recv_sge.addr += PAIR_BYTES - SHOT_LEN + 1;
+	s->recv_sge.addr += PAIR_BYTES - EXCHANGE_LEN + 1;
 }
 
-static void recv_closed(struct pair *p, struct shot *s)
+static void recv_closed(struct pair *p, struct exchange *s)
 {
 	s->recv_sge.lkey = p->closed->lkey;
 }
 
-static void inv_wrong_key(struct pair *p, struct shot *s)
+static void inv_wrong_key(struct pair *p, struct exchange *s)
 {
 	s->wr.ex.invalidate_rkey ^= 1;
 }
 
-static void inv_foreign(struct pair *p, struct shot *s)
+static void inv_foreign(struct pair *p, struct exchange *s)
 {
 	s->wr.ex.invalidate_rkey = p->foreign->rkey;
 }
 
-static void inv_fresh(struct pair *p, struct shot *s)
+static void inv_fresh(struct pair *p, struct exchange *s)
 {
 	s->wr.ex.invalidate_rkey = p->fresh->rkey;
 }
 
-static void reg_again(struct pair *p, struct shot *s)
+static void reg_again(struct pair *p, struct exchange *s)
 {
 	s->reg.mr = p->a.mr;
 	s->reg.key = p->a.mr->rkey;
 }
 
-static void reg_foreign(struct pair *p, struct shot *s)
+static void reg_foreign(struct pair *p, struct exchange *s)
 {
 	s->reg.mr = p->foreign;
 	s->reg.key = p->foreign->rkey;
 }
 
-static void reg_other_key(struct pair *p, struct shot *s)
+static void reg_other_key(struct pair *p, struct exchange *s)
 {
 	s->reg.key ^= BIT(8);
 }
 
-static void reg_beyond(struct pair *p, struct shot *s)
+static void reg_beyond(struct pair *p, struct exchange *s)
 {
 	p->fresh->length++;
 }
 
-static void forbidden(struct pair *p, struct shot *s)
+static void forbidden(struct pair *p, struct exchange *s)
 {
 	p->b.attr.qp_access_flags = 0;
 }
 
-static void unaligned(struct pair *p, struct shot *s)
+static void unaligned(struct pair *p, struct exchange *s)
 {
 	s->atomic.remote_addr += 4;
 }
 
-static void wrong_rkey(struct pair *p, struct shot *s)
+static void wrong_rkey(struct pair *p, struct exchange *s)
 {
 	s->rdma.rkey ^= 1;
 }
 
-static void foreign_rkey(struct pair *p, struct shot *s)
+static void foreign_rkey(struct pair *p, struct exchange *s)
 {
 	s->rdma.rkey = p->foreign->rkey;
 }
 
-static void closed_rkey(struct pair *p, struct shot *s)
+static void closed_rkey(struct pair *p, struct exchange *s)
 {
 	s->rdma.rkey = p->closed->rkey;
 }
 
-static void fresh_rkey(struct pair *p, struct shot *s)
+static void fresh_rkey(struct pair *p, struct exchange *s)
 {
 	s->rdma.rkey = p->fresh->rkey;
 }
 
-static void rkey_range(struct pair *p, struct shot *s)
+static void rkey_range(struct pair *p, struct exchange *s)
 {
-	s->rdma.remote_addr += PAIR_BYTES - SHOT_AT - SHOT_LEN + 1;
+	s->rdma.remote_addr += PAIR_BYTES - EXCHANGE_AT - EXCHANGE_LEN + 1;
 }
 
-static void rkey_below(struct pair *p, struct shot *s)
+static void rkey_below(struct pair *p, struct exchange *s)
 {
-	s->rdma.remote_addr -= SHOT_AT + 1;
+	s->rdma.remote_addr -= EXCHANGE_AT + 1;
 }
 
-static void atomic_wrong_rkey(struct pair *p, struct shot *s)
+static void atomic_wrong_rkey(struct pair *p, struct exchange *s)
 {
 	s->atomic.rkey ^= 1;
 }
 
-static void atomic_closed(struct pair *p, struct shot *s)
+static void atomic_closed(struct pair *p, struct exchange *s)
 {
 	s->atomic.rkey = p->closed->rkey;
 }
 
-static void no_recv(struct pair *p, struct shot *s)
+static void no_recv(struct pair *p, struct exchange *s)
 {
 	s->recvs = 0;
 	p->a.attr.rnr_retry = 1;
@@ -218,36 +218,36 @@ static void impatient(struct pair *p)
 	p->a.attr.retry_cnt = 0;
 }
 
-static void not_ready(struct pair *p, struct shot *s)
+static void not_ready(struct pair *p, struct exchange *s)
 {
 	impatient(p);
 	p->b.state = IB_QPS_INIT;
 }
 
-static void failed_peer(struct pair *p, struct shot *s)
+static void failed_peer(struct pair *p, struct exchange *s)
 {
 	impatient(p);
 	p->b.state = IB_QPS_ERR;
 }
 
-static void not_connected(struct pair *p, struct shot *s)
+static void not_connected(struct pair *p, struct exchange *s)
 {
 	impatient(p);
 	p->b.attr.dest_qp_num = p->clerk.qp->qp_num;
 }
 
-static void nobodys_gid(struct pair *p, struct shot *s)
+static void nobodys_gid(struct pair *p, struct exchange *s)
 {
 	impatient(p);
 	p->a.attr.ah_attr.grh.dgid.raw[15] ^= 1;
 }
 
-static void in_error(struct pair *p, struct shot *s)
+static void in_error(struct pair *p, struct exchange *s)
 {
 	p->a.state = IB_QPS_ERR;
 }
 
-static const struct shot_case cases[] = {
+static const struct exchange_case cases[] = {
 	/* Success: every operation. */
 	{ "RC send", OP(RC, SEND), NULL, FINE, FINE, NO_EVENT },
 	{ "RC send, imm", OP(RC, SEND_WITH_IMM), NULL, FINE, FINE, NO_EVENT },
@@ -449,11 +449,11 @@ static const struct shot_case cases[] = {
 	{ "UD in error", OP(UD, SEND), in_error,
 	  ONLY_A(WR_FLUSH_ERR, FLUSH, ERR) },
 };
-KUNIT_ARRAY_PARAM_DESC(shot, cases, desc);
+KUNIT_ARRAY_PARAM_DESC(exchange, cases, desc);
 
 static void status_of(struct kunit *test)
 {
-	shot_run(test, test->param_value);
+	exchange_run(test, test->param_value);
 }
 
 /* The documented ones, and no other. */
@@ -471,7 +471,7 @@ static void status_all(struct kunit *test)
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		sender |= BIT(cases[i].a.status);
-		if (cases[i].b.status != SHOT_NOTHING)
+		if (cases[i].b.status != EXCHANGE_NOTHING)
 			receiver |= BIT(cases[i].b.status);
 	}
 	KUNIT_EXPECT_EQ(test, documented, sender);
@@ -482,7 +482,7 @@ static void status_all(struct kunit *test)
 }
 
 static struct kunit_case status_cases[] = {
-	KUNIT_CASE_PARAM(status_of, shot_gen_params),
+	KUNIT_CASE_PARAM(status_of, exchange_gen_params),
 	KUNIT_CASE(status_all),
 	{}
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A table of keys, and the things that they open.
+ * A table of keys, and the objects that they open.
  */
 #include <linux/err.h>
 #include <rdma/ib_verbs.h>
@@ -8,13 +8,13 @@
 #include "table.h"
 
 struct table {
-	struct things things;
+	struct dummies dummies;
 	struct keel_keys keys;
 };
 
 struct keel_keys *table_keys(struct kunit *test)
 {
-	return &container_of(test->priv, struct table, things)->keys;
+	return &container_of(test->priv, struct table, dummies)->keys;
 }
 
 int table_init(struct kunit *test)
@@ -23,21 +23,21 @@ int table_init(struct kunit *test)
 
 	if (!table)
 		return -ENOMEM;
-	spin_lock_init(&table->things.lock);
-	keel_registry_init(&table->things.reg, "kunit");
+	spin_lock_init(&table->dummies.lock);
+	keel_registry_init(&table->dummies.reg, "kunit");
 	keel_keys_init(&table->keys);
-	test->priv = &table->things;
+	test->priv = &table->dummies;
 	return 0;
 }
 
 void table_exit(struct kunit *test)
 {
-	things_exit(test);
+	dummies_exit(test);
 	KUNIT_EXPECT_TRUE(test, xa_empty(&table_keys(test)->xa));
 	keel_keys_fini(table_keys(test));
 }
 
-struct keel_key *key_new(struct kunit *test, struct thing *thing)
+struct keel_key *key_new(struct kunit *test, struct dummy *dummy)
 {
 	struct keel_key *key = kunit_kzalloc(test, sizeof(*key), GFP_KERNEL);
 
@@ -46,7 +46,7 @@ struct keel_key *key_new(struct kunit *test, struct thing *thing)
 	key->access = ACCESS;
 	key->iova = IOVA;
 	key->length = LENGTH;
-	key->obj = &thing->obj;
+	key->obj = &dummy->obj;
 	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(table_keys(test), key));
 	return key;
 }

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Several threads that do the same to one thing at the same time.
+ * Several threads that do the same to one object at the same time.
  */
-#ifndef KEEL_CROWD_H
-#define KEEL_CROWD_H
+#ifndef KEEL_THREADS_H
+#define KEEL_THREADS_H
 
 #include <kunit/test.h>
 #include <linux/sched.h>
 
-#define CROWD	4
+#define THREADS	4
 
 /**
- * crowd_run() - call a function in CROWD threads at once
+ * threads_run() - call a function in THREADS threads at once
  * @test: fails if a thread cannot be made
  * @fn: the function; gets the number of the thread
  * @arg: handed on
  *
  * Returns when all have returned and their threads are gone.
  */
-void crowd_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
-	       void *arg);
+void threads_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
+		 void *arg);
 
 /* Let the others run: User Mode Linux preempts no kernel thread. */
-static inline void crowd_yield(void)
+static inline void threads_yield(void)
 {
 	schedule();
 }
 
-#endif /* KEEL_CROWD_H */
+#endif /* KEEL_THREADS_H */

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A shot: one work request that one end of a pair posts, and what both ends
+ * An exchange: one work request that one end of a pair posts, and what both ends
  * must make of it.
  */
-#ifndef KEEL_SHOT_H
-#define KEEL_SHOT_H
+#ifndef KEEL_EXCHANGE_H
+#define KEEL_EXCHANGE_H
 
 #include "pair.h"
 
-#define SHOT_LEN	1000
+#define EXCHANGE_LEN	1000
 /* Where in the peer's buffer RDMA operations go. */
-#define SHOT_AT		512
-#define SHOT_IMM	0x12345678
-#define SHOT_ADD	0x0123456789abcdefULL
+#define EXCHANGE_AT		512
+#define EXCHANGE_IMM	0x12345678
+#define EXCHANGE_ADD	0x0123456789abcdefULL
 
 /**
- * struct shot - a work request and the receives that wait for it
+ * struct exchange - a work request and the receives that wait for it
  * @wr: the work request, as any operation sees it
  * @rdma: RDMA read and write
  * @atomic: atomics
@@ -25,7 +25,7 @@
  * @recv_sge: memory of the first receive: the first bytes of @pair.b.buf
  * @recvs: receives that are posted: 2 unless the case wants none
  */
-struct shot {
+struct exchange {
 	union {
 		struct ib_send_wr wr;
 		struct ib_rdma_wr rdma;
@@ -38,11 +38,11 @@ struct shot {
 	int recvs;
 };
 
-#define SHOT_NOTHING	-1
+#define EXCHANGE_NOTHING	-1
 
 /**
- * struct outcome - what an end says of a shot
- * @status: of its completion; SHOT_NOTHING: there is none
+ * struct outcome - what an end says of an exchange
+ * @status: of its completion; EXCHANGE_NOTHING: there is none
  * @why: its vendor_err
  * @state: state of the QP in the end
  */
@@ -53,7 +53,7 @@ struct outcome {
 };
 
 /**
- * struct shot_case - a shot and what comes of it
+ * struct exchange_case - an exchange and what comes of it
  * @desc: its name
  * @type: type of both QPs
  * @op: the operation
@@ -63,17 +63,17 @@ struct outcome {
  * @event: event at the receiver, or KEEL_EVENT_NONE
  * @lost: the sender is told that all is well, and nothing was done
  */
-struct shot_case {
+struct exchange_case {
 	const char *desc;
 	enum ib_qp_type type;
 	enum ib_wr_opcode op;
-	void (*arrange)(struct pair *p, struct shot *s);
+	void (*arrange)(struct pair *p, struct exchange *s);
 	struct outcome a, b;
 	enum ib_event_type event;
 	bool lost;
 };
 
 /* Post it, wait, and compare everything there is to see. */
-void shot_run(struct kunit *test, const struct shot_case *c);
+void exchange_run(struct kunit *test, const struct exchange_case *c);
 
-#endif /* KEEL_SHOT_H */
+#endif /* KEEL_EXCHANGE_H */

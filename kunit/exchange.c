@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A shot: one work request that one end of a pair posts, and what both ends
+ * An exchange: one work request that one end of a pair posts, and what both ends
  * must make of it. Behind it there is a second one, an empty send: after an
  * error it must be flushed, and otherwise arrive.
  */
 #include <linux/unaligned.h>
 
-#include "shot.h"
+#include "exchange.h"
 
-#define WR_SHOT		1
+#define WR_EXCHANGE		1
 #define WR_NEXT		2
 #define WR_RECV		10
 
@@ -45,20 +45,21 @@ static bool has_memory(enum ib_wr_opcode op)
 }
 
 /* Bytes of one where all is well. */
-static u32 shot_len(enum ib_wr_opcode op)
+static u32 exchange_len(enum ib_wr_opcode op)
 {
-	return is_atomic(op) || op == IB_WR_ATOMIC_WRITE ? 8 : SHOT_LEN;
+	return is_atomic(op) || op == IB_WR_ATOMIC_WRITE ? 8 : EXCHANGE_LEN;
 }
 
 /* One where all is well. */
-static void shot_init(struct pair *p, struct shot *s, const struct shot_case *c)
+static void exchange_init(struct pair *p, struct exchange *s,
+			  const struct exchange_case *c)
 {
-	u64 remote = (uintptr_t)p->b.buf + SHOT_AT;
+	u64 remote = (uintptr_t)p->b.buf + EXCHANGE_AT;
 
-	s->sge = end_sge(p, &p->a, 0, shot_len(c->op));
-	s->recv_sge = end_sge(p, &p->b, 0, SHOT_LEN + KEEL_GRH_BYTES);
+	s->sge = end_sge(p, &p->a, 0, exchange_len(c->op));
+	s->recv_sge = end_sge(p, &p->b, 0, EXCHANGE_LEN + KEEL_GRH_BYTES);
 	s->recvs = 2;
-	s->wr.wr_id = WR_SHOT;
+	s->wr.wr_id = WR_EXCHANGE;
 	s->wr.opcode = c->op;
 	s->wr.send_flags = IB_SEND_SIGNALED;
 	s->wr.sg_list = &s->sge;
@@ -67,7 +68,7 @@ static void shot_init(struct pair *p, struct shot *s, const struct shot_case *c)
 		s->wr.ex.invalidate_rkey = c->op == IB_WR_LOCAL_INV ?
 					   p->a.mr->rkey : p->b.mr->rkey;
 	else
-		s->wr.ex.imm_data = cpu_to_be32(SHOT_IMM);
+		s->wr.ex.imm_data = cpu_to_be32(EXCHANGE_IMM);
 	if (c->type == IB_QPT_UD &&
 	    (c->op == IB_WR_SEND || c->op == IB_WR_SEND_WITH_IMM)) {
 		s->ud.ah = p->ah;
@@ -77,8 +78,8 @@ static void shot_init(struct pair *p, struct shot *s, const struct shot_case *c)
 		s->atomic.remote_addr = remote;
 		s->atomic.rkey = p->b.mr->rkey;
 		s->atomic.compare_add = c->op == IB_WR_ATOMIC_CMP_AND_SWP ?
-			get_unaligned((u64 *)(p->b.buf + SHOT_AT)) : SHOT_ADD;
-		s->atomic.swap = SHOT_ADD;
+			get_unaligned((u64 *)(p->b.buf + EXCHANGE_AT)) : EXCHANGE_ADD;
+		s->atomic.swap = EXCHANGE_ADD;
 	} else if (c->op == IB_WR_REG_MR) {
 		s->reg.mr = p->fresh;
 		s->reg.key = p->fresh->rkey;
@@ -89,7 +90,7 @@ static void shot_init(struct pair *p, struct shot *s, const struct shot_case *c)
 	}
 }
 
-static void shot_post(struct pair *p, struct shot *s)
+static void exchange_post(struct pair *p, struct exchange *s)
 {
 	/* A union: UD wants an address for the second one, too. */
 	struct ib_ud_wr next = {
@@ -138,16 +139,16 @@ static void wc_is(struct pair *p, const struct end *end, int i, u64 wr_id,
 	KUNIT_EXPECT_PTR_EQ(p->test, end->qp, wc->qp);
 }
 
-/* The sender: the shot, then the send behind it. */
-static void sender_is(struct pair *p, const struct shot_case *c)
+/* The sender: the exchange, then the send behind it. */
+static void sender_is(struct pair *p, const struct exchange_case *c)
 {
 	bool reads = c->op == IB_WR_RDMA_READ || is_atomic(c->op);
 	bool fine = c->a.status == IB_WC_SUCCESS;
 	bool stops = c->a.state == IB_QPS_ERR || c->a.state == IB_QPS_SQE;
 
-	wc_is(p, &p->a, 0, WR_SHOT, c->a.status, c->a.why, ops[c->op].a,
-	      fine && reads ? shot_len(c->op) : 0);
-	/* The shot was fine, but its receiver failed: nobody takes the next. */
+	wc_is(p, &p->a, 0, WR_EXCHANGE, c->a.status, c->a.why, ops[c->op].a,
+	      fine && reads ? exchange_len(c->op) : 0);
+	/* The exchange was fine, but its receiver failed: nobody takes the next. */
 	if (fine && stops)
 		wc_is(p, &p->a, 1, WR_NEXT, IB_WC_RETRY_EXC_ERR, KEEL_WHY_PEER,
 		      IB_WC_SEND, 0);
@@ -161,7 +162,7 @@ static void sender_is(struct pair *p, const struct shot_case *c)
 }
 
 /* The other members of the completion of a receive that was filled. */
-static void received_is(struct pair *p, const struct shot_case *c,
+static void received_is(struct pair *p, const struct exchange_case *c,
 			const struct ib_wc *wc)
 {
 	int flags = ops[c->op].b_flags;
@@ -172,24 +173,24 @@ static void received_is(struct pair *p, const struct shot_case *c,
 	}
 	KUNIT_EXPECT_EQ(p->test, flags, wc->wc_flags);
 	if (flags & IB_WC_WITH_IMM)
-		KUNIT_EXPECT_EQ(p->test, SHOT_IMM, be32_to_cpu(wc->ex.imm_data));
+		KUNIT_EXPECT_EQ(p->test, EXCHANGE_IMM, be32_to_cpu(wc->ex.imm_data));
 	if (flags & IB_WC_WITH_INVALIDATE)
 		KUNIT_EXPECT_EQ(p->test, p->b.mr->rkey, wc->ex.invalidate_rkey);
 }
 
 /* The receiver: receives are used in order, and flushed if its QP fails. */
-static void receiver_is(struct pair *p, const struct shot *s,
-			const struct shot_case *c)
+static void receiver_is(struct pair *p, const struct exchange *s,
+			const struct exchange_case *c)
 {
 	u32 grh = c->type == IB_QPT_UD ? KEEL_GRH_BYTES : 0;
 	bool fine = c->b.status == IB_WC_SUCCESS;
 	int i = 0;
 
-	if (c->b.status != SHOT_NOTHING) {
+	if (c->b.status != EXCHANGE_NOTHING) {
 		wc_is(p, &p->b, i, WR_RECV + i, c->b.status, c->b.why,
 		      c->b.status == IB_WC_WR_FLUSH_ERR ? IB_WC_RECV :
 							  ops[c->op].b,
-		      fine ? SHOT_LEN + grh : 0);
+		      fine ? EXCHANGE_LEN + grh : 0);
 		if (fine)
 			received_is(p, c, &p->b.wc[i]);
 		i++;
@@ -231,22 +232,22 @@ static void untouched(struct pair *p, const struct end *end)
 /* Both atomics leave their operand behind: compared, or added to what was. */
 static void atomic_is(struct pair *p, enum ib_wr_opcode op)
 {
-	u64 was, now = get_unaligned((u64 *)(p->b.buf + SHOT_AT));
+	u64 was, now = get_unaligned((u64 *)(p->b.buf + EXCHANGE_AT));
 
-	copied_is(p, &p->a, 0, &p->b, SHOT_AT, sizeof(was));
+	copied_is(p, &p->a, 0, &p->b, EXCHANGE_AT, sizeof(was));
 	was = get_unaligned((u64 *)p->a.buf);
 	KUNIT_EXPECT_EQ(p->test, now, op == IB_WR_ATOMIC_CMP_AND_SWP ?
-				      SHOT_ADD : was + SHOT_ADD);
+				      EXCHANGE_ADD : was + EXCHANGE_ADD);
 }
 
-static void data_are(struct pair *p, const struct shot_case *c)
+static void data_are(struct pair *p, const struct exchange_case *c)
 {
 	u32 grh = c->type == IB_QPT_UD ? KEEL_GRH_BYTES : 0;
 
 	if (c->a.status != IB_WC_SUCCESS || c->lost) {
 		untouched(p, &p->a);
 		/* The contents of a receive that failed are not defined. */
-		if (c->b.status == SHOT_NOTHING && !grh)
+		if (c->b.status == EXCHANGE_NOTHING && !grh)
 			untouched(p, &p->b);
 		return;
 	}
@@ -255,7 +256,7 @@ static void data_are(struct pair *p, const struct shot_case *c)
 		return;
 	}
 	if (c->op == IB_WR_RDMA_READ) {
-		copied_is(p, &p->a, 0, &p->b, SHOT_AT, SHOT_LEN);
+		copied_is(p, &p->a, 0, &p->b, EXCHANGE_AT, EXCHANGE_LEN);
 		untouched(p, &p->b);
 		return;
 	}
@@ -264,25 +265,25 @@ static void data_are(struct pair *p, const struct shot_case *c)
 		untouched(p, &p->b);
 	else if (c->op == IB_WR_RDMA_WRITE || c->op == IB_WR_ATOMIC_WRITE ||
 		 c->op == IB_WR_RDMA_WRITE_WITH_IMM)
-		copied_is(p, &p->b, SHOT_AT, &p->a, 0, shot_len(c->op));
+		copied_is(p, &p->b, EXCHANGE_AT, &p->a, 0, exchange_len(c->op));
 	else if (!grh)
-		copied_is(p, &p->b, 0, &p->a, 0, SHOT_LEN);
+		copied_is(p, &p->b, 0, &p->a, 0, EXCHANGE_LEN);
 	else
 		KUNIT_EXPECT_EQ(p->test, -1,
-				end_differs(&p->b, grh, &p->a, 0, SHOT_LEN));
+				end_differs(&p->b, grh, &p->a, 0, EXCHANGE_LEN));
 }
 
-void shot_run(struct kunit *test, const struct shot_case *c)
+void exchange_run(struct kunit *test, const struct exchange_case *c)
 {
 	struct pair *p = test->priv;
-	struct shot s = {};
+	struct exchange s = {};
 
 	pair_make(p, c->type);
-	shot_init(p, &s, c);
+	exchange_init(p, &s, c);
 	if (c->arrange)
 		c->arrange(p, &s);
 	pair_connect(p);
-	shot_post(p, &s);
+	exchange_post(p, &s);
 	pair_settle(p, &p->a, 2);
 	sender_is(p, c);
 	receiver_is(p, &s, c);

@@ -8,8 +8,8 @@
 #include <linux/err.h>
 #include <linux/prandom.h>
 
-#include "crowd.h"
-#include "thing.h"
+#include "threads.h"
+#include "dummy_obj.h"
 
 /* Checkers make it ten times slower, and see more in each round. */
 #define ROUNDS	(IS_ENABLED(CONFIG_KASAN) ? 100 : 400)
@@ -19,24 +19,24 @@
 #define PATIENCE	20000
 #define NUMBERS	4
 
-struct crowd_state {
-	struct things *things;
-	struct thing *shared;
+struct threads_state {
+	struct dummies *dummies;
+	struct dummy *shared;
 	atomic_t born, refused, found, wrong, done;
 };
 
-static struct crowd_state *state_new(struct kunit *test)
+static struct threads_state *state_new(struct kunit *test)
 {
-	struct crowd_state *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
+	struct threads_state *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, s);
-	s->things = test->priv;
+	s->dummies = test->priv;
 	return s;
 }
 
 static void get_and_put(void *arg, unsigned int who)
 {
-	struct crowd_state *s = arg;
+	struct threads_state *s = arg;
 	int i;
 
 	for (i = 0; i < ROUNDS * 5; i++) {
@@ -49,25 +49,25 @@ static void get_and_put(void *arg, unsigned int who)
 }
 
 /* References that are taken and dropped add up to none. */
-static void obj_crowd_refs(struct kunit *test)
+static void obj_threads_refs(struct kunit *test)
 {
-	struct crowd_state *s = state_new(test);
+	struct threads_state *s = state_new(test);
 
-	s->shared = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	crowd_run(test, get_and_put, s);
+	s->shared = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	threads_run(test, get_and_put, s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(s->shared));
-	KUNIT_EXPECT_EQ(test, 0, s->things->released);
-	thing_close(s->shared);
-	KUNIT_EXPECT_EQ(test, 1, s->things->released);
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->shared));
+	KUNIT_EXPECT_EQ(test, 0, s->dummies->released);
+	dummy_close(s->shared);
+	KUNIT_EXPECT_EQ(test, 1, s->dummies->released);
 }
 
-static void make_child(struct crowd_state *s)
+static void make_child(struct threads_state *s)
 {
 	struct keel_uapi_holder list[2];
-	struct thing *mr;
+	struct dummy *mr;
 
-	mr = thing_try(s->things, KEEL_MR, 'm', s->shared, NULL);
+	mr = dummy_try(s->dummies, KEEL_MR, 'm', s->shared, NULL);
 	if (IS_ERR(mr)) {
 		if (PTR_ERR(mr) != -ENOMEM)
 			atomic_inc(&s->wrong);
@@ -75,17 +75,17 @@ static void make_child(struct crowd_state *s)
 		return;
 	}
 	atomic_inc(&s->born);
-	if (atomic64_read(&s->things->reg.quotas.count[KEEL_MR]) > LIMIT)
+	if (atomic64_read(&s->dummies->reg.quotas.count[KEEL_MR]) > LIMIT)
 		atomic_inc(&s->wrong);
 	/* Our own is among them, whoever else comes and goes. */
 	if (!keel_obj_holders(&s->shared->obj, list, 2))
 		atomic_inc(&s->wrong);
-	thing_close(mr);
+	dummy_close(mr);
 }
 
 static void make_children(void *arg, unsigned int who)
 {
-	struct crowd_state *s = arg;
+	struct threads_state *s = arg;
 	int i;
 
 	for (i = 0; i < PATIENCE * ROUNDS; i++) {
@@ -93,7 +93,7 @@ static void make_children(void *arg, unsigned int who)
 			break;
 		make_child(s);
 		if (i % 16 == 0)
-			crowd_yield();
+			threads_yield();
 	}
 }
 
@@ -101,99 +101,99 @@ static void make_children(void *arg, unsigned int who)
  * PD-2, PD-5: children come and go under one PD, never more than one at once.
  * A limit that two processors reach, for as many run at the same time.
  */
-static void pd_2_pd_5_crowd_children(struct kunit *test)
+static void pd_2_pd_5_threads_children(struct kunit *test)
 {
-	struct crowd_state *s = state_new(test);
+	struct threads_state *s = state_new(test);
 
-	s->things->reg.quotas.limit[KEEL_MR] = LIMIT;
-	s->shared = thing_new(test, KEEL_PD, 'p', NULL, NULL);
-	crowd_run(test, make_children, s);
+	s->dummies->reg.quotas.limit[KEEL_MR] = LIMIT;
+	s->shared = dummy_new(test, KEEL_PD, 'p', NULL, NULL);
+	threads_run(test, make_children, s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
 	KUNIT_EXPECT_GE(test, atomic_read(&s->born), BIRTHS);
-	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->things->released);
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->dummies->released);
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&s->shared->obj, NULL, 0));
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(s->shared));
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->shared));
 	kunit_info(test, "%d born, %d refused", atomic_read(&s->born),
 		   atomic_read(&s->refused));
-	thing_close(s->shared);
+	dummy_close(s->shared);
 }
 
 static void close_parent_first(void *arg, unsigned int who)
 {
-	struct crowd_state *s = arg;
-	struct thing *pd, *mr;
+	struct threads_state *s = arg;
+	struct dummy *pd, *mr;
 	int i;
 
 	for (i = 0; i < ROUNDS; i++) {
-		pd = thing_try(s->things, KEEL_PD, 'p', s->shared, NULL);
+		pd = dummy_try(s->dummies, KEEL_PD, 'p', s->shared, NULL);
 		if (IS_ERR(pd)) {
 			atomic_inc(&s->wrong);
 			continue;
 		}
-		mr = thing_try(s->things, KEEL_DM_MR, 'm', pd, s->shared);
+		mr = dummy_try(s->dummies, KEEL_DM_MR, 'm', pd, s->shared);
 		if (IS_ERR(mr))
 			atomic_inc(&s->wrong);
-		thing_close(pd);
+		dummy_close(pd);
 		if (!IS_ERR(mr))
-			thing_close(mr);
+			dummy_close(mr);
 		atomic_add(2, &s->born);
-		crowd_yield();
+		threads_yield();
 	}
 }
 
 /* Chains of releases that end at one object, from all sides. */
-static void obj_crowd_chains(struct kunit *test)
+static void obj_threads_chains(struct kunit *test)
 {
-	struct crowd_state *s = state_new(test);
+	struct threads_state *s = state_new(test);
 
-	s->shared = thing_new(test, KEEL_DOMAIN, 'd', NULL, NULL);
-	crowd_run(test, close_parent_first, s);
+	s->shared = dummy_new(test, KEEL_DOMAIN, 'd', NULL, NULL);
+	threads_run(test, close_parent_first, s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
-	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->things->released);
-	KUNIT_EXPECT_EQ(test, 1, thing_refs(s->shared));
-	thing_close(s->shared);
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->dummies->released);
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->shared));
+	dummy_close(s->shared);
 }
 
 /*
  * Make objects, and close each after the next. Numbers start over all the time,
  * so that those who look can hit them.
  */
-static void make_some(struct crowd_state *s)
+static void make_some(struct threads_state *s)
 {
-	struct thing *ah, *last = NULL;
+	struct dummy *ah, *last = NULL;
 	int i;
 
 	for (i = 0; i < PATIENCE * ROUNDS; i++) {
 		/* Long enough, and the others have met us. */
 		if (i >= ROUNDS && atomic_read(&s->found) >= ROUNDS)
 			break;
-		WRITE_ONCE(s->things->reg.next[KEEL_AH], 1);
-		ah = thing_try(s->things, KEEL_AH, 'a', NULL, NULL);
+		WRITE_ONCE(s->dummies->reg.next[KEEL_AH], 1);
+		ah = dummy_try(s->dummies, KEEL_AH, 'a', NULL, NULL);
 		if (IS_ERR(ah)) {
 			atomic_inc(&s->wrong);
 			continue;
 		}
 		atomic_inc(&s->born);
 		if (last)
-			thing_close(last);
+			dummy_close(last);
 		last = ah;
-		crowd_yield();
+		threads_yield();
 	}
 	if (last)
-		thing_close(last);
+		dummy_close(last);
 	atomic_inc(&s->done);
 }
 
-static void find_one(struct crowd_state *s, unsigned long id)
+static void find_one(struct threads_state *s, unsigned long id)
 {
 	struct keel_obj *obj;
 
 	rcu_read_lock();
-	obj = xa_load(&s->things->reg.objs[KEEL_AH], id);
+	obj = xa_load(&s->dummies->reg.objs[KEEL_AH], id);
 	if (obj && !keel_obj_tryget(obj))
 		obj = NULL;
 	rcu_read_unlock();
-	crowd_yield();
+	threads_yield();
 	if (!obj)
 		return;
 	atomic_inc(&s->found);
@@ -205,7 +205,7 @@ static void find_one(struct crowd_state *s, unsigned long id)
 
 static void make_or_find(void *arg, unsigned int who)
 {
-	struct crowd_state *s = arg;
+	struct threads_state *s = arg;
 	struct rnd_state rnd;
 
 	if (who % 2) {
@@ -213,35 +213,35 @@ static void make_or_find(void *arg, unsigned int who)
 		return;
 	}
 	prandom_seed_state(&rnd, who + 1);
-	while (atomic_read(&s->done) < CROWD / 2)
+	while (atomic_read(&s->done) < THREADS / 2)
 		find_one(s, 1 + prandom_u32_state(&rnd) % NUMBERS);
 }
 
 /* A lookup gets an object that lives, or none. */
-static void obj_crowd_lookup(struct kunit *test)
+static void obj_threads_lookup(struct kunit *test)
 {
-	struct crowd_state *s = state_new(test);
+	struct threads_state *s = state_new(test);
 
-	crowd_run(test, make_or_find, s);
+	threads_run(test, make_or_find, s);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&s->wrong));
-	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->things->released);
+	KUNIT_EXPECT_EQ(test, atomic_read(&s->born), s->dummies->released);
 	kunit_info(test, "%d born, %d found", atomic_read(&s->born),
 		   atomic_read(&s->found));
 	KUNIT_EXPECT_GE(test, atomic_read(&s->found), ROUNDS);
 }
 
-static struct kunit_case obj_crowd_test_cases[] = {
-	KUNIT_CASE(obj_crowd_refs),
-	KUNIT_CASE(pd_2_pd_5_crowd_children),
-	KUNIT_CASE(obj_crowd_chains),
-	KUNIT_CASE(obj_crowd_lookup),
+static struct kunit_case obj_threads_test_cases[] = {
+	KUNIT_CASE(obj_threads_refs),
+	KUNIT_CASE(pd_2_pd_5_threads_children),
+	KUNIT_CASE(obj_threads_chains),
+	KUNIT_CASE(obj_threads_lookup),
 	{}
 };
 
-static struct kunit_suite obj_crowd_test_suite = {
-	.name = "keel_obj_crowd",
-	.init = things_init,
-	.exit = things_exit,
-	.test_cases = obj_crowd_test_cases,
+static struct kunit_suite obj_threads_test_suite = {
+	.name = "keel_obj_threads",
+	.init = dummies_init,
+	.exit = dummies_exit,
+	.test_cases = obj_threads_test_cases,
 };
-kunit_test_suite(obj_crowd_test_suite);
+kunit_test_suite(obj_threads_test_suite);

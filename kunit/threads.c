@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Several threads that do the same to one thing at the same time.
+ * Several threads that do the same to one object at the same time.
  */
 #include <linux/completion.h>
 #include <linux/cpumask.h>
@@ -8,9 +8,9 @@
 #include <linux/kthread.h>
 #include <linux/sched/task.h>
 
-#include "crowd.h"
+#include "threads.h"
 
-struct crowd_member {
+struct threads_member {
 	struct task_struct *task;
 	struct completion here, *go;
 	void (*fn)(void *arg, unsigned int who);
@@ -18,9 +18,9 @@ struct crowd_member {
 	unsigned int who;
 };
 
-static int crowd_thread(void *data)
+static int threads_thread(void *data)
 {
-	struct crowd_member *me = data;
+	struct threads_member *me = data;
 
 	complete(&me->here);
 	wait_for_completion(me->go);
@@ -32,13 +32,13 @@ static int crowd_thread(void *data)
  * The scheduler would leave all of them on one processor for a while: spread
  * them. A thread that is stopped before it ran never runs: wait until it does.
  */
-static void crowd_add(struct kunit *test, struct crowd_member *m)
+static void threads_add(struct kunit *test, struct threads_member *m)
 {
 	unsigned int cpu = cpumask_nth(m->who % num_online_cpus(),
 				       cpu_online_mask);
 
 	init_completion(&m->here);
-	m->task = kthread_create(crowd_thread, m, "keel_crowd/%u", m->who);
+	m->task = kthread_create(threads_thread, m, "keel_threads/%u", m->who);
 	KUNIT_EXPECT_FALSE(test, IS_ERR(m->task));
 	if (IS_ERR(m->task))
 		return;
@@ -48,25 +48,25 @@ static void crowd_add(struct kunit *test, struct crowd_member *m)
 	wait_for_completion(&m->here);
 }
 
-void crowd_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
-	       void *arg)
+void threads_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
+		 void *arg)
 {
-	struct crowd_member *members;
+	struct threads_member *members;
 	struct completion go;
 	unsigned int i;
 
-	members = kunit_kcalloc(test, CROWD, sizeof(*members), GFP_KERNEL);
+	members = kunit_kcalloc(test, THREADS, sizeof(*members), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, members);
 	init_completion(&go);
-	for (i = 0; i < CROWD; i++) {
+	for (i = 0; i < THREADS; i++) {
 		members[i].go = &go;
 		members[i].fn = fn;
 		members[i].arg = arg;
 		members[i].who = i;
-		crowd_add(test, &members[i]);
+		threads_add(test, &members[i]);
 	}
 	complete_all(&go);
-	for (i = 0; i < CROWD; i++)
+	for (i = 0; i < THREADS; i++)
 		if (!IS_ERR(members[i].task))
 			kthread_stop_put(members[i].task);
 }
