@@ -137,7 +137,7 @@ extern const struct ib_device_ops keel_counters_ops;
 extern const struct ib_device_ops keel_cq_ops;
 extern const struct ib_device_ops keel_dm_map_ops;
 extern const struct ib_device_ops keel_dm_ops;
-extern const struct ib_device_ops keel_gone_ops;
+extern const struct ib_device_ops keel_removal_ops;
 extern const struct ib_device_ops keel_mcast_ops;
 extern const struct ib_device_ops keel_mr_kernel_ops;
 extern const struct ib_device_ops keel_mr_dmabuf_ops;

@@ -11,7 +11,7 @@
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 
-#include "keel_walk.h"
+#include "keel_copy.h"
 #include "keel_worker.h"
 
 struct keel_qp;

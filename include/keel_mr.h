@@ -9,7 +9,7 @@
 #define KEEL_MR_H
 
 #include "keel.h"
-#include "keel_walk.h"
+#include "keel_copy.h"
 
 struct dma_buf;
 struct keel_own;
@@ -141,7 +141,7 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr);
 struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
 			    u64 iova, u32 access);
 
-/* mr_own.c */
+/* mr_dmabuf_bar.c */
 #if KEEL_DMABUF_EXPORT
 int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 		 struct dma_buf *dmabuf, u64 offset);

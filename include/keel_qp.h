@@ -26,7 +26,7 @@
 #include "keel_cq.h"
 #include "keel_resp.h"
 #include "keel_rq.h"
-#include "keel_segs.h"
+#include "keel_sge.h"
 #include "keel_sq.h"
 #include "keel_srq.h"
 #include "keel_worker.h"

@@ -9,10 +9,10 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
+#include "keel_copy.h"
 #include "keel_keys.h"
 #include "keel_memreq.h"
 #include "keel_rq.h"
-#include "keel_walk.h"
 #include "keel_xfer.h"
 
 struct keel_qp;

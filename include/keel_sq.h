@@ -11,9 +11,9 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
+#include "keel_copy.h"
 #include "keel_memreq.h"
 #include "keel_ring.h"
-#include "keel_walk.h"
 #include "keel_xfer.h"
 
 struct keel_qp;
@@ -134,7 +134,7 @@ enum keel_fast {
 	KEEL_FAST_SLOW,
 };
 
-/* fast.c */
+/* fast_path.c */
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
 
 /* req.c */

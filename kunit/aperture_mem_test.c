@@ -8,8 +8,8 @@
 #include <linux/prandom.h>
 #include <linux/string.h>
 
-#include "threads.h"
 #include "keel_aperture.h"
+#include "threads.h"
 
 #define P		((u64)PAGE_SIZE)
 #define MEM_PAGES	64

@@ -8,7 +8,7 @@
 #include <kunit/test.h>
 #include <linux/prandom.h>
 
-#include "keel_walk.h"
+#include "keel_copy.h"
 
 #define ARENA_PAGES	48
 #define ARENA_SIZE	(ARENA_PAGES * PAGE_SIZE)

@@ -10,9 +10,9 @@
 #include <linux/unaligned.h>
 
 #include "arena.h"
-#include "whole.h"
-#include "threads.h"
 #include "keel_aperture.h"
+#include "threads.h"
+#include "whole.h"
 
 #define ATOMIC_SEED	0x6b65656cULL
 #define ROUNDS		20000

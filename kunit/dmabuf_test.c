@@ -10,7 +10,7 @@
 #include <linux/err.h>
 
 #include "compat.h"
-#include "keel_walk.h"
+#include "keel_copy.h"
 #include "whole.h"
 
 KEEL_IMPORT_NS(DMA_BUF);

@@ -10,9 +10,9 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
+#include "dummy_obj.h"
 #include "keel_aperture.h"
 #include "keel_keys.h"
-#include "dummy_obj.h"
 
 #ifdef CONFIG_FAILSLAB
 

@@ -7,9 +7,9 @@
 #include <linux/slab.h>
 #include <rdma/ib_verbs.h>
 
-#include "threads.h"
-#include "keel_walk.h"
+#include "keel_copy.h"
 #include "table.h"
+#include "threads.h"
 
 /* Somebody takes a key back that somebody else uses. */
 struct back {

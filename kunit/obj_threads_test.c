@@ -8,8 +8,8 @@
 #include <linux/err.h>
 #include <linux/prandom.h>
 
-#include "threads.h"
 #include "dummy_obj.h"
+#include "threads.h"
 
 /* Checkers make it ten times slower, and see more in each round. */
 #define ROUNDS	(IS_ENABLED(CONFIG_KASAN) ? 100 : 400)

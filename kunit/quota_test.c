@@ -8,8 +8,8 @@
 #include <linux/user_namespace.h>
 
 #include "compat.h"
-#include "threads.h"
 #include "keel_quota.h"
+#include "threads.h"
 
 /* The resource that tests use, and another. */
 #define WHAT	3

@@ -7,8 +7,8 @@
 #include <linux/bitmap.h>
 #include <linux/prandom.h>
 
-#include "threads.h"
 #include "keel_range.h"
+#include "threads.h"
 
 #define MODEL_SHIFT	12
 #define MODEL_UNIT	(1ULL << MODEL_SHIFT)

@@ -7,8 +7,8 @@
 
 #include <kunit/test.h>
 
-#include "keel_keys.h"
 #include "dummy_obj.h"
+#include "keel_keys.h"
 
 /* Of the keys that key_new() makes. */
 #define MINE		7

@@ -9,7 +9,7 @@
 #include <linux/slab.h>
 
 #include "compat.h"
-#include "keel_walk.h"
+#include "keel_copy.h"
 
 /* End the first access to a dma-buf that is left. */
 static inline void whole_close(struct keel_copy_ctl *ctl)

@@ -15,7 +15,7 @@
 #include <kunit/visibility.h>
 
 #include "compat.h"
-#include "keel_walk.h"
+#include "keel_copy.h"
 #include "keel_worker.h"
 
 /* Between two looks at whether to go on waiting. */

@@ -7,9 +7,9 @@
 
 #include "keel_device.h"
 #include "keel_dm.h"
-#include "keel_gone.h"
 #include "keel_mr.h"
 #include "keel_qp.h"
+#include "keel_removal.h"
 
 static unsigned long dm_size = SZ_64M;
 module_param(dm_size, ulong, 0444);
@@ -172,7 +172,7 @@ static void keel_dev_set_ops(struct ib_device *ibdev)
 	ib_set_device_ops(ibdev, &keel_cq_ops);
 	ib_set_device_ops(ibdev, &keel_dm_map_ops);
 	ib_set_device_ops(ibdev, &keel_dm_ops);
-	ib_set_device_ops(ibdev, &keel_gone_ops);
+	ib_set_device_ops(ibdev, &keel_removal_ops);
 	ib_set_device_ops(ibdev, &keel_mcast_ops);
 	ib_set_device_ops(ibdev, &keel_mr_kernel_ops);
 	ib_set_device_ops(ibdev, &keel_mr_dmabuf_ops);

@@ -8,7 +8,7 @@
 
 #include "keel.h"
 #include "keel_device.h"
-#include "keel_gone.h"
+#include "keel_removal.h"
 
 static bool default_device = true;
 module_param(default_device, bool, 0444);
@@ -39,7 +39,7 @@ static int __init keel_init(void)
 	ret = keel_workers_init();
 	if (ret)
 		goto err_debugfs;
-	ret = keel_gone_init();
+	ret = keel_removal_init();
 	if (ret)
 		goto err_workers;
 	ret = keel_port_init();
@@ -60,7 +60,7 @@ err_default:
 err_port:
 	keel_port_exit();
 err_gone:
-	keel_gone_exit();
+	keel_removal_exit();
 err_workers:
 	keel_workers_exit();
 err_debugfs:
@@ -75,7 +75,7 @@ static void __exit keel_exit(void)
 	keel_pci_exit();
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
 	keel_port_exit();
-	keel_gone_exit();
+	keel_removal_exit();
 	keel_workers_exit();
 	keel_debugfs_exit();
 	/* The objects' kfree_rcu() needs no code of this module. */

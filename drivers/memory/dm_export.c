@@ -36,7 +36,7 @@ static int keel_mmap_get_pfns(struct rdma_user_mmap_entry *entry,
 static struct rdma_user_mmap_entry *
 keel_pgoff_to_mmap_entry(struct ib_ucontext *context, off_t pgoff)
 {
-	/* The page of gone.c has no entry: it is not for export. */
+	/* The page of removal.c has no entry: it is not for export. */
 	return rdma_user_mmap_entry_get_pgoff(context, pgoff);
 }
 

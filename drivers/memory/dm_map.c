@@ -14,7 +14,7 @@
 
 #include "keel.h"
 #include "keel_dm.h"
-#include "keel_gone.h"
+#include "keel_removal.h"
 
 #define KEEL_STATE_PGOFF	(KEEL_STATE_OFFSET >> PAGE_SHIFT)
 
@@ -59,7 +59,7 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 		return ERR_PTR(-ENOMEM);
 	map->dm = dm;
 	keel_aperture_segment(dm->ap, dm->start, dm->length, off, &map->seg);
-	/* The first page is that of gone.c. */
+	/* The first page is that of removal.c. */
 	ret = rdma_user_mmap_entry_insert_range(context, &map->entry,
 						map->seg.len,
 						KEEL_STATE_PGOFF + 1, U32_MAX);

@@ -4,7 +4,7 @@
  * ibv_dereg_mr(). A region pins what it opens as long as its key is valid or in
  * use: the pages of the process, or the buffer of device memory. On-demand
  * regions pin nothing; those are made in mr_odp.c, those of dma-bufs in
- * mr_dmabuf.c and mr_own.c, and the kernel's own in mr_kernel.c. All are
+ * mr_dmabuf.c and mr_dmabuf_bar.c, and the kernel's own in mr_kernel.c. All are
  * objects, see mr_object.c.
  */
 #include <linux/mm.h>

@@ -17,7 +17,7 @@
 #include <linux/slab.h>
 
 #include "keel_mr.h"
-#include "keel_segs.h"
+#include "keel_sge.h"
 
 /*
  * Rights that a window can open. Programs ask for local rights, too, which mean

@@ -6,7 +6,7 @@
 #include <linux/sched/mm.h>
 #include <kunit/visibility.h>
 
-#include "keel_walk.h"
+#include "keel_copy.h"
 #include "keel_worker.h"
 
 /**

@@ -2,7 +2,7 @@
 /*
  * The operations of send queues, in one table: which types of QP can do one, what
  * a WQE says to it, and what the responder does. A new one needs a row here, a
- * function of the responder, and a case in post.c if consumers in the kernel may
+ * function of the responder, and a case in post_kernel.c if consumers in the kernel may
  * post it.
  */
 #include <linux/nospec.h>

@@ -4,7 +4,7 @@
  * looked up here.
  */
 #include "keel.h"
-#include "keel_segs.h"
+#include "keel_sge.h"
 
 /* All of the kernel's memory, for consumers in the kernel. */
 static const struct keel_mem keel_kernel_mem = {

@@ -18,7 +18,7 @@
 
 #include "compat.h"
 #include "keel_aperture.h"
-#include "keel_walk.h"
+#include "keel_copy.h"
 #include "keel_worker.h"
 
 /* Between two looks at what else there is to do. */

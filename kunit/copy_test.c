@@ -9,13 +9,13 @@
 #include "arena.h"
 #include "whole.h"
 
-#define WALK_ROUNDS	400
-#define WALK_SEED	0x6b65656cULL
+#define COPY_ROUNDS	400
+#define COPY_SEED	0x6b65656cULL
 /* Bytes that the walker copies between two looks at what else there is. */
 #define STEP		SZ_64K
 
 /**
- * struct walk - a round
+ * struct copies - a round
  * @rnd: random numbers
  * @arenas: the memory
  * @segs: source and destination
@@ -24,7 +24,7 @@
  * @large: segments that had more than a page
  * @steps: how often a copy had more than one step
  */
-struct walk {
+struct copies {
 	struct rnd_state rnd;
 	struct arena *arenas;
 	struct keel_segs segs[2];
@@ -32,24 +32,24 @@ struct walk {
 	unsigned int steps;
 };
 
-static struct walk *walk_new(struct kunit *test)
+static struct copies *copy_new(struct kunit *test)
 {
-	struct walk *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
+	struct copies *w = kunit_kzalloc(test, sizeof(*w), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, w);
-	prandom_seed_state(&w->rnd, WALK_SEED);
+	prandom_seed_state(&w->rnd, COPY_SEED);
 	w->arenas = arenas_new(test, &w->rnd);
 	return w;
 }
 
-static u32 walk_below(struct walk *w, u32 n)
+static u32 copy_below(struct copies *w, u32 n)
 {
 	return prandom_u32_state(&w->rnd) % n;
 }
 
-static u32 walk_len(struct walk *w)
+static u32 copy_len(struct copies *w)
 {
-	switch (walk_below(w, 8)) {
+	switch (copy_below(w, 8)) {
 	case 0:
 		w->empty++;
 		return 0;
@@ -58,27 +58,27 @@ static u32 walk_len(struct walk *w)
 		return 1;
 	case 2:
 		w->large++;
-		return PAGE_SIZE + walk_below(w, 15 * PAGE_SIZE);
+		return PAGE_SIZE + copy_below(w, 15 * PAGE_SIZE);
 	default:
-		return walk_below(w, PAGE_SIZE);
+		return copy_below(w, PAGE_SIZE);
 	}
 }
 
 /* Sources are in one half of the memory, destinations in the other. */
-static void walk_fill(struct walk *w, int side)
+static void copy_fill(struct copies *w, int side)
 {
 	struct keel_segs *segs = &w->segs[side];
 	u32 half = ARENA_BYTES / 2, len, i;
 	struct arena *a;
 
-	segs->n = 1 + walk_below(w, KEEL_MAX_SGE);
+	segs->n = 1 + copy_below(w, KEEL_MAX_SGE);
 	segs->len = 0;
 	for (i = 0; i < segs->n; i++) {
-		a = &w->arenas[walk_below(w, ARENA_KINDS)];
-		len = walk_len(w);
+		a = &w->arenas[copy_below(w, ARENA_KINDS)];
+		len = copy_len(w);
 		segs->seg[i] = (struct keel_seg){
 			.mem = &a->mem,
-			.off = side * half + walk_below(w, half - len),
+			.off = side * half + copy_below(w, half - len),
 			.len = len,
 		};
 		segs->len += len;
@@ -86,7 +86,7 @@ static void walk_fill(struct walk *w, int side)
 }
 
 /* Byte @at of a list. */
-static u8 *walk_shadow(struct walk *w, int side, u64 at)
+static u8 *copy_shadow(struct copies *w, int side, u64 at)
 {
 	const struct keel_seg *seg = w->segs[side].seg;
 
@@ -96,7 +96,7 @@ static u8 *walk_shadow(struct walk *w, int side, u64 at)
 	       at;
 }
 
-static void walk_check(struct kunit *test, struct walk *w, const char *when,
+static void copy_check(struct kunit *test, struct copies *w, const char *when,
 		       int round)
 {
 	long at;
@@ -109,35 +109,35 @@ static void walk_check(struct kunit *test, struct walk *w, const char *when,
 	}
 }
 
-static void walk_round(struct kunit *test, struct walk *w, int round)
+static void copy_round(struct kunit *test, struct copies *w, int round)
 {
 	u64 off[2], most = U64_MAX, len, at;
 	int side;
 
 	for (side = 0; side < 2; side++) {
-		walk_fill(w, side);
-		off[side] = walk_below(w, 2) ?
-			    walk_below(w, w->segs[side].len + 1) : 0;
+		copy_fill(w, side);
+		off[side] = copy_below(w, 2) ?
+			    copy_below(w, w->segs[side].len + 1) : 0;
 		most = min(most, w->segs[side].len - off[side]);
 	}
-	len = walk_below(w, 4) ? most : walk_below(w, most + 1);
+	len = copy_below(w, 4) ? most : copy_below(w, most + 1);
 	w->steps += len > STEP;
 	for (at = 0; at < len; at++)
-		*walk_shadow(w, 1, off[1] + at) =
-			*walk_shadow(w, 0, off[0] + at);
+		*copy_shadow(w, 1, off[1] + at) =
+			*copy_shadow(w, 0, off[0] + at);
 	KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
 			whole_copy(&w->segs[1], off[1], &w->segs[0], off[0],
 				   len, NULL, NULL));
-	walk_check(test, w, "round", round);
+	copy_check(test, w, "round", round);
 }
 
-static void walk_model(struct kunit *test)
+static void copy_model(struct kunit *test)
 {
-	struct walk *w = walk_new(test);
+	struct copies *w = copy_new(test);
 	int round;
 
-	for (round = 0; round < WALK_ROUNDS; round++)
-		walk_round(test, w, round);
+	for (round = 0; round < COPY_ROUNDS; round++)
+		copy_round(test, w, round);
 	/* There was some of everything. */
 	KUNIT_EXPECT_GT(test, w->empty, 100);
 	KUNIT_EXPECT_GT(test, w->one, 100);
@@ -146,9 +146,9 @@ static void walk_model(struct kunit *test)
 }
 
 /* Nothing to copy, out of nothing and out of something. */
-static void walk_nothing(struct kunit *test)
+static void copy_nothing(struct kunit *test)
 {
-	struct walk *w = walk_new(test);
+	struct copies *w = copy_new(test);
 	struct keel_mem none = { .type = KEEL_MEM_PAGES };
 
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
@@ -157,13 +157,13 @@ static void walk_nothing(struct kunit *test)
 	keel_segs_one(&w->segs[1], &w->arenas[0].mem, 0, ARENA_BYTES);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 			whole_copy(&w->segs[1], 0, &w->segs[0], 0, 0, NULL, NULL));
-	walk_check(test, w, "nothing", 0);
+	copy_check(test, w, "nothing", 0);
 }
 
 /* Memory without a page behind its last byte. */
-static void walk_last_byte(struct kunit *test)
+static void copy_last_byte(struct kunit *test)
 {
-	struct walk *w = walk_new(test);
+	struct copies *w = copy_new(test);
 	u64 last = ARENA_SIZE - ARENA_FIRST - 1;
 	int i;
 
@@ -212,7 +212,7 @@ static const u32 long_segs[] = { 80 * SZ_1K, 56 * SZ_1K, 24 * SZ_1K, 8 * SZ_1K }
 #define LONG_SEGS	ARRAY_SIZE(long_segs)
 
 /* From arena 0 to arena 1. */
-static enum keel_copy_result walk_long(struct walk *w, struct ender *e,
+static enum keel_copy_result copy_long(struct copies *w, struct ender *e,
 				       struct keel_key *keys)
 {
 	int side, i;
@@ -264,10 +264,10 @@ static const struct end_case end_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(end, end_cases, desc);
 
-static void walk_ends(struct kunit *test)
+static void copy_ends(struct kunit *test)
 {
 	const struct end_case *c = test->param_value;
-	struct walk *w = walk_new(test);
+	struct copies *w = copy_new(test);
 	struct keel_key *keys = kunit_kcalloc(test, 2 * LONG_SEGS,
 					      sizeof(*keys), GFP_KERNEL);
 	struct ender e = { .stop = c->stop, .kill = c->kill };
@@ -275,17 +275,17 @@ static void walk_ends(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, keys);
 	e.key = &keys[c->key];
-	KUNIT_EXPECT_EQ(test, c->want, walk_long(w, &e, keys));
+	KUNIT_EXPECT_EQ(test, c->want, copy_long(w, &e, keys));
 	KUNIT_EXPECT_EQ(test, c->asked, e.asked);
 	/* The copied bytes are there, and not one more. */
 	memcpy(w->arenas[1].shadow, w->arenas[0].shadow, len);
-	walk_check(test, w, "end", 0);
+	copy_check(test, w, "end", 0);
 }
 
 /* A list gives back each key that it has, once, and is empty. */
-static void walk_segs_put(struct kunit *test)
+static void copy_segs_put(struct kunit *test)
 {
-	struct walk *w = walk_new(test);
+	struct copies *w = copy_new(test);
 	struct keel_key *key = kunit_kzalloc(test, sizeof(*key), GFP_KERNEL);
 	struct keel_segs *segs = &w->segs[0];
 	int i;
@@ -309,7 +309,7 @@ static void walk_segs_put(struct kunit *test)
 }
 
 /* How the last bytes of a copy are stored must not change what is stored. */
-static void walk_last_bytes(struct kunit *test)
+static void copy_last_bytes(struct kunit *test)
 {
 	u8 *to = kunit_kzalloc(test, 64, GFP_KERNEL);
 	u8 *from = kunit_kzalloc(test, 64, GFP_KERNEL);
@@ -351,7 +351,7 @@ static void walk_last_bytes(struct kunit *test)
  */
 static void dev_4_page_beyond(struct kunit *test)
 {
-	struct walk *w = walk_new(test);
+	struct copies *w = copy_new(test);
 	const struct arena *pages = &w->arenas[ARENA_SCATTERED];
 	const struct arena *small = &w->arenas[ARENA_SMALL];
 	const u64 beyond[] = { ARENA_SIZE, ARENA_SIZE + 1, 1ULL << 40,
@@ -375,19 +375,19 @@ static void dev_4_page_beyond(struct kunit *test)
 	}
 }
 
-static struct kunit_case walk_cases[] = {
-	KUNIT_CASE(walk_model),
-	KUNIT_CASE(walk_nothing),
-	KUNIT_CASE(walk_last_byte),
-	KUNIT_CASE_PARAM(walk_ends, end_gen_params),
-	KUNIT_CASE(walk_segs_put),
-	KUNIT_CASE(walk_last_bytes),
+static struct kunit_case copy_cases[] = {
+	KUNIT_CASE(copy_model),
+	KUNIT_CASE(copy_nothing),
+	KUNIT_CASE(copy_last_byte),
+	KUNIT_CASE_PARAM(copy_ends, end_gen_params),
+	KUNIT_CASE(copy_segs_put),
+	KUNIT_CASE(copy_last_bytes),
 	KUNIT_CASE(dev_4_page_beyond),
 	{}
 };
 
-static struct kunit_suite walk_suite = {
-	.name = "keel_walk",
-	.test_cases = walk_cases,
+static struct kunit_suite copy_suite = {
+	.name = "keel_copy",
+	.test_cases = copy_cases,
 };
-kunit_test_suite(walk_suite);
+kunit_test_suite(copy_suite);

@@ -9,7 +9,7 @@
 #include <linux/prandom.h>
 #include <linux/uaccess.h>
 
-#include "keel_walk.h"
+#include "keel_copy.h"
 #include "whole.h"
 
 /* More than the walker looks up at once, and more than a step. */
@@ -354,7 +354,7 @@ static struct kunit_case odp_cases[] = {
 };
 
 static struct kunit_suite odp_suite = {
-	.name = "keel_walk_odp",
+	.name = "keel_copy_odp",
 	.test_cases = odp_cases,
 };
 kunit_test_suite(odp_suite);

@@ -17,7 +17,7 @@
 #include <linux/mm.h>
 
 #include "keel.h"
-#include "keel_gone.h"
+#include "keel_removal.h"
 
 static struct keel_uapi_state *keel_state_of(struct page *page)
 {
@@ -90,23 +90,23 @@ static struct ib_client keel_client = {
 };
 
 /**
- * keel_gone_init() - hear of devices that go, before programs lose anything
+ * keel_removal_init() - hear of devices that go, before programs lose anything
  *
  * Return: 0 or a negative errno.
  */
-int keel_gone_init(void)
+int keel_removal_init(void)
 {
 	return ib_register_client(&keel_client);
 }
 
 /**
- * keel_gone_exit() - undo keel_gone_init(), without devices
+ * keel_removal_exit() - undo keel_removal_init(), without devices
  */
-void keel_gone_exit(void)
+void keel_removal_exit(void)
 {
 	ib_unregister_client(&keel_client);
 }
 
-const struct ib_device_ops keel_gone_ops = {
+const struct ib_device_ops keel_removal_ops = {
 	.enable_driver = keel_enable,
 };

@@ -2,13 +2,13 @@
 /*
  * From the keys that a work request names to memory.
  */
-#ifndef KEEL_SEGS_H
-#define KEEL_SEGS_H
+#ifndef KEEL_SGE_H
+#define KEEL_SGE_H
 
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
-#include "keel_walk.h"
+#include "keel_copy.h"
 
 struct keel_dev;
 
@@ -26,7 +26,7 @@ struct keel_scope {
 	bool kernel;
 };
 
-/* segs.c */
+/* sge.c */
 enum ib_wc_status keel_segs_local(const struct keel_scope *scope,
 				  struct keel_segs *segs,
 				  const struct keel_uapi_sge *sge, u32 n,
@@ -44,4 +44,4 @@ enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,
 				      u32 *why);
 int keel_invalidate(const struct keel_scope *scope, u32 rkey);
 
-#endif /* KEEL_SEGS_H */
+#endif /* KEEL_SGE_H */

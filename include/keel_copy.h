@@ -4,8 +4,8 @@
  * the segments are made of. A core unit: it knows memory and keys, but no
  * queue and no verb.
  */
-#ifndef KEEL_WALK_H
-#define KEEL_WALK_H
+#ifndef KEEL_COPY_H
+#define KEEL_COPY_H
 
 #include <linux/list.h>
 #include <linux/mm_types.h>
@@ -228,7 +228,7 @@ int keel_atomic_write(const struct keel_seg *seg, u64 value,
 		      struct keel_copy_ctl *ctl);
 enum keel_copy_result keel_copy_end(struct keel_copy_ctl *ctl);
 
-/* segs_core.c */
+/* segs.c */
 void keel_copy_last(void *to, const void *from, size_t len);
 bool keel_segs_may_lack(const struct keel_segs *segs);
 bool keel_segs_dead(const struct keel_seg *seg, u32 n);
@@ -304,4 +304,4 @@ static inline void keel_segs_one(struct keel_segs *segs,
 	segs->seg[0] = (struct keel_seg){ .mem = mem, .off = off, .len = len };
 }
 
-#endif /* KEEL_WALK_H */
+#endif /* KEEL_COPY_H */

@@ -5,7 +5,7 @@
 #include <linux/string.h>
 #include <kunit/visibility.h>
 
-#include "keel_walk.h"
+#include "keel_copy.h"
 
 /* Up to 8 bytes to where a word begins, each piece in one store. */
 static void keel_copy_tail(void *to, const void *from, size_t len)
