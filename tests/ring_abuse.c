@@ -37,7 +37,8 @@ static struct victim victim_new(bool with_srq)
 	v.a = qp_new(pd, v.cq, IBV_QPT_RC, NULL);
 	v.b = qp_new(pd, v.rcq, IBV_QPT_RC, v.srq);
 	CHECK_EQ(n_rings, 6);
-	qp_join(v.a, v.b);
+	/* In this order, for the one that is connected first is woken by the other. */
+	qp_join(v.b, v.a);
 	v.mem = MEM(MUST(ibv_reg_mr(pd, page, PAGE, IBV_ACCESS_LOCAL_WRITE)));
 	return v;
 }
