@@ -81,6 +81,18 @@ static void keel_cq_notify(struct keel_cq *cq, bool solicited)
 		cq->ib->comp_handler(cq->ib, cq->ib->cq_context);
 }
 
+/* The CQ has room. */
+static __always_inline void keel_cq_write(struct keel_cq *cq,
+					  const struct keel_uapi_cqe *cqe,
+					  bool solicited)
+{
+	struct keel_ring *ring = &cq->ring;
+
+	memcpy(keel_ring_entry(ring, ring->index), cqe, sizeof(*cqe));
+	keel_ring_advance(ring);
+	keel_cq_notify(cq, solicited || cqe->status != IB_WC_SUCCESS);
+}
+
 /**
  * keel_cq_add() - complete a work request
  * @cq: the CQ
@@ -97,7 +109,6 @@ static void keel_cq_notify(struct keel_cq *cq, bool solicited)
  */
 int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
 {
-	struct keel_ring *ring = &cq->ring;
 	int room;
 
 	guard(spinlock)(&cq->lock);
@@ -105,16 +116,14 @@ int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
 		return 0;
 	if (cq->dead)
 		return -EIO;
-	room = keel_ring_room(ring);
+	room = keel_ring_room(&cq->ring);
 	if (room <= 0)
 		return keel_cq_die(cq, !room);
 	if (cq->flags & KEEL_CQ_TS)
 		cqe->ts = ktime_get_raw_ns();
 	if (cq->flags & KEEL_CQ_WALL)
 		cqe->wall = ktime_get_real_ns();
-	memcpy(keel_ring_entry(ring, ring->index), cqe, sizeof(*cqe));
-	keel_ring_advance(ring);
-	keel_cq_notify(cq, solicited || cqe->status != IB_WC_SUCCESS);
+	keel_cq_write(cq, cqe, solicited);
 	return 0;
 }
 
@@ -138,26 +147,22 @@ int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
 bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
 		      u32 len, u32 qpn, bool solicited)
 {
-	struct keel_ring *ring = &cq->ring;
-	struct keel_uapi_cqe *cqe;
-
-	guard(spinlock)(&cq->lock);
-	if (!cq->ib || cq->dead || cq->flags || keel_ring_room(ring) <= 0)
-		return false;
-	/* Before anybody can know of it. */
-	keel_count(to_kdev(cq->ib->device), rx_msgs, 1);
-	keel_count(to_kdev(cq->ib->device), rx_bytes, len);
-	keel_ring_advance(rq);
-	cqe = keel_ring_entry(ring, ring->index);
-	*cqe = (struct keel_uapi_cqe){
+	const struct keel_uapi_cqe cqe = {
 		.wr_id = wr_id,
 		.byte_len = len,
 		.qp_num = qpn,
 		.status = IB_WC_SUCCESS,
 		.opcode = IB_WC_RECV,
 	};
-	keel_ring_advance(ring);
-	keel_cq_notify(cq, solicited);
+
+	guard(spinlock)(&cq->lock);
+	if (!cq->ib || cq->dead || cq->flags || keel_ring_room(&cq->ring) <= 0)
+		return false;
+	/* Before anybody can know of it. */
+	keel_count(to_kdev(cq->ib->device), rx_msgs, 1);
+	keel_count(to_kdev(cq->ib->device), rx_bytes, len);
+	keel_ring_advance(rq);
+	keel_cq_write(cq, &cqe, solicited);
 	return true;
 }
 

@@ -3,19 +3,48 @@
  * The common message: an RC send of a program, from one SGE or inline, to a
  * receive with one SGE, of pinned memory and no more than a page on either side.
  *
- * There are as many of them as a processor can do, and each step of the long
- * way (sq.c, req.c, resp.c, recv.c) costs as much as the bytes. So it is all
- * here, with no list of segments, and what was looked up last is remembered.
+ * Applications send as many of them as a processor can do, and each function of the
+ * slow path (sq.c, req.c, resp.c, recv.c) costs as much as the bytes. So the whole
+ * message is here, with no list of segments, and the last lookups are cached.
  *
- * The long way is what defines a message, and what tells what is wrong with
- * one. Here it is only done if the peer will have it without a flaw: whatever
- * else comes, be it an error, a lock that is taken or a CQ with timestamps,
- * nothing has been taken or told, and the long way starts from the beginning.
- * Bytes may have been copied: it copies them again.
+ * The slow path defines what a message is, and reports what is wrong with one. This
+ * one takes only messages that the peer will have without an error. Otherwise, be
+ * it for an error, a lock that is taken or a CQ with timestamps, nothing has been
+ * taken or reported, and the slow path starts from the beginning. Bytes may have
+ * been copied: the slow path copies them again.
  *
- * All of it happens under RCU, which keeps what is found by number. A queue's
- * ring and its CQ are kept by its lock: destroying the QP marks it as dying, then
- * waits for both locks, and only then lets go of them.
+ * Both paths keep these rules; a change of one is to be made in both places:
+ *
+ *	rule					fast path, slow path
+ *	attributes are at least as new as	keel_fast_drain(),
+ *	the state they came with		keel_sq_step()
+ *	a WQE is read once, then validated	keel_fast_fetch(),
+ *						keel_sq_fetch(), keel_req_local()
+ *	members without a meaning are 0		keel_fast_fetch(),
+ *						keel_opcode_clean()
+ *	a responder's lock is tried for, and	keel_fast_send(),
+ *	only if the peer is connected; this	keel_req_peer()
+ *	is checked again with the lock
+ *	no preemption from the first key to	keel_fast_send(),
+ *	the last, see keel_resp_lock.h		keel_req_run()
+ *	keys have users while bytes move	keel_fast_mem(),
+ *						keel_segs_local()
+ *	a message is counted before its CQE	keel_cq_received(),
+ *	can be seen				keel_recv_report()
+ *	a receive WQE is userspace's again	keel_cq_received(),
+ *	before its CQE can be seen		keel_rq_take()
+ *	the responder's CQE comes before	keel_fast_send(),
+ *	the requester's				keel_sq_done()
+ *	a doorbell ends with the WQEs that	keel_fast_budget(),
+ *	were posted when it rang		keel_sq_turn_over()
+ *	CQEs are written in one place		keel_cq_write()
+ *	the send queue moves on in one place	keel_sq_complete()
+ *
+ * tests/fast_slow.c sends each message on both, and compares what can be seen of it.
+ *
+ * All of the fast path runs under RCU, which keeps what is found by number. A
+ * queue's ring and its CQ are kept by its lock: destroying the QP marks it as dying,
+ * then waits for both locks, and only then lets go of them.
  */
 #include <linux/mm.h>
 #include <linux/string.h>
