@@ -179,7 +179,6 @@ static int keel_setup_context(struct keel_context *ctx,
 	return map_state(ctx, resp);
 }
 
-/* cmd_fd is ours from here on: closed with the context, or on failure. */
 static int keel_cmd_get_context(struct verbs_context *ctx,
 				struct keel_uapi_context_resp *resp)
 {
@@ -203,6 +202,7 @@ static int keel_cmd_query_context(struct verbs_context *ctx,
 	return ibv_cmd_query_context(&ctx->context, cmdb);
 }
 
+/* cmd_fd is ours from here on: closed with the context, or on failure. */
 static struct verbs_context *
 keel_open(struct ibv_device *ibdev, int cmd_fd,
 	  int (*ask)(struct verbs_context *ctx,
