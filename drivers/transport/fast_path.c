@@ -40,7 +40,8 @@
  *	CQEs are written in one place		keel_cq_write()
  *	the send queue moves on in one place	keel_sq_complete()
  *
- * tests/queues/fast_slow.c sends each message on both, and compares what can be seen of it.
+ * tests/queues/fast_slow.c sends each message on both paths and compares what can be
+ * seen of it.
  *
  * All of the fast path runs under RCU, which keeps what is found by number. A
  * queue's ring and its CQ are kept by its lock: destroying the QP marks it as dying,
