@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: ((GPL-2.0 WITH Linux-syscall-note) OR Linux-OpenIB) */
 /*
- * keel: the contract between keel.ko and its user library.
+ * keel: the contract between keel.ko and its userspace provider.
  *
- * Everything a program can ask of keel beyond the common uverbs interface is
- * defined here and nowhere else. The module and the provider are built from
- * this one file.
+ * This file defines every interface of keel beyond the common uverbs interface.
+ * The module and the provider are both built from it.
  *
  * Rules
- *  - Structures have the same layout for 32 and 64 bit programs: fixed-width
- *    types only, 64-bit members on 8-byte boundaries, padding spelled out.
- *  - Reserved members and unknown flag bits must be zero: -EINVAL otherwise.
- *    A request longer than the kernel knows is accepted only when the part it
- *    does not know is zero: -EOPNOTSUPP otherwise.
- *  - A handle is a uobject handle of the calling file. The core answers for
- *    one that does not exist (-ENOENT), is of another object type (-EINVAL) or
- *    is being destroyed (-EBUSY), exactly as for the common verbs.
- *  - Nothing here says where a peer is. A shared protection domain is named by
- *    a number of the device; who resolves that number is not part of the
+ *  - Structures have the same layout for 32 and 64 bit applications. They use
+ *    fixed-width types only, 64-bit members are on 8-byte boundaries, and
+ *    padding is explicit.
+ *  - Reserved members and unknown flag bits of a request must be zero. The
+ *    kernel returns -EINVAL otherwise.
+ *  - A request may be longer than the structure that the kernel knows, if the
+ *    excess bytes are zero. The kernel returns -EOPNOTSUPP otherwise.
+ *  - A handle is a uobject handle of the calling file. As for the common verbs,
+ *    ib_core returns -ENOENT if the handle does not exist, -EINVAL if it is of
+ *    another object type, and -EBUSY if it is being destroyed.
+ *  - The contract does not say where a peer is. A number of the device names a
+ *    shared protection domain. How this number is resolved is not part of the
  *    contract.
  *
- * Incompatible changes raise KEEL_ABI_VERSION; the user library refuses a
- * module whose version it does not know, in one line.
+ * Incompatible changes increment KEEL_ABI_VERSION. The provider refuses a module
+ * of an unknown version with a one-line message.
  */
 #ifndef KEEL_ABI_H
 #define KEEL_ABI_H
@@ -29,19 +30,19 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/keel-queue.h>
 
-/* Reported as the device's uverbs ABI version. */
+/* The uverbs ABI version that the device reports. */
 #define KEEL_ABI_VERSION	2
 
 /*
  * keel's driver id ("keel" in ASCII). enum rdma_driver_id numbers its members
- * from zero and is handed out upstream; a private id far from them cannot be
- * mistaken for one of theirs.
+ * from zero, and upstream assigns them. This private id is far from them and
+ * cannot be confused with an upstream one.
  */
 #define KEEL_DRIVER_ID		0x6b65656c
 
 /*
- * Lower 32 bits of the resource_type that the allocators of a parent domain
- * get (IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS); the upper 32 are
+ * Lower 32 bits of the resource_type argument of a parent domain's allocators
+ * (IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS). The upper 32 bits are
  * KEEL_DRIVER_ID.
  */
 enum keel_res_code {
@@ -52,9 +53,9 @@ enum keel_res_code {
 };
 
 /*
- * Kinds of objects, X(name, number, word): the words are those of debugfs, the
- * trace events and the holder lists. All lists of kinds are made of this one, or
- * compared with it.
+ * Kinds of objects, X(name, number, word). debugfs, the trace events and the
+ * holder lists print the words. All other lists of kinds are generated from this
+ * list or compared with it.
  */
 #define KEEL_UAPI_KINDS(X)						\
 	X(DOMAIN, 1, "domain")						\
@@ -78,37 +79,37 @@ enum keel_uapi_kind {
 #undef KEEL_UAPI_KIND
 };
 
-/* Where mmap() on the uverbs file finds &struct keel_uapi_state. */
+/* Offset of &struct keel_uapi_state for mmap() on the uverbs file. */
 #define KEEL_STATE_OFFSET	0
 
 /**
- * struct keel_uapi_state - what a program can see of its device at any time
- * @gone: not 0 when the device has gone: its mappings are about to lose their
- *	memory, or have lost it, and every call fails with EIO
+ * struct keel_uapi_state - state of the device, readable at any time
+ * @gone: not 0 after device removal has begun: mappings of device memory lose
+ *	their memory, and system calls fail with EIO, now or soon
  *
- * One page, shared, to be read only. A program that copied out of or into
- * device memory looks here afterwards.
+ * One page, which the application maps shared and read-only. After a copy from or
+ * to device memory, the application checks @gone.
  */
 struct keel_uapi_state {
 	__u32 gone;
 };
 
 /**
- * enum keel_uapi_context_mask - what a module can do besides
- * @KEEL_CONTEXT_STATE: there is a &struct keel_uapi_state
+ * enum keel_uapi_context_mask - optional features of a module
+ * @KEEL_CONTEXT_STATE: &struct keel_uapi_state can be mapped
  */
 enum keel_uapi_context_mask {
 	KEEL_CONTEXT_STATE	= 1U << 0,
 };
 
 /**
- * struct keel_uapi_context_resp - what a program learns when it opens keel
+ * struct keel_uapi_context_resp - properties of a context
  * @comp_mask: enum keel_uapi_context_mask
- * @dm_access_align: ibv_memcpy_to_dm() and ibv_memcpy_from_dm() refuse an
- *	offset or a length that is not a multiple of this, a power of two;
- *	1 means that any will do. Module parameter of the same name.
+ * @dm_access_align: a power of two. ibv_memcpy_to_dm() and ibv_memcpy_from_dm()
+ *	refuse an offset or a length that is not a multiple of it. 1 allows any.
+ *	Module parameter of the same name.
  *
- * Answer to IB_USER_VERBS_CMD_GET_CONTEXT and to
+ * Response to IB_USER_VERBS_CMD_GET_CONTEXT, and value of
  * KEEL_ATTR_QUERY_CONTEXT_RESP.
  */
 struct keel_uapi_context_resp {
@@ -117,10 +118,10 @@ struct keel_uapi_context_resp {
 };
 
 /**
- * enum keel_uapi_pd_kind - what a PD handle stands for
- * @KEEL_UAPI_PD_PLAIN: a protection domain with a domain of its own below it
+ * enum keel_uapi_pd_kind - kind of a PD handle
+ * @KEEL_UAPI_PD_PLAIN: a protection domain with a domain of its own
  * @KEEL_UAPI_PD_PARENT: a parent domain: another handle of the domain of the
- *	PD that it was made from, with an optional thread domain
+ *	PD that it was created from, with an optional thread domain
  * @KEEL_UAPI_PD_SHARED: an instance of a domain that another PD shared
  */
 enum keel_uapi_pd_kind {
@@ -132,15 +133,17 @@ enum keel_uapi_pd_kind {
 /**
  * struct keel_uapi_alloc_pd_req - driver part of IB_USER_VERBS_CMD_ALLOC_PD
  * @kind: KEEL_UAPI_PD_PLAIN or KEEL_UAPI_PD_SHARED
- * @shpd_handle: SHARED: the handle that KEEL_METHOD_PD_SHARE gave; else 0
- * @share_key: SHARED: the key that was given to KEEL_METHOD_PD_SHARE; else 0
+ * @shpd_handle: SHARED: the handle that KEEL_METHOD_PD_SHARE returned; else 0
+ * @share_key: SHARED: the key that was passed to KEEL_METHOD_PD_SHARE; else 0
  *
- * An absent request is a PLAIN one. Parent domains are made by
- * KEEL_METHOD_PD_ALLOC_PARENT, because they need handles of other objects.
+ * Without a request, the kernel allocates a PLAIN PD. Parent domains need handles
+ * of other objects, so KEEL_METHOD_PD_ALLOC_PARENT creates them.
  *
- * Errors: EINVAL for an unknown kind, or a member that must be 0 and is not;
- * EACCES for a @shpd_handle and @share_key that do not belong together,
- * whichever of the two is wrong; ENOMEM beyond the device's max_pd.
+ * Errors:
+ *  - -EINVAL if @kind is unknown, or if a member that must be 0 is not.
+ *  - -EACCES if @shpd_handle does not exist, or if @share_key is not its key.
+ *  - -ENOMEM if the device has no PD left (max_pd), if the user has used up its
+ *    share of them, or if memory is short.
  */
 struct keel_uapi_alloc_pd_req {
 	__u32 kind;
@@ -149,12 +152,12 @@ struct keel_uapi_alloc_pd_req {
 };
 
 /**
- * struct keel_uapi_pd_info - what is behind a PD handle
- * @domain: number of the domain that keys of this PD are checked against; the
- *	same for a PD, its parent domains and every instance of it
+ * struct keel_uapi_pd_info - properties of a PD handle
+ * @domain: number of the domain that keys of this PD are checked against. A PD,
+ *	its parent domains and all instances of its domain have the same number.
  * @kind: enum keel_uapi_pd_kind
  *
- * Driver part of the answer to IB_USER_VERBS_CMD_ALLOC_PD, and answer of
+ * Driver part of the response to IB_USER_VERBS_CMD_ALLOC_PD, and response of
  * KEEL_METHOD_PD_ALLOC_PARENT and KEEL_METHOD_PD_QUERY.
  */
 struct keel_uapi_pd_info {
@@ -165,11 +168,11 @@ struct keel_uapi_pd_info {
 /**
  * struct keel_uapi_holder - one object that keeps another one alive
  * @kind: enum keel_uapi_kind
- * @id: its number, as in debugfs
- * @pid: thread group that made it, in the pid namespace of the caller; 0 if it
- *	cannot be seen from there
+ * @id: number of the holder, as in debugfs
+ * @pid: thread group that created the holder, in the pid namespace of the
+ *	caller; 0 if it is not visible there
  * @reserved: 0
- * @comm: command name of that process, terminated
+ * @comm: command name of that process, null-terminated
  */
 struct keel_uapi_holder {
 	__u32 kind;
@@ -180,10 +183,9 @@ struct keel_uapi_holder {
 };
 
 /**
- * struct keel_uapi_dm_info - where a device memory buffer is
- * @start: address on the device: offset of the first byte from the start of
- *	the device's memory
- * @length: usable bytes, as asked for
+ * struct keel_uapi_dm_info - location of a device memory buffer
+ * @start: offset of its first byte from the start of the device's memory
+ * @length: usable bytes, as requested
  */
 struct keel_uapi_dm_info {
 	__aligned_u64 start;
@@ -191,15 +193,15 @@ struct keel_uapi_dm_info {
 };
 
 /**
- * struct keel_uapi_dm_map - how to map one stretch of a buffer
+ * struct keel_uapi_dm_map - how to map one contiguous extent of a buffer
  * @mmap_offset: offset for mmap() on the uverbs file, with MAP_SHARED
- * @length: length for mmap(), exactly; a multiple of the page size
- * @start: offset in the buffer where the stretch starts
+ * @length: exact length for mmap(); a multiple of the page size
+ * @start: offset in the buffer where the extent starts
  * @reserved: 0
  *
- * Device memory need not be one stretch of physical memory. A program that
- * wants the whole buffer asks for offset 0, maps what it is told, and goes on
- * at @start + @length until it has the length of the buffer.
+ * Device memory need not be physically contiguous. To map a whole buffer, the
+ * application starts with offset 0 and maps the extent that the kernel returns.
+ * It continues at @start + @length until the whole buffer is mapped.
  */
 struct keel_uapi_dm_map {
 	__aligned_u64 mmap_offset;
@@ -208,14 +210,16 @@ struct keel_uapi_dm_map {
 	__aligned_u64 reserved;
 };
 
-/* Objects of keel's own. */
+/* Objects that only keel has. */
 enum keel_objects {
 	KEEL_OBJECT_TD = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 /*
- * KEEL_METHOD_TD_ALLOC: a new thread domain. Errors: ENOMEM.
- * KEEL_METHOD_TD_FREE: EBUSY while a parent domain uses it.
+ * KEEL_METHOD_TD_ALLOC: allocate a thread domain. Returns -ENOMEM if memory is
+ *	short, if the device has no thread domain left, or if the user has used
+ *	up its share.
+ * KEEL_METHOD_TD_FREE: free it. Returns -EBUSY if a parent domain uses it.
  * KEEL_METHOD_TD_HOLDERS: as KEEL_METHOD_PD_HOLDERS.
  */
 enum keel_methods_td {
@@ -235,14 +239,16 @@ enum keel_attrs_td_free {
 /*
  * Methods on UVERBS_OBJECT_PD.
  *
- * KEEL_METHOD_PD_SHARE: make the domain of this PD one that others can join.
- *	Errors: EINVAL when it is shared already, or when this PD is a parent
- *	domain or an instance of a shared one; ENOSPC when the device has given
- *	out every handle it has.
- * KEEL_METHOD_PD_HOLDERS: who holds this PD? See enum keel_attrs_holders.
- * KEEL_METHOD_PD_ALLOC_PARENT: a parent domain. Errors: EINVAL when the PD
- *	below is itself a parent domain; ENOMEM beyond the device's max_pd.
- * KEEL_METHOD_PD_QUERY: struct keel_uapi_pd_info.
+ * KEEL_METHOD_PD_SHARE: share the domain of this PD, so that other PDs can join
+ *	it. Returns -EINVAL if the domain is shared already, or if this PD is a
+ *	parent domain or an instance of a shared one. Returns -ENOSPC if the
+ *	device has issued all its handles, or the user has used up its share.
+ * KEEL_METHOD_PD_HOLDERS: list the objects that hold this PD, see enum
+ *	keel_attrs_holders.
+ * KEEL_METHOD_PD_ALLOC_PARENT: create a parent domain. Returns -EINVAL if the PD
+ *	below is itself a parent domain, and -ENOMEM as
+ *	IB_USER_VERBS_CMD_ALLOC_PD does.
+ * KEEL_METHOD_PD_QUERY: return struct keel_uapi_pd_info.
  */
 enum keel_methods_pd {
 	KEEL_METHOD_PD_SHARE = (1U << UVERBS_ID_NS_SHIFT),
@@ -269,37 +275,40 @@ enum keel_attrs_pd_share {
 	KEEL_ATTR_PD_SHARE_RESP_SHPD,	/* out, u32 */
 };
 
-/* No list of holders is longer; the count is right all the same. */
+/*
+ * Maximum length of a list of holders. KEEL_ATTR_HOLDERS_RESP_COUNT is not
+ * limited by it.
+ */
 #define KEEL_UAPI_HOLDERS_MAX	1024
 
 /**
  * enum keel_uapi_holders_flags - of KEEL_ATTR_HOLDERS_FLAGS
- * @KEEL_UAPI_HOLDERS_F_REFUSED: a destroy of the object has come back with
- *	EBUSY. Leaves a keel_destroy_refused trace event, if the core refused it
- *	before keel could.
+ * @KEEL_UAPI_HOLDERS_F_REFUSED: the caller tried to destroy the object and got
+ *	EBUSY. If ib_core refuses the destroy before keel can, keel emits a
+ *	keel_destroy_refused trace event.
  */
 enum keel_uapi_holders_flags {
 	KEEL_UAPI_HOLDERS_F_REFUSED	= 1U << 0,
 };
 
 /*
- * The same attributes serve every KEEL_METHOD_*_HOLDERS. The list may be
- * absent; one that is there gets as many entries as fit, and nothing is
- * written behind them.
+ * Attributes of every KEEL_METHOD_*_HOLDERS. The list is optional. The kernel
+ * writes as many holders as fit, and leaves the rest of the list unchanged.
  */
 enum keel_attrs_holders {
 	KEEL_ATTR_HOLDERS_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	KEEL_ATTR_HOLDERS_RESP_LIST,	/* out, struct keel_uapi_holder[] */
-	KEEL_ATTR_HOLDERS_RESP_COUNT,	/* out, u32: all there are */
+	KEEL_ATTR_HOLDERS_RESP_COUNT,	/* out, u32: all holders */
 	KEEL_ATTR_HOLDERS_FLAGS,	/* in, optional */
 };
 
 /*
  * Methods on UVERBS_OBJECT_DM.
  *
- * KEEL_METHOD_DM_QUERY: struct keel_uapi_dm_info.
- * KEEL_METHOD_DM_MAP: struct keel_uapi_dm_map for the stretch that covers an
- *	offset. Errors: EINVAL for an offset beyond the buffer; ENOMEM.
+ * KEEL_METHOD_DM_QUERY: return struct keel_uapi_dm_info.
+ * KEEL_METHOD_DM_MAP: return struct keel_uapi_dm_map of the contiguous extent
+ *	that covers an offset. Returns -EINVAL if the offset is beyond the buffer,
+ *	and -ENOMEM.
  * KEEL_METHOD_DM_HOLDERS: as KEEL_METHOD_PD_HOLDERS.
  */
 enum keel_methods_dm {
@@ -322,22 +331,27 @@ enum keel_attrs_dm_map {
 /*
  * Methods on UVERBS_OBJECT_QP.
  *
- * KEEL_METHOD_QP_DOORBELL: run the send queue, in the error state flush the
- *	receive queue, and wake a sender that waits for a receive. WQEs that
- *	were posted before the call run before it returns, unless another thread
- *	runs the queue already, the peer is not ready, memory is not present, or
- *	they take longer than a tenth of a second: then a kernel thread of the
- *	process goes on. Errors of a work request are reported in its
- *	completion. Errors: ENOENT for a number that is no QP of this context,
- *	or one that has no send queue (XRC_RECV).
+ * KEEL_METHOD_QP_DOORBELL: run the send queue. Flush the receive queue if the QP
+ *	is in the error state. Wake a requester that waits for a receive WQE.
+ *
+ *	The method executes the WQEs that were posted before the call, and then
+ *	returns. If another thread is running the send queue already, that thread
+ *	executes them. A kernel thread of the process continues if the peer is
+ *	not ready, memory is not present, or 100 ms have passed.
+ *
+ *	Errors of a work request are reported in its completion. The method
+ *	returns -ENOENT if the number is not that of a QP of this context, or if
+ *	the QP has no send queue (XRC_RECV). If the process that ran the QP is
+ *	dead, the caller takes the QP over. The method returns -ENOMEM or -EAGAIN
+ *	if the caller's process cannot have a kernel thread for it.
  */
 enum keel_methods_qp {
 	KEEL_METHOD_QP_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
 };
 
 /*
- * The method is keel's, so its attributes can count from 0: the core then needs
- * no memory for the call.
+ * The method belongs to keel, so its attributes are numbered from 0. ib_core then
+ * allocates no memory for the call.
  */
 enum keel_attrs_qp_doorbell {
 	KEEL_ATTR_QP_DOORBELL_QPN,	/* in, u32 */
@@ -346,7 +360,7 @@ enum keel_attrs_qp_doorbell {
 /*
  * Methods on UVERBS_OBJECT_SRQ.
  *
- * KEEL_METHOD_SRQ_DOORBELL: wake the senders that wait for a receive.
+ * KEEL_METHOD_SRQ_DOORBELL: wake the requesters that wait for a receive WQE.
  */
 enum keel_methods_srq {
 	KEEL_METHOD_SRQ_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
@@ -356,7 +370,7 @@ enum keel_attrs_srq_doorbell {
 	KEEL_ATTR_SRQ_DOORBELL_SRQ = (1U << UVERBS_ID_NS_SHIFT),
 };
 
-/* On UVERBS_METHOD_QUERY_CONTEXT: what ibv_import_device() needs to know. */
+/* On UVERBS_METHOD_QUERY_CONTEXT: properties for ibv_import_device(). */
 enum keel_attrs_query_context {
 	KEEL_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),
 };

@@ -2,21 +2,27 @@
 /*
  * keel: queues. Part of the contract of keel-abi.h, with the same rules.
  *
- * The ring of every queue is memory of the program, which the kernel pins:
- * struct keel_uapi_ring, then a power of two of entries, each as long as the
- * program said (its stride). Both sides count with indexes that run free
- * through all 32 bits; entry i is at i modulo the number of entries. A ring
- * starts on a 64-byte boundary.
+ * The ring of every queue is memory of the application, which the kernel pins. It
+ * is a struct keel_uapi_ring, followed by a power of two of WQEs or CQEs. The
+ * application chooses their size (the stride). A ring starts on a 64-byte
+ * boundary.
  *
- * Each index has one writer. A side that adds an entry writes it first and then
- * moves its index with release semantics; a side that takes one loads the other's
- * index with acquire semantics. An index that claims more entries than there
- * are is an error of the queue: IBV_EVENT_QP_FATAL, IBV_EVENT_SRQ_ERR or
- * IBV_EVENT_CQ_ERR. The kernel copies an entry once, before it looks at it; an
- * entry may be used again as soon as the kernel's index has passed it. The
- * entries of a CQ between the two indexes are the program's: the kernel leaves
- * them alone until the program's index has passed them, and moves them only when
- * the CQ is resized.
+ * Both sides use free-running 32-bit indexes. WQE or CQE i is at i modulo the
+ * number of entries.
+ *
+ * Each index has one writer. The producer writes a WQE or CQE first, and then
+ * advances its index with release semantics. The consumer loads the producer's
+ * index with acquire semantics. An index that claims more entries than the ring
+ * has is an error of the queue: IBV_EVENT_QP_FATAL, IBV_EVENT_SRQ_ERR or
+ * IBV_EVENT_CQ_ERR.
+ *
+ * The kernel copies a WQE before it validates the WQE, and does so again when it
+ * retries the WQE. Userspace may reuse a WQE as soon as the kernel's index has
+ * passed it.
+ *
+ * The CQEs between the two indexes belong to userspace. The kernel does not write
+ * to them until the user index has passed them. It moves them only when the CQ is
+ * resized.
  */
 #ifndef KEEL_QUEUE_H
 #define KEEL_QUEUE_H
@@ -24,21 +30,21 @@
 #include <linux/types.h>
 
 /**
- * struct keel_uapi_ring - what every ring starts with
- * @user: the program's index: entries it has posted to a work queue, or taken
- *	from a CQ
- * @arm: CQ: enum keel_uapi_arm. The program sets it, then looks at @kernel
- *	once more (a full barrier between the two); the kernel moves @kernel,
- *	then looks here (likewise), and clears it when it raises the event.
+ * struct keel_uapi_ring - header of every ring
+ * @user: index of userspace: producer index of a work queue, consumer index of a
+ *	CQ
+ * @arm: CQ: enum keel_uapi_arm. Userspace sets it, issues a full barrier, and
+ *	polls @kernel once more. The kernel advances @kernel, issues a full
+ *	barrier, and reads @arm. It clears @arm when it raises the event.
  * @reserved0: 0
- * @kernel: the kernel's index: entries it has taken from a work queue, or
- *	added to a CQ
+ * @kernel: index of the kernel: consumer index of a work queue, producer index
+ *	of a CQ
  * @flags: enum keel_uapi_ring_flags, written by the kernel
  * @reserved1: 0
  *
- * All of it is zero in the ring that a queue is created with, or that replaces
- * another: EINVAL otherwise. When the kernel replaces a ring it copies @user,
- * @kernel and @arm from the old one.
+ * The header must be all zero when a queue is created with the ring, and when the
+ * ring replaces another one. The kernel returns -EINVAL otherwise. When the kernel
+ * replaces a ring, it copies @user and @kernel from the old one, and @arm of a CQ.
  */
 struct keel_uapi_ring {
 	__u32 user;
@@ -53,7 +59,7 @@ struct keel_uapi_ring {
  * enum keel_uapi_arm - which completion raises an event
  * @KEEL_ARM_NONE: none
  * @KEEL_ARM_NEXT: the next one
- * @KEEL_ARM_SOLICITED: the next one that is solicited or has failed
+ * @KEEL_ARM_SOLICITED: the next one that is solicited or has an error status
  */
 enum keel_uapi_arm {
 	KEEL_ARM_NONE		= 0,
@@ -63,33 +69,33 @@ enum keel_uapi_arm {
 
 /**
  * enum keel_uapi_ring_flags - of &keel_uapi_ring.flags
- * @KEEL_RING_F_KICK: receive queue: KEEL_METHOD_QP_DOORBELL, or for an SRQ
- *	KEEL_METHOD_SRQ_DOORBELL, is to be called after receives are posted. A
- *	sender waits for one, or the QP is in the error state and they are to be
- *	flushed. The user library reads the flag after it moved its index, with
- *	a full barrier between the two.
+ * @KEEL_RING_F_KICK: receive queue: userspace calls KEEL_METHOD_QP_DOORBELL, or
+ *	KEEL_METHOD_SRQ_DOORBELL for an SRQ, after it has posted receive WQEs. A
+ *	requester waits for one, or the QP is in the error state and they are to
+ *	be flushed. The provider advances its index, issues a full barrier, and
+ *	reads the flag.
  */
 enum keel_uapi_ring_flags {
 	KEEL_RING_F_KICK	= 1U << 0,
 };
 
 /* Limits of queues. */
-#define KEEL_MAX_WR		16384	/* entries of a work queue */
+#define KEEL_MAX_WR		16384	/* WQEs of a work queue */
 #define KEEL_MAX_SGE		30
 #define KEEL_MAX_INLINE		960	/* bytes */
 #define KEEL_MAX_CQE		1048576
 #define KEEL_MAX_STRIDE		1024
 
 /**
- * struct keel_uapi_buf - where a ring is
- * @addr: address of struct keel_uapi_ring, in the program; multiple of 64
- * @entries: a power of two; not 0
- * @stride: bytes of an entry; a multiple of 16. A CQ's is
- *	sizeof(struct keel_uapi_cqe), a send queue's at least
- *	KEEL_SQ_STRIDE(max_send_sge, max_inline_data), a receive queue's at
- *	least KEEL_RQ_STRIDE(max_recv_sge).
+ * struct keel_uapi_buf - location and size of a ring
+ * @addr: user address of struct keel_uapi_ring; a multiple of 64
+ * @entries: number of WQEs or CQEs: a power of two; not 0
+ * @stride: bytes of a WQE or CQE; a multiple of 16. A CQ needs exactly
+ *	sizeof(struct keel_uapi_cqe), a send queue at least
+ *	KEEL_SQ_STRIDE(max_send_sge, max_inline_data), a receive queue at least
+ *	KEEL_RQ_STRIDE(max_recv_sge). The maximum is KEEL_MAX_STRIDE.
  *
- * All zero where there is no such queue.
+ * All zero if there is no such queue.
  */
 struct keel_uapi_buf {
 	__aligned_u64 addr;
@@ -98,10 +104,10 @@ struct keel_uapi_buf {
 };
 
 /**
- * struct keel_uapi_sge - a piece of memory; the layout of struct ibv_sge
- * @addr: in the addresses of the key
- * @length: bytes; 0 is 0
- * @lkey: key
+ * struct keel_uapi_sge - an SGE, with the layout of struct ibv_sge
+ * @addr: first byte, in the address range of the key
+ * @length: bytes; a length of 0 is 0 bytes
+ * @lkey: lkey
  */
 struct keel_uapi_sge {
 	__aligned_u64 addr;
@@ -110,33 +116,33 @@ struct keel_uapi_sge {
 };
 
 /**
- * struct keel_uapi_send_wqe - an entry of a send queue
+ * struct keel_uapi_send_wqe - a send WQE
  * @wr_id: for the completion
  * @opcode: enum ib_uverbs_wr_opcode
  * @flags: enum ibv_send_flags: fence, signaled, solicited, inline
- * @num_sge: SGEs behind this structure; 0 with inline data
- * @inline_len: bytes of inline data behind this structure
- * @imm: immediate data as the program gave it, or the rkey to invalidate
+ * @num_sge: number of SGEs that follow this structure; 0 with inline data
+ * @inline_len: bytes of inline data that follow this structure
+ * @imm: immediate data as the application passed it, or the rkey to invalidate
  *	(send with invalidate, local invalidate)
  * @srqn: XRC: number of the peer's SRQ
- * @rdma: RDMA read and write; atomic write, whose data are 8 bytes
- * @atomic: atomics
- * @flush: flush, which has no data; @flush.type is enum ibv_placement_type, at
- *	least one of them, and @flush.level enum ibv_selectivity_level. With
- *	IBV_FLUSH_MR, address and length do not count.
- * @ud: UD; @ud.ah is what struct keel_uapi_create_ah_resp said
- * @bind: memory windows; @bind.rkey is the window's rkey before the bind. The
- *	lower 8 bits of @bind.new_rkey are those of the rkey afterwards; the
- *	upper 24 bits stay those of @bind.rkey. For a window of type 1,
- *	@bind.new_rkey must have these upper bits, too; for type 2 they are
- *	ignored. @bind.flags is enum keel_uapi_bind_flags
- * @reserved: all of the union
+ * @rdma: RDMA read and write, and atomic write, which writes 8 bytes
+ * @atomic: atomic operations
+ * @flush: flush, which has no local data. @flush.type is enum ibv_placement_type,
+ *	with at least one bit set. @flush.level is enum ibv_selectivity_level.
+ *	With IBV_FLUSH_MR, address and length are ignored.
+ * @ud: UD; @ud.ah is &keel_uapi_create_ah_resp.ah
+ * @bind: memory windows. @bind.rkey is the window's rkey before the bind. The
+ *	new rkey has the lower 8 bits of @bind.new_rkey and the upper 24 bits of
+ *	@bind.rkey. For a type 1 window, the upper 24 bits of @bind.new_rkey must
+ *	be those of @bind.rkey; for type 2 they are ignored. @bind.flags is enum
+ *	keel_uapi_bind_flags.
+ * @reserved: the whole union
  *
- * Followed by @num_sge of struct keel_uapi_sge, or by @inline_len bytes.
+ * @num_sge of struct keel_uapi_sge, or @inline_len bytes, follow.
  *
- * Members that the opcode, or the type of the QP, has no use for must be 0, in
- * the union or in front of it; so must flags that are not known. Otherwise the
- * work request fails with IBV_WC_LOC_QP_OP_ERR.
+ * Members that neither the opcode nor the QP type uses must be 0, in the union
+ * and in front of it. Unknown flags must be 0. Otherwise the work request
+ * completes with IBV_WC_LOC_QP_OP_ERR.
  */
 struct keel_uapi_send_wqe {
 	__aligned_u64 wr_id;
@@ -187,22 +193,22 @@ struct keel_uapi_send_wqe {
 };
 
 /**
- * enum keel_uapi_bind_flags - of a bind
- * @KEEL_BIND_F_TYPE_1: ibv_bind_mw(), that is, a window of type 1
+ * enum keel_uapi_bind_flags - flags of a bind
+ * @KEEL_BIND_F_TYPE_1: the window is of type 1: ibv_bind_mw()
  */
 enum keel_uapi_bind_flags {
 	KEEL_BIND_F_TYPE_1	= 1U << 0,
 };
 
 /**
- * struct keel_uapi_recv_wqe - an entry of a receive queue
+ * struct keel_uapi_recv_wqe - a receive WQE
  * @wr_id: for the completion
- * @num_sge: SGEs behind this structure
+ * @num_sge: number of SGEs that follow this structure
  * @reserved: 0
  *
- * Followed by @num_sge of struct keel_uapi_sge. A message that gets one with
- * something else in @reserved, or with more SGEs than the queue was made for,
- * completes it with IBV_WC_LOC_QP_OP_ERR.
+ * @num_sge of struct keel_uapi_sge follow. If @reserved is not 0, or if there are
+ * more SGEs than the queue was created for, the message that consumes the receive
+ * WQE completes it with IBV_WC_LOC_QP_OP_ERR.
  */
 struct keel_uapi_recv_wqe {
 	__aligned_u64 wr_id;
@@ -221,19 +227,19 @@ struct keel_uapi_recv_wqe {
 	 (_sges) * sizeof(struct keel_uapi_sge))
 
 /**
- * struct keel_uapi_cqe - an entry of a CQ
+ * struct keel_uapi_cqe - a CQE
  * @wr_id: of the work request
- * @ts: CLOCK_MONOTONIC_RAW in ns, for a CQ with timestamps; else 0
- * @wall: CLOCK_REALTIME in ns, for a CQ with KEEL_CQ_F_WALLCLOCK; else 0
+ * @ts: CLOCK_MONOTONIC_RAW in ns, if the CQ has timestamps; else 0
+ * @wall: CLOCK_REALTIME in ns, if the CQ has KEEL_CQ_F_WALLCLOCK; else 0
  * @byte_len: as in struct ibv_wc
- * @imm: immediate data as the peer gave it, or the rkey that was invalidated
- * @qp_num: the QP
- * @src_qp: UD: the sender
- * @vendor_err: enum keel_uapi_why
+ * @imm: immediate data as the peer passed it, or the rkey that was invalidated
+ * @qp_num: number of the QP
+ * @src_qp: UD: number of the requester's QP
+ * @vendor_err: vendor error, enum keel_uapi_why
  * @pkey_index: UD: 0
  * @slid: UD: 0
  * @status: enum ibv_wc_status
- * @opcode: enum ibv_wc_opcode; of a failed one, too
+ * @opcode: enum ibv_wc_opcode, also if @status is an error
  * @flags: enum keel_uapi_cqe_flags
  * @sl: UD: enum keel_uapi_packet; else 0
  * @reserved: 0
@@ -257,8 +263,8 @@ struct keel_uapi_cqe {
 };
 
 /*
- * The reasons why a work request failed, X(name, number, text). All lists of them
- * are made of this one, or compared with it.
+ * Vendor errors, X(name, number, text). All other lists of vendor errors are
+ * generated from this list or compared with it.
  */
 #define KEEL_UAPI_WHYS(X)						\
 	X(NONE, 0, "nothing is wrong")					\
@@ -288,8 +294,8 @@ struct keel_uapi_cqe {
 	X(PSN, 21, "sq_psn is not the rq_psn that the peer was given")
 
 /*
- * enum keel_uapi_why - why a work request failed: &keel_uapi_cqe.vendor_err. The
- * status is the one that the specification wants; this says more.
+ * enum keel_uapi_why - vendor errors, &keel_uapi_cqe.vendor_err. The IBTA
+ * specification defines the status; the vendor error gives more detail.
  */
 enum keel_uapi_why {
 #define KEEL_UAPI_WHY(_name, _number, _text)	KEEL_WHY_##_name = _number,
@@ -299,7 +305,7 @@ enum keel_uapi_why {
 
 /**
  * enum keel_uapi_cqe_flags - of &keel_uapi_cqe.flags
- * @KEEL_CQE_F_GRH: the buffer starts with 40 bytes of GRH
+ * @KEEL_CQE_F_GRH: the first 40 bytes of the buffer are a GRH
  * @KEEL_CQE_F_IMM: @imm is immediate data
  * @KEEL_CQE_F_INV: @imm is an rkey that the peer invalidated
  * @KEEL_CQE_F_IPV4: with GRH: its last 20 bytes are an IPv4 header
@@ -312,13 +318,13 @@ enum keel_uapi_cqe_flags {
 };
 
 /**
- * enum keel_uapi_packet - what a datagram came as: &keel_uapi_cqe.sl
+ * enum keel_uapi_packet - packet type of a datagram: &keel_uapi_cqe.sl
  * @KEEL_PACKET_IPV6: RoCE v2 over IPv6: the GRH is an IPv6 header
  * @KEEL_PACKET_IPV4: RoCE v2 over IPv4: as KEEL_CQE_F_IPV4
  *
- * A RoCE packet has no service level. NICs report its type in the place of
- * that, with these numbers; libraries that use datagrams read it there. 0 is
- * RoCE v1, which the device does not have.
+ * A RoCE packet has no service level. NICs report the packet type in that member,
+ * with these numbers, and libraries that use datagrams read it there. 0 is RoCE
+ * v1, which the device does not support.
  */
 enum keel_uapi_packet {
 	KEEL_PACKET_IPV6	= 1,
@@ -334,12 +340,12 @@ enum keel_uapi_cq_flags {
 };
 
 /**
- * struct keel_uapi_create_cq_req - driver part of a request for a CQ
- * @ring: its ring; as many entries as the program asked for, or more
+ * struct keel_uapi_create_cq_req - driver part of a request to create a CQ
+ * @ring: the ring; with at least as many CQEs as the application requested
  * @flags: enum keel_uapi_cq_flags
  * @reserved: 0
  *
- * Timestamps (&keel_uapi_cqe.ts) are IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION.
+ * IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION enables &keel_uapi_cqe.ts.
  */
 struct keel_uapi_create_cq_req {
 	struct keel_uapi_buf ring;
@@ -349,19 +355,19 @@ struct keel_uapi_create_cq_req {
 
 /**
  * struct keel_uapi_resize_cq_req - driver part of a request to resize a CQ
- * @ring: a new ring; the kernel moves the entries that were not taken yet,
- *	under the same indexes, and from then on uses it. The program must not
+ * @ring: the new ring. The kernel moves the CQEs that were not polled yet, under
+ *	the same indexes, and then uses the new ring. The application must not
  *	poll meanwhile.
  *
- * Errors: EINVAL when they do not fit.
+ * Returns -EINVAL if these CQEs do not fit, or if the CQ is in error.
  */
 struct keel_uapi_resize_cq_req {
 	struct keel_uapi_buf ring;
 };
 
 /**
- * struct keel_uapi_create_srq_req - driver part of a request for an SRQ
- * @ring: its ring
+ * struct keel_uapi_create_srq_req - driver part of a request to create an SRQ
+ * @ring: the ring
  */
 struct keel_uapi_create_srq_req {
 	struct keel_uapi_buf ring;
@@ -376,9 +382,9 @@ struct keel_uapi_modify_srq_req {
 };
 
 /**
- * struct keel_uapi_create_qp_req - driver part of a request for a QP
- * @sq: ring of its send queue; all zero for XRC_RECV
- * @rq: ring of its receive queue; all zero for XRC, and with an SRQ
+ * struct keel_uapi_create_qp_req - driver part of a request to create a QP
+ * @sq: ring of the send queue; all zero for XRC_RECV
+ * @rq: ring of the receive queue; all zero for XRC, and with an SRQ
  */
 struct keel_uapi_create_qp_req {
 	struct keel_uapi_buf sq;
@@ -386,7 +392,7 @@ struct keel_uapi_create_qp_req {
 };
 
 /**
- * struct keel_uapi_create_ah_resp - driver part of the answer to CREATE_AH
+ * struct keel_uapi_create_ah_resp - driver part of the response to CREATE_AH
  * @ah: for &keel_uapi_send_wqe.ud
  * @reserved: 0
  */
