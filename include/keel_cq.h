@@ -17,14 +17,14 @@ struct keel_qp;
 /**
  * struct keel_cq - a completion queue
  * @obj: the object
- * @ib: the core's part, or NULL once it is destroyed; under @lock
- * @lock: protects @ring against those who complete, and @dead
+ * @ib: ib_core's structure, or NULL after destroy; under @lock
+ * @lock: protects @dead and the producer side of @ring
  * @ring: its ring
  * @flags: KEEL_CQ_TS, KEEL_CQ_WALL
- * @dead: it overran, or its owner wrote nonsense: nothing is added any more
- * @poll_lock: kernel CQs: one poll at a time
- * @forget_lock: kernel CQs: one keel_qp_forget() at a time; outside of
- *	@poll_lock
+ * @dead: the CQ is in error: it overran, or its consumer index is invalid. No CQE
+ *	is added any more.
+ * @poll_lock: kernel CQs: serializes polling
+ * @forget_lock: kernel CQs: serializes keel_qp_forget(); taken before @poll_lock
  */
 struct keel_cq {
 	struct keel_obj obj;

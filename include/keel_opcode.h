@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What one operation of a send queue has that others have not.
+ * Properties of the operations of a send queue.
  */
 #ifndef KEEL_OPCODE_H
 #define KEEL_OPCODE_H
@@ -9,29 +9,29 @@
 
 #include "keel_xfer.h"
 
-/* &keel_uapi_send_wqe.imm has a meaning. */
+/* &keel_uapi_send_wqe.imm is used. */
 #define KEEL_OP_IMM	BIT(0)
-/* Neither SGEs nor inline data. */
+/* No SGEs and no inline data. */
 #define KEEL_OP_BARE	BIT(1)
-/* No peer hears of it. */
+/* Executed without a peer. */
 #define KEEL_OP_LOCAL	BIT(2)
-/* Names a structure of the kernel: consumers in the kernel only. */
+/* Names a structure of the kernel: kernel consumers only. */
 #define KEEL_OP_KERNEL	BIT(3)
 /* Writes to the memory of the requester. */
 #define KEEL_OP_READ	BIT(4)
-/* Both sides agree on a number of them: initiator depth. */
+/* Needs a nonzero initiator depth (max_rd_atomic). */
 #define KEEL_OP_DEPTH	BIT(5)
-/* Of 8 bytes. */
+/* The local data is exactly 8 bytes long. */
 #define KEEL_OP_ATOMIC	BIT(6)
 
 /**
  * struct keel_opcode - an operation
- * @types: BIT() of each enum ib_qp_type that can do it: InfiniBand specification,
+ * @types: BIT() of each enum ib_qp_type that supports it: IBTA specification,
  *	table 37, and annex A19 for flush and atomic write
- * @wc: opcode of its completion, as userspace numbers them
- * @used: bytes of the union in &struct keel_uapi_send_wqe that have a meaning
+ * @wc: opcode of its completion, with the number that userspace uses
+ * @used: number of bytes that it uses of the union in &struct keel_uapi_send_wqe
  * @flags: KEEL_OP_*
- * @deliver: what the responder does, but for datagrams; NULL: KEEL_OP_LOCAL
+ * @deliver: the responder's function for connected QPs; NULL: KEEL_OP_LOCAL
  */
 struct keel_opcode {
 	u32 types;

@@ -4,15 +4,15 @@
  *
  * Locks, outermost first (see Documentation/data-path.rst):
  *	keel_qp.modify_lock	mutex
- *	keel_qp.sq.lock		mutex; who has it runs the send queue
- *	keel_qp.resp.lock	mutex of the peer; who has it delivers to that QP
- *	keel_srq.event_lock	spinlock; handlers of an SRQ's events run under it
- *	keel_rq.lock		spinlock around taking one receive of an SRQ; of a
- *				QP's own queue its resp.lock is enough
- *	keel_cq.lock		spinlock around adding one completion
+ *	keel_qp.sq.lock		mutex; its holder runs the send queue
+ *	keel_qp.resp.lock	mutex of the peer; its holder delivers to that QP
+ *	keel_srq.event_lock	spinlock; event handlers of an SRQ run under it
+ *	keel_rq.lock		spinlock; taking a receive WQE of an SRQ. A QP's own
+ *				receive queue needs only its resp.lock
+ *	keel_cq.lock		spinlock; adding a CQE
  *	keel_qp.state_lock	spinlock, innermost
- * A responder never takes a send queue's lock, so two QPs that send to each
- * other cannot wait for each other in a circle.
+ * A responder never takes the lock of a send queue, so two QPs that send to each
+ * other cannot deadlock.
  */
 #ifndef KEEL_QP_H
 #define KEEL_QP_H
@@ -40,36 +40,36 @@
  * @kdev: its device
  * @qpn: its number
  * @type: its type
- * @user: its queues are a program's
- * @context: that program's, to be compared only: who may ring the doorbell. The
- *	QP goes before it does. NULL: nobody may (XRC_RECV, the kernel's own)
- * @sig_all: every send completes
+ * @user: a user process created it
+ * @context: the user context that created it: only calls on this context may ring
+ *	the doorbell. The QP is destroyed before the context. NULL: no doorbell
+ *	(XRC_RECV, kernel consumers)
+ * @sig_all: every send WQE generates a CQE
  * @domain: number of its domain; XRC_RECV has none
  * @xrcd: XRC_RECV: its XRC domain
- * @send_cq: where sends complete, held
- * @recv_cq: where receives complete, held
+ * @send_cq: CQ of the send queue, held
+ * @recv_cq: CQ of the receive queue, held
  * @srq: its SRQ, held, or NULL
- * @cap: what it was made with
- * @modify_lock: one modify at a time; protects @attr against others who write
- * @attr: as modified so far
- * @av: of @attr.ah_attr
- * @state_lock: protects @ib, @state and @dying against others who write
- * @ib: the core's part, or NULL once it is destroyed
- * @state: its state; transfers look at it now and then without the lock
- * @dying: it is being destroyed: transfers end
- * @est: communication established was reported
+ * @cap: its capabilities, as ibv_create_qp() returned them
+ * @modify_lock: serializes modify operations; protects @attr against writers
+ * @attr: current attributes
+ * @av: address vector for @attr.ah_attr
+ * @state_lock: protects @ib, @state and @dying against writers
+ * @ib: ib_core's structure, or NULL after destroy
+ * @state: its state; transfers also read it without the lock
+ * @dying: destroy has begun: transfers end
+ * @est: IB_EVENT_COMM_EST was raised
  * @sq: its send queue
  * @rq: its receive queue, if it has one of its own
  * @resp: its responder
- * @gen: which QP this is, in which of its lives: RESET begins another one. No
- *	two are the same.
- * @remote: @gen of the QP that it has had contact with; 0: none yet
+ * @gen: generation, unique among the QPs of the device. RESET assigns a new one.
+ * @remote: @gen of the QP that it has exchanged a message with; 0: none yet
  * @worker: runs the send queue when no doorbell does, and flushes; a reference.
- *	Changes under @state_lock. NULL: of a consumer in the kernel, or XRC_RECV
+ *	Changes under @state_lock. NULL: kernel consumers, XRC_RECV
  * @job: for @worker
- * @work: where there is no worker, or it is dead
- * @ended: @worker is dead and the queues were flushed: no more of that before a
- *	process rings
+ * @work: used instead of @job if there is no worker, or a dead one
+ * @ended: the last flush for a dead @worker has begun: no further flush until a
+ *	process takes the QP over
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {
@@ -121,7 +121,10 @@ static inline bool keel_qp_is_dgram(const struct keel_qp *qp)
 	return qp->type == IB_QPT_UD || qp->type == IB_QPT_GSI;
 }
 
-/* Keys that @qp may name. They are of its domain, but of receives of XRC. */
+/*
+ * Keys that a work request of @qp may name. @domain is that of the QP. For receive
+ * WQEs of an SRQ, and for rkeys of XRC, it is that of the SRQ.
+ */
 static inline struct keel_scope keel_qp_scope(const struct keel_qp *qp,
 					      u32 domain)
 {
@@ -166,8 +169,8 @@ void keel_qp_job(struct keel_job *job, bool alive);
 void keel_qp_work(struct work_struct *work);
 
 /*
- * Is @peer the QP that @qp has had contact with, if any? A number can belong to
- * another QP by now, or to the same in another life.
+ * Return true if @qp has had contact with no QP yet, or with @peer. By now the
+ * number of the peer can belong to another QP, or to the same QP after a RESET.
  */
 static inline bool keel_qp_knows(const struct keel_qp *qp,
 				 const struct keel_qp *peer)
@@ -178,8 +181,8 @@ static inline bool keel_qp_knows(const struct keel_qp *qp,
 }
 
 /*
- * The packets of a UC queue pair start anew with each message; those of others
- * are counted from what both sides were given.
+ * A UC responder accepts any PSN at the start of a message. The other types count
+ * from the PSNs that both sides were given.
  */
 static inline bool keel_qp_psns_match(const struct keel_qp *qp,
 				      const struct keel_qp *peer)
@@ -188,13 +191,14 @@ static inline bool keel_qp_psns_match(const struct keel_qp *qp,
 }
 
 /**
- * keel_qp_connected() - does a QP take messages of another one?
- * @qp: the sender, a connected one
+ * keel_qp_connected() - does the peer accept messages of a QP?
+ * @qp: the requester's QP, of a connected type
  * @peer: the QP that it is connected to
  *
- * Context: any; RCU or a reference keeps @peer. With the lock of its responder, it
- * may still fail or be about to be reset or destroyed when the answer comes, but
- * its attributes, its ring and its CQ stay until the lock is dropped.
+ * Context: any; RCU or a reference keeps @peer. If the caller holds the lock of
+ * the peer's responder, the peer may still fail, or its reset or destroy may
+ * begin. But until the lock is dropped, a reset does not clear the attributes of
+ * the peer, and its ring and its CQ stay.
  * Return: true if so.
  */
 static inline bool keel_qp_connected(const struct keel_qp *qp,
@@ -202,7 +206,7 @@ static inline bool keel_qp_connected(const struct keel_qp *qp,
 {
 	enum ib_qp_type wanted = qp->type == IB_QPT_XRC_INI ? IB_QPT_XRC_TGT :
 				 qp->type;
-	/* Its attributes were set before its state. */
+	/* Pairs with the release that set the state after the attributes. */
 	enum ib_qp_state state = smp_load_acquire(&peer->state);
 
 	return peer->type == wanted && !READ_ONCE(peer->dying) &&

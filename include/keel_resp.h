@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Responders: what a QP receives.
+ * Responders: the receiving side of a QP.
  */
 #ifndef KEEL_RESP_H
 #define KEEL_RESP_H
@@ -18,23 +18,23 @@
 struct keel_qp;
 struct keel_srq;
 
-/* Bytes in front of a UD message. */
+/* Bytes of the GRH in front of a UD message. */
 #define KEEL_GRH_BYTES	40
-/* The largest datagram: the MTU. */
+/* Maximum payload of a datagram: the MTU. */
 #define KEEL_UD_MTU	4096
 
 /**
- * struct keel_dgram - datagrams and memory that is not present (UD)
- * @pending: @data is a datagram for the receive that was taken, whose memory is
- *	not present; under &keel_resp.lock
- * @fetch: how far it is copied
+ * struct keel_dgram - datagrams of a UD QP of a user process
+ * @pending: @data is a datagram for the receive WQE that was taken, whose memory
+ *	may be absent; changes under &keel_resp.lock
+ * @fetch: progress of its copy
  * @len: bytes of @data
- * @cqe: the completion, but for what the receive adds
- * @solicited: the sender asked for an event
+ * @cqe: its CQE, without the members that come from the receive WQE
+ * @solicited: the requester asked for an event
  * @data: GRH and payload
- * @source: a datagram that is sent: it goes to its receivers from here; under the
- *	lock of the send queue
- * @source_mem: @source as memory
+ * @source: copy of a datagram that the QP sends, from which it is delivered to its
+ *	receivers; under the lock of the send queue
+ * @source_mem: describes @source as memory
  */
 struct keel_dgram {
 	bool pending;
@@ -49,15 +49,15 @@ struct keel_dgram {
 
 /**
  * struct keel_resp - the responder of a QP
- * @lock: who has it delivers to the QP
- * @have: @recv is a receive that a message began to use, and did not finish
- * @recv: the receive
- * @segs: the QP's side of the message that is delivered
+ * @lock: its holder delivers to the QP
+ * @have: @recv is a receive WQE that was taken and is not completed yet
+ * @recv: the receive WQE
+ * @segs: the responder's segments of the message that is delivered
  * @srq: XRC: the SRQ that @recv came from, with a reference while @have
- * @last: the last receive of an SRQ was reported
- * @from: &keel_qp.gen of the sender whose message @recv began to be used for
- * @memo: the lkey of last time
- * @dgram: UD: see there; else NULL
+ * @last: IB_EVENT_QP_LAST_WQE_REACHED was raised
+ * @from: &keel_qp.gen of the requester whose message began to use @recv
+ * @memo: last-lookup cache of the lkey
+ * @dgram: UD QPs of user processes; else NULL
  */
 struct keel_resp {
 	struct mutex lock;

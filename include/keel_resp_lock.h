@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The lock of a responder, for those who send to it.
+ * The lock of a responder, for requesters.
  *
- * The owner of the QP waits for the lock when it destroys or resets the QP, and
- * others when they send to it; and the owners of keys wait for those who use them.
- * So a sender is not preempted from the first use of a key on, until it has
- * dropped the keys and the lock: a process of low priority, or with a limit that
- * it has used up, would keep them for as long as others let it wait.
+ * A requester takes the lock to deliver a message. The owner of the QP waits for
+ * the lock when it destroys or resets the QP. The owner of a key waits until all
+ * references on the key are dropped. A requester that is preempted, with a low
+ * priority or without CPU quota left, could delay all of them without a limit. So
+ * a requester is not preempted from its first reference on a key until it has
+ * dropped the keys and the lock.
  *
- * The lock is tried for, and not slept for: it could be handed to a process that
- * does not run. A user process that waits for it uses no key; a consumer in the
- * kernel may, of its own, while it waits for a UD QP. A sender stops waiting when
- * the peer takes nothing any more, when its turn is over (connected QPs), or after
- * 100 ms (datagrams). The owner of the QP may have the lock and be preempted, but
- * only while the QP is in no state to receive, or a UD QP is full, which it looks at
- * with the lock: see keel_resp_enter().
+ * A requester tries to get the lock and never sleeps on it, because a mutex could
+ * be handed to a process that does not run. A user process that retries holds no
+ * reference on a key. A kernel consumer may hold references on its own keys while
+ * it retries for a UD QP. A requester gives up when the peer no longer accepts
+ * messages, when its turn is over (connected QPs), or after 100 ms (datagrams).
+ *
+ * The owner of the QP may be preempted with the lock, but only while the QP is in
+ * no state to receive, or while a UD QP is full. It checks this with the lock: see
+ * keel_resp_enter().
  */
 #ifndef KEEL_RESP_LOCK_H
 #define KEEL_RESP_LOCK_H
@@ -25,9 +28,9 @@
 #include "keel_qp.h"
 
 /**
- * struct keel_resp_wait - a sender waits for the lock of a responder
- * @tries: how often it has tried
- * @until: when it stops, ns of ktime_get_ns(); 0: not decided yet
+ * struct keel_resp_wait - a requester retries to get the lock of a responder
+ * @tries: number of attempts
+ * @until: when it gives up, ns of ktime_get_ns(); 0: not set yet
  */
 struct keel_resp_wait {
 	u32 tries;
@@ -40,9 +43,9 @@ bool keel_resp_enter(struct keel_qp *qp,
 		     bool (*wanted)(const struct keel_qp *qp));
 
 /**
- * keel_resp_stay() - from here on the caller is not preempted
+ * keel_resp_stay() - disable preemption
  *
- * A PREEMPT_RT kernel does not allow it, for spinlocks sleep there.
+ * Does nothing on PREEMPT_RT, where spinlocks sleep.
  */
 static inline void keel_resp_stay(void)
 {
@@ -51,11 +54,11 @@ static inline void keel_resp_stay(void)
 }
 
 /**
- * keel_resp_relax() - from here on the caller may be preempted, and sleep
+ * keel_resp_relax() - enable preemption; the caller may sleep from here on
  *
- * With a lock or a key of others only for memory on demand and dma-bufs, and for
- * the wait for users of a key. The owner of a QP that nobody can send to may keep
- * the lock of its responder.
+ * With a lock or a key of others, a caller may do this only to access on-demand
+ * memory or a dma-buf, or to wait for the references on a key. The owner of a QP
+ * that no requester can send to may keep the lock of its responder.
  */
 static inline void keel_resp_relax(void)
 {

@@ -12,11 +12,11 @@
 #include "keel_ring.h"
 
 /**
- * struct keel_recv - a receive that was taken from its queue
+ * struct keel_recv - copy of a receive WQE that was taken from its queue
  * @wr_id: for the completion
- * @num_sge: SGEs, as the program wrote it: not checked
+ * @num_sge: number of SGEs, as userspace wrote it: not checked
  * @reserved: likewise
- * @sge: what the program wrote
+ * @sge: SGEs, as userspace wrote them; not set if @num_sge is too large
  */
 struct keel_recv {
 	u64 wr_id;
@@ -27,11 +27,11 @@ struct keel_recv {
 
 /**
  * struct keel_rq - a receive queue, of a QP or shared
- * @lock: protects @ring of an SRQ; of a QP's own queue &keel_resp.lock does
+ * @lock: protects @ring of an SRQ; &keel_resp.lock protects a QP's own queue
  * @ring: its ring
- * @max_sge: SGEs of an entry
- * @post_lock: kernel consumers: one post at a time
- * @wanted: a sender waits for a receive: whoever posts one wakes it
+ * @max_sge: maximum number of SGEs in a WQE
+ * @post_lock: kernel consumers: serializes posting
+ * @wanted: a requester waits for a receive WQE: the next post wakes it
  */
 struct keel_rq {
 	spinlock_t lock;

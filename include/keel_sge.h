@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * From the keys that a work request names to memory.
+ * Lookup of the keys that a work request names.
  */
 #ifndef KEEL_SGE_H
 #define KEEL_SGE_H
@@ -15,9 +15,9 @@ struct keel_dev;
 /**
  * struct keel_scope - which keys a work request may name
  * @kdev: the device
- * @domain: number of the domain that the keys must be of
+ * @domain: number of the domain that the keys must belong to
  * @qpn: the QP that windows of type 2 must be bound to
- * @kernel: of a consumer in the kernel, for which KEEL_LOCAL_DMA_LKEY is all memory
+ * @kernel: kernel consumer: KEEL_LOCAL_DMA_LKEY is valid, for all memory
  */
 struct keel_scope {
 	struct keel_dev *kdev;

@@ -19,52 +19,54 @@
 struct keel_qp;
 struct keel_srq;
 
-/* How long memory may be absent before that is its owner's error. */
+/* How long memory may be absent before the work request fails. */
 #define KEEL_PAGES_NS	(5 * NSEC_PER_SEC)
-/* Devices that work on a dma-buf may take longer. */
+/* The limit for dma-bufs: other devices may still be working on them. */
 #define KEEL_FENCE_NS	(30 * NSEC_PER_SEC)
 
-/* Why a send queue waits. */
+/* The event that a send queue waits for. */
 enum keel_wait {
 	KEEL_WAIT_NONE,
-	KEEL_WAIT_RNR,		/* the peer has no receive */
-	KEEL_WAIT_PEER,		/* there is no peer */
+	KEEL_WAIT_RNR,		/* the peer has no receive WQE */
+	KEEL_WAIT_PEER,		/* the peer is not connected yet */
 	KEEL_WAIT_MEMORY,	/* memory is not present */
 };
 
-/* How far an atomic or an atomic write is. */
+/* Progress of an atomic operation or an atomic write. */
 enum keel_stage {
 	KEEL_STAGE_NEW,
-	KEEL_STAGE_FETCHED,	/* the operand is in &keel_sq.word */
+	KEEL_STAGE_FETCHED,	/* the atomic operand is in &keel_sq.word */
 	KEEL_STAGE_DONE,	/* the memory has changed */
 };
 
 /**
  * struct keel_sq - a send queue
- * @lock: who has it runs the queue
- * @kicked: there may be more to do
+ * @lock: its holder runs the queue
+ * @kicked: there may be more to run
  * @ring: its ring
- * @wait: why the first entry waits
- * @deadline: when that is an error, ns of ktime_get_ns(); U64_MAX: never
- * @timer: kicks the QP then
- * @wqe: copy of the entry that runs
- * @data: copy of what is behind it: inline data or SGEs
- * @inline_mem: inline data in @data as memory
- * @segs: the local side of the entry that runs
- * @remote: its remote side, of RDMA; the GRH, of UD
- * @drained: SQD: the event was raised
- * @reporting: its error has ended the QP and is not reported yet: nothing is
- *	flushed before
- * @post_lock: kernel consumers: protects the producer's side
- * @peer: the peer of last time, to be looked at only while @qps_gone is what it
- *	was; or NULL
+ * @wait: the event that the first WQE waits for
+ * @deadline: end of the wait, ns of ktime_get_ns(): the work request fails then;
+ *	U64_MAX: never
+ * @timer: reschedules the QP at @deadline
+ * @wqe: copy of the WQE that is executed
+ * @data: copy of the inline data or SGEs that follow it
+ * @inline_mem: describes the inline data in @data as memory
+ * @segs: local segments of the WQE
+ * @remote: RDMA: the remote segment; else scratch, such as for the GRH of UD
+ * @drained: SQD: the queue is drained, and the event was raised if requested
+ * @reporting: an error has moved the QP to the error state, and its CQE is not
+ *	written yet: nothing is flushed before that
+ * @post_lock: kernel consumers: protects the producer index
+ * @peer: last-lookup cache of the peer, or NULL; valid only while
+ *	&keel_dev.qps_gone equals @qps_gone
  * @qps_gone: &keel_dev.qps_gone, read before the lookup of @peer
- * @memo: the lkey of last time
- * @fetch: how far the entry is that runs, if it was begun before
- * @waited: the memory that @deadline is for, to be compared only
- * @stage: how far it is, of atomics and atomic writes
- * @word: of an atomic what the memory was, of an atomic write the operand
- * @srq: the SRQ whose receive it waits for, with a reference, or NULL
+ * @memo: last-lookup cache of the lkey
+ * @fetch: progress of the WQE, if an earlier attempt has begun it
+ * @waited: the memory that @deadline is for; only compared, without references
+ * @stage: progress of an atomic operation or an atomic write
+ * @word: atomic operand: the original value for an atomic operation, the value to
+ *	store for an atomic write
+ * @srq: the SRQ whose receive WQE it waits for, with a reference, or NULL
  * @waiting: in &keel_srq.waiters
  */
 struct keel_sq {
@@ -94,12 +96,13 @@ struct keel_sq {
 };
 
 /**
- * struct keel_turn - how much of a queue is to be run
- * @doorbell: by a doorbell, or another call of its owner
- * @flush: nothing is transferred, only flushed: another process that has taken the
- *	QP over runs the rest
- * @end: doorbell: index of the first WQE that was posted too late for this turn
- * @until: when the turn is over, ns of ktime_get_ns()
+ * struct keel_turn - limits of one run of a queue
+ * @doorbell: the turn ends at @end: a doorbell, another call of the owner, or the
+ *	last flush for a dead process
+ * @flush: only flush, transfer nothing: if another process has taken the QP over,
+ *	that process runs the rest
+ * @end: @doorbell: index of the first WQE that is not part of this turn
+ * @until: end of the turn, ns of ktime_get_ns()
  */
 struct keel_turn {
 	bool doorbell;
@@ -115,17 +118,17 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len);
 void keel_sq_init(struct keel_qp *qp);
 
-/* A budget that was not decided yet. */
+/* The budget is not set yet. */
 #define KEEL_FAST_FIRST		U32_MAX
-/* Messages that a doorbell does of those that are posted meanwhile. */
+/* Number of WQEs that a doorbell executes of those that are posted meanwhile. */
 #define KEEL_DOORBELL_MORE	64
 
 /**
  * enum keel_fast - the result of the fast path
- * @KEEL_FAST_DONE: the send queue is empty, and nobody wants it run
- * @KEEL_FAST_MORE: there are more: to be called again after a pause
- * @KEEL_FAST_LATER: there are more than the caller has to do
- * @KEEL_FAST_SLOW: there may be something for keel_qp_run()
+ * @KEEL_FAST_DONE: the send queue is empty, and no other thread has kicked it
+ * @KEEL_FAST_MORE: WQEs are left: call again after a chance to reschedule
+ * @KEEL_FAST_LATER: the budget is used up, and WQEs are left
+ * @KEEL_FAST_SLOW: there may be work for the slow path, keel_qp_run()
  */
 enum keel_fast {
 	KEEL_FAST_DONE,

@@ -20,20 +20,22 @@ struct keel_xrcd;
 /**
  * struct keel_srq - a shared receive queue
  * @obj: the object; holds the PD, and of an XRC SRQ the XRC domain and the CQ
- * @ib: the core's part, or NULL once it is destroyed; changes under both
+ * @ib: ib_core's structure, or NULL after destroy; changes under both
  *	@event_lock and @rq.lock
- * @event_lock: one handler at a time; outside of @rq.lock
+ * @event_lock: serializes event handlers; taken before @rq.lock
  * @rq: its queue
  * @srqn: its number
- * @limit: fewer receives than that raise an event, once; 0: none; under
- *	@rq.lock
- * @dead: its owner wrote nonsense, or its CQ is in error; under @rq.lock
+ * @limit: raise an event, once, if fewer receive WQEs than this are left; 0:
+ *	none; under @rq.lock
+ * @dead: the SRQ is in error: its producer index is invalid, or its CQ is in
+ *	error; under @rq.lock
  * @domain: number of the domain that its lkeys belong to
  * @xrcd: XRC: the domain
- * @cq: XRC: where receives complete
- * @waiters: struct keel_sq of senders that wait for a receive, under @rq.lock
+ * @cq: XRC: CQ of its receive WQEs
+ * @waiters: struct keel_sq of requesters that wait for a receive WQE, under
+ *	@rq.lock
  * @wq: of the device
- * @work: wakes them, for those who may not sleep
+ * @work: wakes @waiters for callers that may not sleep
  */
 struct keel_srq {
 	struct keel_obj obj;

@@ -14,21 +14,21 @@ struct keel_qp;
 struct keel_srq;
 
 /**
- * struct keel_xfer - a work request on its way
- * @qp: who sends; its send queue's lock is held
- * @wqe: what, in &keel_sq.wqe
- * @op: its operation, once it is known to be one
- * @peer: to whom, with a reference, or NULL; in functions of the responder, with
- *	its lock
- * @srq: XRC: the SRQ that was named, with a reference; else NULL
- * @old_srq: the one that an earlier try named, with a reference; or NULL
+ * struct keel_xfer - an in-flight work request
+ * @qp: the requester's QP; its send queue's lock is held
+ * @wqe: the WQE, in &keel_sq.wqe
+ * @op: its operation; NULL before the lookup, or if there is none
+ * @peer: the responder's QP, with a reference, or NULL. In functions of the
+ *	responder, its responder lock is held.
+ * @srq: XRC: the SRQ that the WQE names, with a reference; else NULL
+ * @old_srq: the SRQ that an earlier attempt named, with a reference; or NULL
  * @len: bytes of the message
- * @rnr_ns: how long the peer wants us to wait before we try again
+ * @rnr_ns: the RNR delay that the peer asks for
  * @domain: number of the domain that rkeys are checked against
- * @status: how it ended
- * @why: reason of a failure
+ * @status: status of the completion
+ * @why: vendor error
  * @byte_len: for the completion
- * @until: when others are to have a turn, ns of ktime_get_ns()
+ * @until: end of the turn, ns of ktime_get_ns()
  */
 struct keel_xfer {
 	struct keel_qp *qp;
@@ -47,13 +47,13 @@ struct keel_xfer {
 };
 
 /**
- * enum keel_verdict - what became of a work request
+ * enum keel_verdict - result of an attempt to execute a work request
  * @KEEL_XFER_DONE: it completes with &keel_xfer.status
- * @KEEL_XFER_RNR: the peer has no receive: wait
- * @KEEL_XFER_NO_PEER: there is no peer that is ready: wait
- * @KEEL_XFER_STOPPED: a signal, somebody's state or the end of its turn came in
- *	between: look again
- * @KEEL_XFER_BUSY: somebody has the lock of the peer's responder: try again
+ * @KEEL_XFER_RNR: the peer has no receive WQE: wait
+ * @KEEL_XFER_NO_PEER: no peer is connected and ready: wait
+ * @KEEL_XFER_STOPPED: a signal, the state of a QP, the end of the turn, or another
+ *	thread interrupted it: check them, and retry
+ * @KEEL_XFER_BUSY: the lock of the peer's responder is taken: retry
  * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
  */
 enum keel_verdict {
