@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The segment walker: bytes from one list of segments to another, whatever
- * the segments are made of. A core unit: it knows memory and keys, but no
- * queue and no verb.
+ * The segment walker copies bytes from one list of segments to another. The
+ * segments can be of any type of memory. A core unit: it depends on memory and
+ * keys, but on no queue and no verb.
  */
 #ifndef KEEL_COPY_H
 #define KEEL_COPY_H
@@ -17,9 +17,9 @@
 
 #include "keel_keys.h"
 
-/* Pages of a user process that are looked up at once. */
+/* Maximum number of pages of a user process that one lookup pins. */
 #define KEEL_ODP_BATCH	16
-/* Bytes that are brought in at once. */
+/* Maximum number of bytes that one request faults in. */
 #define KEEL_ODP_FETCH	SZ_2M
 
 struct dma_buf;
@@ -27,13 +27,13 @@ struct keel_aperture;
 struct keel_worker;
 
 /**
- * enum keel_mem_type - what memory is made of
- * @KEEL_MEM_PAGES: pages that stay where they are (pinned user memory)
- * @KEEL_MEM_DM: a stretch of the aperture
- * @KEEL_MEM_ODP: addresses of a program, looked up when they are used
+ * enum keel_mem_type - type of memory
+ * @KEEL_MEM_PAGES: pages that stay in place (pinned user memory)
+ * @KEEL_MEM_DM: a range of the aperture
+ * @KEEL_MEM_ODP: user addresses, looked up at each access
  * @KEEL_MEM_KERNEL: kernel addresses (inline data, kernel consumers)
- * @KEEL_MEM_DMABUF: a dma-buf, where its exporter mapped it for the kernel
- * @KEEL_MEM_LIST: pages of a size of their own, by their kernel addresses (fast
+ * @KEEL_MEM_DMABUF: a dma-buf, through its exporter's kernel mapping
+ * @KEEL_MEM_LIST: kernel addresses of pages, with a page size of their own (fast
  *	registration)
  */
 enum keel_mem_type {
@@ -46,21 +46,22 @@ enum keel_mem_type {
 };
 
 /**
- * struct keel_mem - memory that segments are stretches of
- * @type: what it is
- * @pages: PAGES: one after the other
+ * struct keel_mem - memory that segments refer to
+ * @type: its type
+ * @pages: PAGES: the pages, in order
  * @list: LIST: addresses of pages, of which only the bytes that belong to the
  *	memory need to exist
- * @n: PAGES, LIST: how many pages
+ * @n: PAGES, LIST: number of pages
  * @first: PAGES, LIST: offset of the first byte in the first page
- * @shift: LIST: log2 of the size of a page, which need not be PAGE_SIZE
+ * @shift: LIST: log2 of the page size, which need not be PAGE_SIZE
  * @ap: DM: the aperture
  * @start: DM: offset of the first byte in @ap; ODP, KERNEL, DMABUF: its address
- * @mm: ODP: whose address that is; the owner of the memory has a reference on
- *	the structure (mmgrab()), not on what is mapped
- * @dmabuf: DMABUF: the buffer, on which the owner has a reference
- * @worker: ODP, DMABUF: the worker of the process that registered it, on which
- *	the owner has a reference: it does what the memory has to wait for
+ * @mm: ODP: the address space of @start. The owner of the memory has a reference
+ *	on the structure (mmgrab()), not on the mappings.
+ * @dmabuf: DMABUF: the dma-buf, on which the owner has a reference
+ * @worker: ODP, DMABUF: the worker of the process that registered the memory, on
+ *	which the owner has a reference. It provides absent pages and waits for
+ *	dma-bufs.
  */
 struct keel_mem {
 	enum keel_mem_type type;
@@ -87,12 +88,12 @@ struct keel_mem {
 };
 
 /**
- * struct keel_seg - one stretch
- * @mem: of which memory
- * @key: the key that keeps @mem alive; keel_segs_put() gives it back; NULL
- *	where somebody else does
- * @off: first byte in @mem
- * @len: bytes; the caller has checked that they are inside
+ * struct keel_seg - a segment: one contiguous range of a struct keel_mem
+ * @mem: the memory
+ * @key: the key that keeps @mem, with a reference that keel_segs_put() drops; NULL
+ *	if the caller keeps @mem in another way
+ * @off: offset of the first byte in @mem
+ * @len: bytes; the caller has checked that they are inside @mem
  */
 struct keel_seg {
 	const struct keel_mem *mem;
@@ -102,10 +103,10 @@ struct keel_seg {
 };
 
 /**
- * struct keel_segs - a list of stretches
- * @n: how many
- * @len: bytes of all of them together
- * @seg: the stretches
+ * struct keel_segs - a list of segments
+ * @n: number of segments
+ * @len: their total length in bytes
+ * @seg: the segments
  */
 struct keel_segs {
 	u32 n;
@@ -114,11 +115,11 @@ struct keel_segs {
 };
 
 /**
- * enum keel_need_kind - what a transfer cannot go on without
+ * enum keel_need_kind - what a transfer needs before it can continue
  * @KEEL_NEED_NONE: nothing
- * @KEEL_NEED_PAGES: pages of a user process that are not there
- * @KEEL_NEED_OPEN: access to a dma-buf, which begins after the work of others
- * @KEEL_NEED_CLOSE: the end of such access, after the copy
+ * @KEEL_NEED_PAGES: pages of a user process that are not present
+ * @KEEL_NEED_OPEN: begin access to a dma-buf, after others have finished with it
+ * @KEEL_NEED_CLOSE: end that access, after the copy
  */
 enum keel_need_kind {
 	KEEL_NEED_NONE,
@@ -128,12 +129,12 @@ enum keel_need_kind {
 };
 
 /**
- * struct keel_need - something that may have to be waited for
- * @kind: what
- * @write: the memory is to be written
- * @worker: of the process whose memory it is: a reference, or NULL
- * @mm: PAGES: mmgrab()
- * @dmabuf: OPEN, CLOSE: a reference
+ * struct keel_need - something that a transfer may have to wait for
+ * @kind: what it is
+ * @write: the memory is the destination
+ * @worker: worker of the process that owns the memory: a reference, or NULL
+ * @mm: PAGES: the address space, with a reference (mmgrab())
+ * @dmabuf: OPEN, CLOSE: the dma-buf, with a reference
  * @addr: PAGES: the first address
  * @len: PAGES: bytes; @addr + @len does not wrap
  */
@@ -150,10 +151,10 @@ struct keel_need {
 /**
  * keel_need_is() - are two needs the same?
  * @need: a need
- * @other: another one, whose references may be gone
+ * @other: another need, whose references may have been dropped
  *
  * Context: any.
- * Return: true if what could not be provided for one cannot for the other.
+ * Return: true if a failure to provide one of them applies to the other.
  */
 static inline bool keel_need_is(const struct keel_need *need,
 				const struct keel_need *other)
@@ -166,7 +167,7 @@ static inline bool keel_need_is(const struct keel_need *need,
 /**
  * struct keel_open - access to a dma-buf that has begun
  * @node: in &keel_copy_ctl.open
- * @need: which; holds its references
+ * @need: the dma-buf; has its references
  */
 struct keel_open {
 	struct list_head node;
@@ -174,15 +175,15 @@ struct keel_open {
 };
 
 /**
- * struct keel_copy_ctl - one transfer, however often it is begun
- * @stop: asked every 64 KiB; true ends the copy with KEEL_COPY_STOPPED
+ * struct keel_copy_ctl - one transfer, over all its attempts
+ * @stop: called every 64 KiB; true ends the copy with KEEL_COPY_STOPPED
  * @arg: for @stop
- * @done: bytes that are copied. The copy goes on behind them.
- * @need: with KEEL_COPY_ABSENT: what is missing, the caller's to
- *	keel_need_drop()
- * @lacks: what could not be provided, to be compared only: the copy fails if it
- *	needs that
- * @asked: something is being provided: @need is left alone
+ * @done: bytes that were copied. The next attempt continues behind them.
+ * @need: with KEEL_COPY_ABSENT: what is missing. The caller drops its references
+ *	with keel_need_drop(); KEEL_NEED_CLOSE comes without references.
+ * @lacks: what could not be provided; only compared: the copy fails if it needs
+ *	that
+ * @asked: a request is pending: @need is not set
  * @open: struct keel_open: access to dma-bufs that has begun
  * @lost: the exporter of a destination did not make the bytes visible
  */
@@ -199,15 +200,15 @@ struct keel_copy_ctl {
 
 /**
  * enum keel_copy_result - how a copy ended
- * @KEEL_COPY_DONE: all bytes are there
- * @KEEL_COPY_SRC: the source could not be read: the key of one of its segments
- *	was taken back, or its owner does not provide it
+ * @KEEL_COPY_DONE: all bytes were copied
+ * @KEEL_COPY_SRC: the source could not be read: the key of one of its segments was
+ *	invalidated, or its owner does not provide the memory
  * @KEEL_COPY_DST: likewise for the destination
- * @KEEL_COPY_STOPPED: &keel_copy_ctl.stop said so
- * @KEEL_COPY_ABSENT: &keel_copy_ctl.need is missing. To be provided without
- *	any lock and key; then the copy is to be called again.
+ * @KEEL_COPY_STOPPED: &keel_copy_ctl.stop returned true
+ * @KEEL_COPY_ABSENT: &keel_copy_ctl.need is missing. The caller drops all locks and
+ *	keys, has it provided, and calls the copy again.
  *
- * All but DONE may have copied a part.
+ * With every result except DONE, a part may have been copied.
  */
 enum keel_copy_result {
 	KEEL_COPY_DONE,
@@ -259,13 +260,13 @@ int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 /**
  * keel_mem_page() - the page of a byte: PAGES
  * @mem: memory
- * @pos: the byte, from the start of the first page on
+ * @pos: the byte, counted from the start of the first page
  *
- * The address that userspace gives in an SGE was compared with the range of its
- * key. A processor that mispredicts the comparison runs this with any @pos, and
- * must not load from beyond the list either.
+ * The caller has checked the address of an SGE against the range of its key. A
+ * processor that mispredicts the check runs this with any @pos, and must not load
+ * from beyond the array either.
  *
- * Return: where it is in &keel_mem.pages.
+ * Return: its slot in &keel_mem.pages.
  */
 static inline struct page **keel_mem_page(const struct keel_mem *mem, u64 pos)
 {
@@ -279,7 +280,7 @@ static inline struct page **keel_mem_page(const struct keel_mem *mem, u64 pos)
  * @mem: memory
  * @pos: as keel_mem_page()
  *
- * Return: where its address is in &keel_mem.list.
+ * Return: the slot of its address in &keel_mem.list.
  */
 static inline const unsigned long *keel_mem_listed(const struct keel_mem *mem,
 						   u64 pos)
@@ -290,10 +291,10 @@ static inline const unsigned long *keel_mem_listed(const struct keel_mem *mem,
 }
 
 /**
- * keel_segs_one() - a list of one stretch
+ * keel_segs_one() - make a list of one segment
  * @segs: the list
  * @mem: memory
- * @off: first byte
+ * @off: offset of the first byte
  * @len: bytes
  */
 static inline void keel_segs_one(struct keel_segs *segs,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Keys: from an lkey or rkey to the memory it opens, and the checks in
- * between. A core unit: it knows objects, but no verbs.
+ * Keys: lookup of the memory behind an lkey or rkey, with its checks. A core unit:
+ * it depends on objects, but on no verb.
  */
 #ifndef KEEL_KEYS_H
 #define KEEL_KEYS_H
@@ -23,10 +23,10 @@ struct keel_mem;
 /**
  * struct keel_keys - all keys of a device
  * @xa: by the upper 24 bits of the key
- * @next: where to look for a free index
- * @round: how often indexes went round
- * @secret: makes the lower 8 bits of keys
- * @retired: how many keys were taken back: who remembers one looks here
+ * @next: start of the search for a free index
+ * @round: number of times that the indexes wrapped around
+ * @secret: generates the lower 8 bits of keys
+ * @retired: number of keys that were invalidated; validates last-lookup caches
  */
 struct keel_keys {
 	struct xarray xa;
@@ -37,24 +37,24 @@ struct keel_keys {
 };
 
 /**
- * struct keel_key - what a key opens
- * @key: lkey and rkey; its lower 8 bits change from use to use of an index,
- *	so that a key that was given back does not soon open something else:
- *	only after indexes went round 256 times. Those of a window's key and of
- *	a fast-registration key are the owner's to choose.
+ * struct keel_key - the memory and rights of a key
+ * @key: lkey and rkey. Each time an index is reused, the lower 8 bits change. So a
+ *	stale key opens nothing until the indexes have wrapped around 256 times.
+ *	The owner of a window or of a fast registration chooses these bits itself.
  * @domain: number of the domain it belongs to
  * @access: enum ib_access_flags
  * @qpn: only this QP may use it (windows of type 2); 0: any
- * @iova: the address that programs call the first byte
+ * @iova: address of the first byte, as work requests name it
  * @length: bytes
- * @mem: the memory behind it; valid as long as there are users. NULL for a key
- *	that opens nothing (yet): it has no right and no byte.
- * @mem_off: where in @mem the first byte is
+ * @mem: the memory behind it; valid as long as there are references. NULL for a
+ *	null key: it has no rights and no bytes.
+ * @mem_off: offset of the first byte in @mem
  * @obj: the object behind it
- * @users: one until keel_key_remove(), one for each keel_key_get(). When
- *	keel_key_remove() returns, nobody uses the memory any more.
- * @dead: it was taken back: those who still use it hurry up
- * @rcu: for whoever frees it; a lookup may still read it
+ * @users: references: one for each keel_key_get(), and one until keel_key_remove()
+ *	or keel_key_replace(). When one of these two returns, no thread uses the
+ *	memory any more.
+ * @dead: it was invalidated: threads with a reference stop soon
+ * @rcu: to free it; a lookup may still read it
  */
 struct keel_key {
 	u32 key;
@@ -72,8 +72,8 @@ struct keel_key {
 };
 
 /**
- * struct keel_key_memo - the key that was looked up last
- * @key: the key, to be looked at only while @retired is what it was; or NULL
+ * struct keel_key_memo - last-lookup cache of a key
+ * @key: the key, or NULL; valid only while &keel_keys.retired equals @retired
  * @retired: &keel_keys.retired, read before the lookup
  */
 struct keel_key_memo {
@@ -95,10 +95,10 @@ void keel_key_swap(struct keel_keys *keys, struct keel_key __rcu **slot,
 void keel_key_put(struct keel_key *key);
 
 /**
- * keel_key_check() - may a key be used so?
- * @k: the key, kept by RCU or a use of it
- * @domain: domain of the queue pair that wants it
- * @access: rights it needs, enum ib_access_flags
+ * keel_key_check() - check the rights and the range of a key
+ * @k: the key, kept by RCU or a reference
+ * @domain: domain of the queue pair that uses it
+ * @access: the rights that are needed, enum ib_access_flags
  * @addr: first byte, in the addresses of the key
  * @len: bytes
  *
@@ -114,26 +114,26 @@ static inline int keel_key_check(const struct keel_key *k, u32 domain,
 		return -EPERM;
 	if (access & ~k->access)
 		return -EACCES;
-	/* Below iova, off is huge: one comparison refuses both sides. */
+	/* Below iova, off is huge: one comparison covers both ends. */
 	if (off > k->length || len > k->length - off)
 		return -ERANGE;
 	return 0;
 }
 
 /**
- * keel_key_recall() - a key that may be the one of last time
+ * keel_key_recall() - look up a key, first in a last-lookup cache
  * @keys: the table
- * @memo: what was looked up last, by whoever has the lock that protects it
- * @key: what the program gave
+ * @memo: the cache; the caller holds the lock that protects it
+ * @key: the key, as userspace wrote it
  *
- * A key that is taken back leaves the table, then it is counted, and then its
- * grace period begins. A reader that observes the new count can no longer find the
- * key. A reader that observed the old one is in an RCU read-side section that the
- * grace period waits for.
+ * To invalidate a key, keel removes it from the table and increments the count. Its
+ * grace period begins then. A reader that observes the new count can no longer
+ * find the key. A reader that observed the old one is in an RCU read-side section
+ * that the grace period waits for.
  *
- * Context: RCU read side, and so is what the caller does with the key before it
- * has a use of it.
- * Return: the key, without a use of it; or NULL.
+ * Context: RCU read side. The caller stays in it until it has taken a reference, or
+ * does not use the key any more.
+ * Return: the key, without a reference; or NULL.
  */
 static __always_inline struct keel_key *
 keel_key_recall(struct keel_keys *keys, struct keel_key_memo *memo, u32 key)

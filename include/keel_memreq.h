@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory requests: what a transfer of a queue pair cannot go on without, and has
- * asked the owner of the memory for.
+ * Memory requests: a transfer of a queue pair asks the owner of memory to provide
+ * memory that is not present.
  */
 #ifndef KEEL_MEMREQ_H
 #define KEEL_MEMREQ_H
@@ -18,15 +18,14 @@ struct keel_qp;
 
 /**
  * struct keel_memreq - a request for memory that is not present
- * @ref: of the job, and of whoever waits for it
- * @job: for the worker of the process whose memory it is
- * @work: where there is no such worker any more
- * @open: which memory; access to a dma-buf that has begun is in
- *	&keel_copy_ctl.open
+ * @ref: one for the job, and one for the transfer that waits for it
+ * @job: for the worker of the process that owns the memory
+ * @work: ends access to a dma-buf if that worker is dead; frees the request
+ * @open: the memory; in &keel_copy_ctl.open after access to a dma-buf has begun
  * @lock: protects @qp, @result and @finished
- * @qp: the QP that runs again when it is finished; NULL: nobody waits
- * @result: 0 or a negative errno, once @finished
- * @finished: it was provided, or cannot be
+ * @qp: the QP to run again when the request is finished; NULL: none waits
+ * @result: 0 or a negative errno, valid if @finished
+ * @finished: the memory was provided, or cannot be
  */
 struct keel_memreq {
 	struct kref ref;
@@ -40,9 +39,9 @@ struct keel_memreq {
 };
 
 /**
- * struct keel_fetch - a transfer and the memory that it asked for
+ * struct keel_fetch - a transfer and its request for memory
  * @ctl: the transfer
- * @req: memory that was asked for, or NULL
+ * @req: the pending request, or NULL
  */
 struct keel_fetch {
 	struct keel_copy_ctl ctl;

@@ -2,8 +2,9 @@
 /*
  * Memory regions and windows, as the queues see them.
  *
- * Locks: &keel_mw.lock, then &keel_mr.lock. A thread with the latter may wait for
- * the users of the region's key, but of no other: see keel_mr_fast_reg().
+ * Locks: &keel_mw.lock, then &keel_mr.lock. A thread that holds &keel_mr.lock may
+ * wait until the references on the region's key are dropped. It must not wait for
+ * those on another key: see keel_mr_fast_reg().
  */
 #ifndef KEEL_MR_H
 #define KEEL_MR_H
@@ -14,18 +15,18 @@
 struct dma_buf;
 struct keel_own;
 
-/* Pages of a fast registration: how many at most, and of which sizes. */
+/* Fast registration: maximum number of pages, and supported page sizes. */
 #define KEEL_MAX_FAST_REG	1024
 #define KEEL_PAGE_SIZES		GENMASK_ULL(31, 12)
 
 /**
- * struct keel_pages - pinned pages of a program
- * @ref: regions that use them; ibv_rereg_mr() may leave the memory alone
- * @n: how many
- * @mm: the address space that they are in; only to be compared, with a reference
- *	on the structure
- * @umem: keeps them pinned; NULL: there are none, the region has no byte
- * @page: the pages, one after the other
+ * struct keel_pages - pinned pages of a user process
+ * @ref: number of regions that use them: ibv_rereg_mr() can keep the memory
+ * @n: number of pages
+ * @mm: the address space that they are in, with a reference on the structure;
+ *	only compared
+ * @umem: keeps them pinned; NULL: no pages, the length of the region is 0
+ * @page: the pages, in order
  */
 struct keel_pages {
 	refcount_t ref;
@@ -37,25 +38,27 @@ struct keel_pages {
 
 /**
  * struct keel_mr - a memory region
- * @obj: the object; holds the PD, and the buffer if it is of device memory, but
- *	not if that came as a dma-buf
- * @key: its lkey and rkey, which are one. It stays the same, but for fast
- *	registration: then under @lock; and for @own, whose work changes it.
- *	NULL: the region is going
- * @spare: fast registration: opens nothing, and takes the place of @key when
- *	that is invalidated; under @lock
+ * @obj: the object; holds the PD, and the buffer of device memory, but not if
+ *	that was registered as a dma-buf
+ * @key: its lkey and rkey, which are the same key. Only fast registration and
+ *	its invalidate (both under @lock), the work of @own, ibv_rereg_mr() and
+ *	ibv_dereg_mr() change it. NULL: the region is being deregistered.
+ * @spare: fast registration: null key, which replaces @key when that is
+ *	invalidated; under @lock
  * @keys: the table that @key is in
  * @mem: its memory
- * @pages: PAGES of a program, or NULL
+ * @pages: PAGES of a user process, or NULL
  * @dm: DM: the buffer, or NULL
- * @own: DM that came as a dma-buf, or NULL
- * @start: address in the program, for ibv_rereg_mr(); offset in the dma-buf
- * @ctx: whose it is; only to be compared. NULL: the kernel's
- * @task: made it, as ib_core lists it, with a reference. NULL: the kernel
+ * @own: DM that was registered as a dma-buf, or NULL
+ * @start: user address, for ibv_rereg_mr(); or offset in the dma-buf
+ * @ctx: user context that owns it; only compared after registration. NULL: a
+ *	kernel consumer
+ * @task: the task that registered it, as ib_core lists it, with a reference.
+ *	NULL: a kernel consumer
  * @lock: protects @windows, @going and fast registration
  * @windows: windows that are bound to it; each has a reference on @obj
  * @going: no window can be bound to it any more
- * @list: fast registration: room for so many pages in @mem.list; else 0
+ * @list: fast registration: number of pages that fit in @mem.list; else 0
  */
 struct keel_mr {
 	struct keel_obj obj;
@@ -79,13 +82,12 @@ struct keel_mr {
  * struct keel_mw - a memory window
  * @obj: the object; holds the PD
  * @type: IB_MW_TYPE_1 or IB_MW_TYPE_2
- * @ctx: whose it is; only to be compared
- * @lock: one bind or invalidate at a time; taken inside the locks of queues
- * @key: its rkey, replaced as a whole when it changes; under @lock. NULL: the
- *	window is going
- * @spare: opens nothing, and takes the place of @key when the window is
- *	unbound, which must not need memory; there while it is bound; under
- *	@lock
+ * @ctx: user context that owns it; only compared
+ * @lock: serializes bind and invalidate; taken inside the locks of queues
+ * @key: its rkey; each change replaces the whole structure; under @lock. NULL: the
+ *	window is being deallocated.
+ * @spare: null key, which replaces @key when the window is unbound, so that an
+ *	unbind needs no memory; allocated while it is bound; under @lock
  * @mr: the region that it is bound to, or NULL; under @lock
  * @node: in &keel_mr.windows while it is bound
  * @keys: the table that @key is in
@@ -123,7 +125,7 @@ static inline struct keel_mw *to_kmw(struct ib_mw *ib)
 }
 
 /**
- * keel_mr_key() - the key of a region that only the caller changes, if anybody
+ * keel_mr_key() - the key of a region, while no other thread changes it
  * @mr: the region
  */
 static inline struct keel_key *keel_mr_key(struct keel_mr *mr)

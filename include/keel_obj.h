@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Objects: the one lifetime rule.
+ * Objects and their lifetime.
  *
- * Everything that a program can make on a keel device is a struct keel_obj
- * inside a structure of its own. The structures that ib_core allocates (struct
- * ib_pd, ...) only point at it:
+ * Everything that userspace can create on a keel device is a struct keel_obj inside
+ * a structure of its own. The structures that ib_core allocates (struct ib_pd, ...)
+ * only point to it:
  *
  *	uobject -> struct ib_xyz -> struct keel_obj <- holders
  *
- * The uobject owns one reference, and every object that needs another one to
- * work holds a reference on it (a "hold") until it is itself released. So an
- * object can outlive its uobject, never the other way round, and debugfs can
- * say who holds what.
+ * The uobject owns one reference. An object that needs another object holds a
+ * reference on it (a "hold") until it is itself released. So an object can outlive
+ * its uobject, but a uobject never outlives its object. debugfs can list the
+ * holders of every object.
  */
 #ifndef KEEL_OBJ_H
 #define KEEL_OBJ_H
@@ -39,11 +39,11 @@ enum keel_kind {
 };
 
 /**
- * enum keel_resource - what users share: objects, by their kind, and more
+ * enum keel_resource - resources that users share: objects, by kind, and others
  * @KEEL_RES_DM_BYTES: device memory
- * @KEEL_RES_HANDLES: handles of shared PDs, which are used once
+ * @KEEL_RES_HANDLES: handles of shared PDs, which are never reused
  * @KEEL_RES_GROUPS: multicast groups
- * @KEEL_RESOURCES: how many resources there are
+ * @KEEL_RESOURCES: number of resources
  */
 enum keel_resource {
 	KEEL_RES_DM_BYTES = KEEL_KINDS,
@@ -52,27 +52,26 @@ enum keel_resource {
 	KEEL_RESOURCES,
 };
 
-/* No object holds more than this many others. */
+/* Maximum number of objects that one object holds. */
 #define KEEL_MAX_HOLDS	4
 
 struct keel_obj;
 struct seq_file;
 
 /**
- * struct keel_obj_ops - what a kind of object does
- * @release: the last reference is gone: free what the object owns and the
- *	object itself, the latter after an RCU grace period (kfree_rcu() on
- *	&keel_obj.rcu). The holds are dropped by the caller afterwards. May
- *	sleep.
- * @describe: print what is particular to the object, or NULL. Called under
- *	&keel_registry.lock, so @closing cannot change under it.
+ * struct keel_obj_ops - operations of a kind of object
+ * @release: the last reference was dropped: free what the object owns, and the
+ *	object itself after an RCU grace period (kfree_rcu() on &keel_obj.rcu).
+ *	The caller drops the holds afterwards. May sleep.
+ * @describe: print the properties of the kind, or NULL. Called under
+ *	&keel_registry.lock, so @closing cannot change meanwhile.
  */
 struct keel_obj_ops {
 	void (*release)(struct keel_obj *obj);
 	void (*describe)(const struct keel_obj *obj, struct seq_file *m);
 };
 
-/* One object's reference on another. */
+/* A reference of one object on another. */
 struct keel_hold {
 	struct keel_obj *holder;
 	struct keel_obj *target;
@@ -81,13 +80,13 @@ struct keel_hold {
 
 /**
  * struct keel_registry - all objects of a device
- * @lock: protects the holder lists and @closing of every object; taken inside
- *	anything, in any context, and nothing is taken inside it
+ * @lock: protects the holder lists and @closing of every object. Taken in any
+ *	context, inside any other lock; no lock is taken inside it.
  * @objs: by kind and number
- * @next: where to look for the next number of a kind
- * @quotas: how many there may be of a kind, how many there are, and whose they
- *	are; parent domains count as PDs and MRs of device memory as MRs, because
- *	that is how a device states its limits
+ * @next: start of the search for the next number of a kind
+ * @quotas: limits and use of each kind, of the device and of each user. Parent
+ *	domains count as PDs and MRs of device memory as MRs, as in the limits of
+ *	ibv_query_device().
  * @name: of the device, for trace events
  */
 struct keel_registry {
@@ -99,24 +98,23 @@ struct keel_registry {
 };
 
 /**
- * struct keel_obj - what all objects have
- * @ref: one for the uobject, one for every hold, one for whoever else uses
- *	the object at this moment
- * @reg: the registry that lists it; outlives it, because the device is only
- *	freed when every object is gone
- * @ops: what its kind does
- * @id: number in its kind, not used again soon
- * @kind: what it is
- * @kernel: it belongs to a consumer in the kernel: programs do not see it, and
- *	it does not count against their limits. The creator of an object that
- *	holds nothing sets it; the others have it from the first that they hold.
- * @closing: the uobject is gone and only the holders keep it
- * @user: the user that it counts for, who made it; NULL if @kernel
- * @pid: thread group that made it
+ * struct keel_obj - common part of all objects
+ * @ref: one for the uobject, one for every hold, one for each temporary user
+ * @reg: the registry that lists it. The registry outlives it, because the device
+ *	is freed only after every object.
+ * @ops: operations of its kind
+ * @id: number among its kind, not reused soon
+ * @kind: its kind
+ * @kernel: it belongs to a kernel consumer: userspace cannot access it, and no
+ *	user's quota counts it. The creator of an object without holds sets it;
+ *	other objects inherit it from the first object that they hold.
+ * @closing: the uobject is destroyed, and only the holders keep the object
+ * @user: the user that created it, whose quota counts it; NULL if @kernel
+ * @pid: thread group that created it
  * @comm: name of that process
- * @holders: who holds it
- * @nholders: how many that are
- * @holds: whom it holds; the first one is its place in the tree of debugfs
+ * @holders: the objects that hold it
+ * @nholders: number of holders
+ * @holds: the objects that it holds; the first is its parent in the debugfs tree
  * @rcu: for @ops->release
  */
 struct keel_obj {
@@ -151,10 +149,10 @@ const char *keel_kind_name(enum keel_kind kind);
 const char *keel_resource_name(unsigned int what);
 
 /**
- * keel_gfp_of() - how to allocate what outlives a call
- * @kernel: it is for a consumer in the kernel: no process is to be charged
+ * keel_gfp_of() - allocation flags for memory that outlives a call
+ * @kernel: it is for a kernel consumer: no process is charged
  *
- * Return: flags for process context; what a process makes is charged to its
+ * Return: flags for process context. Allocations for a process are charged to its
  * memory cgroup.
  */
 static inline gfp_t keel_gfp_of(bool kernel)
@@ -163,11 +161,11 @@ static inline gfp_t keel_gfp_of(bool kernel)
 }
 
 /**
- * keel_obj_add() - keel_obj_add_holds() for an object that holds two at most
+ * keel_obj_add() - keel_obj_add_holds() for an object with at most two holds
  * @reg: where to list it
  * @obj: the object
- * @kind: what it is
- * @ops: what it does
+ * @kind: its kind
+ * @ops: operations of its kind
  * @first: an object that it needs, or NULL
  * @second: another one, or NULL
  *
@@ -185,7 +183,7 @@ static inline int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
 }
 
 /**
- * keel_obj_get() - take a reference on an object that has one already
+ * keel_obj_get() - take a reference; the caller has one already
  * @obj: the object
  */
 static inline void keel_obj_get(struct keel_obj *obj)
@@ -197,7 +195,7 @@ static inline void keel_obj_get(struct keel_obj *obj)
  * keel_obj_tryget() - take a reference on an object found under RCU
  * @obj: the object
  *
- * Return: false when its last reference is gone already.
+ * Return: false if its last reference was dropped already.
  */
 static inline bool keel_obj_tryget(struct keel_obj *obj)
 {

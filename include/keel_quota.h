@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Quotas: how much of what a device has a single user may hold. A core unit: it
- * knows users and amounts, and neither verbs nor objects.
+ * Quotas: how much of a device's resources each user may hold. A core unit: it
+ * depends on users and amounts, but on no verb and no object.
  */
 #ifndef KEEL_QUOTA_H
 #define KEEL_QUOTA_H
@@ -17,14 +17,14 @@
 
 struct cred;
 
-/* How many resources have a quota. Their numbers are the caller's. */
+/* Number of resources with a quota. The caller numbers them. */
 #define KEEL_QUOTAS	20
 
 /**
  * struct keel_quotas - the resources of a device and the users that share them
  * @name: of the device, for trace events
- * @limit: how much there is of each resource
- * @count: how much of it all users hold together
+ * @limit: total amount of each resource
+ * @count: amount that all users hold together
  * @lock: protects changes of @users; may be taken in any context
  * @users: struct keel_user by &keel_user.id; read under RCU
  */
@@ -43,8 +43,8 @@ struct keel_quotas {
  * @id: as keel_user_id()
  * @ref: one for each keel_user_get(); the last keel_user_put() frees the user
  * @kept: stays until keel_quotas_fini(), see keel_user_keep()
- * @lock: one keel_user_take() at a time
- * @held: how much of each resource the user holds
+ * @lock: serializes keel_user_take()
+ * @held: amount of each resource that the user holds
  * @rcu: a lookup may still read it
  */
 struct keel_user {
@@ -74,18 +74,18 @@ void keel_quota_uncharge(struct keel_user *user, unsigned int what, u64 n);
 
 /**
  * keel_quota_check() - may a user have more of a resource?
- * @limit: how much there is
- * @count: how much all users hold
- * @held: how much of that is the user's
- * @n: how much more the user wants
+ * @limit: total amount
+ * @count: amount that all users hold
+ * @held: amount that this user holds, part of @count
+ * @n: additional amount that this user requests
  *
- * The rule: nobody holds more than what is still free. One user therefore gets
- * at most half, each of two users that take all they can gets a third, and
- * there is always something left for the next user.
+ * The rule: a user must not hold more than is still free after the request. One
+ * user therefore gets at most half, and two users that take turns get a third each.
+ * Something is always left for the next user.
  *
  * Context: any.
- * Return: 0; -ENOMEM if there is not as much; -EDQUOT if there is, but not for
- * this user.
+ * Return: 0; -ENOMEM if less than @n is free; -EDQUOT if enough is free, but this
+ * user may not have it.
  */
 static inline int keel_quota_check(u64 limit, u64 count, u64 held, u64 n)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Rings: the memory of a queue, shared with the program that owns it. A core
- * unit: it knows indexes and entries, but not what they mean.
+ * Rings: the memory of a queue, shared with the user process that owns it. A core
+ * unit: it depends on indexes and the size of WQEs and CQEs, not on their contents.
  *
- * Nothing in the shared memory is ever believed: our own index is kept here,
- * and the other side's is checked against it.
+ * The kernel never trusts the shared memory. It keeps its own index in struct
+ * keel_ring, and checks the user index against it.
  */
 #ifndef KEEL_RING_H
 #define KEEL_RING_H
@@ -21,10 +21,10 @@ struct ib_umem;
 /**
  * struct keel_ring - a ring as the kernel sees it
  * @head: its start, mapped; NULL if there is no ring
- * @mask: number of entries less one
- * @stride: bytes of an entry
- * @index: our index: entries taken (work queues) or added (CQs) so far
- * @umem: pinned memory of the program, or NULL for a ring of the kernel's own
+ * @mask: number of WQEs or CQEs, less one
+ * @stride: bytes of a WQE or CQE
+ * @index: the kernel's index: WQEs taken (work queues) or CQEs added (CQs) so far
+ * @umem: pinned memory of the user process, or NULL for a ring in kernel memory
  */
 struct keel_ring {
 	struct keel_uapi_ring *head;
@@ -48,12 +48,12 @@ static inline u32 keel_ring_size(const struct keel_ring *ring)
 }
 
 /**
- * keel_ring_entry() - where an entry is
+ * keel_ring_entry() - the address of a WQE or CQE
  * @ring: the ring
- * @index: running number of the entry
+ * @index: its free-running index
  *
- * Return: its first byte. The program may write to it at any time: copy, then
- * look.
+ * Return: its first byte. Userspace may write to it at any time: copy it before
+ * checking it.
  */
 static inline void *keel_ring_entry(const struct keel_ring *ring, u32 index)
 {
@@ -62,44 +62,44 @@ static inline void *keel_ring_entry(const struct keel_ring *ring, u32 index)
 }
 
 /**
- * keel_ring_posted() - entries of a work queue that wait for the kernel
+ * keel_ring_posted() - number of posted WQEs that the kernel has not taken yet
  * @ring: the ring
  *
- * Return: how many, which may be 0; -EINVAL if the program's index is
- * nonsense. Entries up to there can be read afterwards.
+ * Return: the number, which may be 0; -EINVAL if the producer index is invalid. The
+ * caller can read these WQEs afterwards.
  */
 static inline int keel_ring_posted(const struct keel_ring *ring)
 {
-	/* Pairs with the release of whoever posts. */
+	/* Pairs with the release of the thread that posts. */
 	u32 n = smp_load_acquire(&ring->head->user) - ring->index;
 
 	return n > ring->mask + 1 ? -EINVAL : (int)n;
 }
 
 /**
- * keel_ring_room() - room in a CQ
+ * keel_ring_room() - free room in a CQ
  * @ring: the ring
  *
- * Return: entries that can be added; -EINVAL if the program's index is
- * nonsense.
+ * Return: number of CQEs that can be added; -EINVAL if the consumer index is
+ * invalid.
  */
 static inline int keel_ring_room(const struct keel_ring *ring)
 {
-	/* Pairs with the release of whoever polls. */
+	/* Pairs with the release of the thread that polls. */
 	u32 n = ring->index - smp_load_acquire(&ring->head->user);
 
 	return n > ring->mask + 1 ? -EINVAL : (int)(ring->mask + 1 - n);
 }
 
 /**
- * keel_ring_advance() - tell the program that we are done with an entry
+ * keel_ring_advance() - advance the kernel's index by one
  * @ring: the ring
  *
- * For a work queue: it was taken. For a CQ: it was filled.
+ * Work queue: the WQE was taken. CQ: the CQE was written.
  */
 static inline void keel_ring_advance(struct keel_ring *ring)
 {
-	/* After the copy of what was taken, or of what was added. */
+	/* After the copy of the WQE or CQE. */
 	smp_store_release(&ring->head->kernel, ++ring->index);
 }
 

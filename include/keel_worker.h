@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Workers: threads that do what a user process asked for, or what only it can
- * provide, when none of its own threads is in the kernel to do it. A core unit:
- * it knows processes and jobs, but no queue and no verb.
+ * Workers: threads that work for a user process when none of its own threads is in
+ * the kernel to do so. They continue what the process has requested, and provide
+ * memory that only the process can provide. A core unit: it depends on processes
+ * and jobs, but on no queue and no verb.
  *
- * A worker is a thread of the process that it works for. So its time is charged
- * to the cgroup of that process, it has its nice value and its memory, it stops
- * when the process is stopped, and it ends when the process is killed. Kernels
- * that do not let a driver have such a thread give each worker a workqueue of
- * its own, which runs one job at a time.
+ * A worker is a thread of the process that it works for. So its time is charged to
+ * the cgroup of that process, and it has the nice value and the memory of the
+ * process. It stops when the process is stopped, and ends when the process is
+ * killed. Kernels that do not let a driver have such a thread give each worker a
+ * workqueue of its own, which runs one job at a time.
  */
 #ifndef KEEL_WORKER_H
 #define KEEL_WORKER_H
@@ -27,11 +28,11 @@ struct pid;
 /**
  * struct keel_job - something for a worker to do
  * @node: in &keel_worker.jobs
- * @state: bit 0: the job is queued; its owner alone may touch @node
+ * @state: bit 0: the job is queued; only the thread that set it may access @node
  * @worker: the worker that it is queued on, under that worker's lock
- * @run: does it. @alive is false if the process is dead or has let go of the
- *	device: then nothing but the job's own references is to be cleared up.
- *	May sleep. The job may be queued again, or freed, from here on.
+ * @run: does the job. If @alive is false, the process is dead or has closed the
+ *	device: @run starts no new work for it, and only ends what is pending. May
+ *	sleep. From here on the job may be queued again, or freed.
  */
 struct keel_job {
 	struct list_head node;
