@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The one place that knows that kernels differ.
+ * The only place that handles differences between kernel versions.
  *
- * Each KEEL_HAVE_* is an answer that Kbuild got by looking for the feature in
- * the headers of the kernel it builds for; no version number is compared
- * anywhere. The rest of keel is written for the newest interface.
+ * Kbuild searches the headers of the target kernel for each feature and defines
+ * KEEL_HAVE_* if it is there. keel compares no version numbers. The rest of keel
+ * is written for the newest interface.
  */
 #ifndef KEEL_COMPAT_H
 #define KEEL_COMPAT_H
@@ -47,7 +47,7 @@ struct pci_dev;
 DEFINE_FREE(kvfree, void *, if (!IS_ERR_OR_NULL(_T)) kvfree(_T))
 #endif
 
-/* Strings: the size of an array need not be said any more. */
+/* Strings: newer kernels do not need the size of an array. */
 #ifndef strscpy
 #define keel_strscpy(_fn, _dst, _src, _size, ...)	_fn(_dst, _src, _size)
 #define strscpy(_dst, _src, ...)	\
@@ -56,7 +56,7 @@ DEFINE_FREE(kvfree, void *, if (!IS_ERR_OR_NULL(_T)) kvfree(_T))
 	keel_strscpy(strscpy_pad, _dst, _src, ##__VA_ARGS__, sizeof(_dst))
 #endif
 
-/* A trace event need not say a second time where a string comes from. */
+/* Newer kernels do not repeat the source of a string in a trace event. */
 #ifdef KEEL_HAVE_ASSIGN_STR_ONE
 #define keel_assign_str(_dst, _src)	\
 	do { __assign_str(_dst); (void)(_src); } while (0)
@@ -64,18 +64,18 @@ DEFINE_FREE(kvfree, void *, if (!IS_ERR_OR_NULL(_T)) kvfree(_T))
 #define keel_assign_str(_dst, _src)	__assign_str(_dst, _src)
 #endif
 
-/* MAX_ORDER has been the largest order and the first that is too large. */
+/* MAX_ORDER was the largest order in some kernels, and one more in others. */
 #ifndef MAX_PAGE_ORDER
 #define MAX_PAGE_ORDER	ilog2(MAX_ORDER_NR_PAGES)
 #endif
 
-/* Pinning could also say which mappings the pages are of. */
+/* Older kernels can also return the vmas of pinned pages. */
 #ifdef KEEL_HAVE_PIN_VMAS
 #define pin_user_pages_remote(_mm, _start, _n, _flags, _pages, _locked)	\
 	pin_user_pages_remote(_mm, _start, _n, _flags, _pages, NULL, _locked)
 #endif
 
-/* A netdev that cannot be moved to another namespace: a feature once. */
+/* A netdev that cannot be moved to another namespace: a feature bit once. */
 static inline void keel_netdev_pin(struct net_device *netdev)
 {
 #ifdef KEEL_HAVE_NETNS_IMMUTABLE
@@ -85,7 +85,7 @@ static inline void keel_netdev_pin(struct net_device *netdev)
 #endif
 }
 
-/* The namespace of a symbol: a name first, a string later. */
+/* The namespace of a symbol: once an identifier, now a string. */
 #ifdef KEEL_HAVE_STRING_NS
 #define KEEL_IMPORT_NS(_ns)	MODULE_IMPORT_NS(#_ns)
 #else
@@ -101,23 +101,23 @@ static inline void keel_netdev_pin(struct net_device *netdev)
 #define KEEL_DMAH_SET	false
 #endif
 
-/* The description of the request that a verb with a dma-buf gets. */
+/* The type of the last argument of reg_user_mr_dmabuf(). */
 #ifdef KEEL_HAVE_DMABUF_ATTRS
 #define KEEL_DMABUF_ATTRS	struct uverbs_attr_bundle *
 #else
 #define KEEL_DMABUF_ATTRS	struct ib_udata *
 #endif
 
-/* These took the lock themselves before their callers could. */
+/* In older kernels the plain functions take the lock themselves. */
 #ifndef KEEL_HAVE_DMABUF_VMAP_UNLOCKED
 #define dma_buf_vmap_unlocked	dma_buf_vmap
 #define dma_buf_vunmap_unlocked	dma_buf_vunmap
 #endif
 
 /*
- * Device memory as a dma-buf: files of their own do it, which are not built
- * where the core does not offer it. It takes the object that stands for a BAR in
- * transfers between devices.
+ * Export of device memory as a dma-buf. Separate source files implement it, and
+ * are built only if ib_core supports it. It needs the object that represents a BAR
+ * in transfers between devices.
  */
 #ifdef KEEL_HAVE_DMABUF_EXPORT
 #include <linux/pci-p2pdma.h>
@@ -136,7 +136,7 @@ static inline struct p2pdma_provider *keel_p2pdma_provider(struct pci_dev *pdev,
 }
 #endif
 
-/* A timer and its function used to be set one after the other. */
+/* Older kernels set up a timer and its function in two steps. */
 #ifndef KEEL_HAVE_HRTIMER_SETUP
 static inline void hrtimer_setup(struct hrtimer *timer,
 				 enum hrtimer_restart (*fn)(struct hrtimer *),
@@ -148,9 +148,10 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #endif
 
 /*
- * Flush and atomic write, as newer kernels number them. Atomic writes are
- * between a program and keel. To flush takes a region with the right to it,
- * and a core that does not know the right gives none: not a thing to offer.
+ * Flush and atomic write, with the numbers of newer kernels. An atomic write needs
+ * no support of ib_core. A flush needs a region with the right to be flushed. A
+ * core that does not know this right cannot grant it, so the device does not
+ * report flush there.
  */
 #ifndef KEEL_HAVE_A19
 #define IB_WR_FLUSH			14
@@ -166,7 +167,7 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #define IB_DEVICE_ATOMIC_WRITE		BIT_ULL(40)
 #endif
 
-/* On-demand memory for flush and atomic write: bits that came after both. */
+/* On-demand paging for flush and atomic write: newer than both operations. */
 #ifdef KEEL_HAVE_ODP_A19
 #define KEEL_ODP_SUPPORT_A19	(IB_ODP_SUPPORT_FLUSH |		\
 				 IB_ODP_SUPPORT_ATOMIC_WRITE)
@@ -175,12 +176,12 @@ static inline void hrtimer_setup(struct hrtimer *timer,
 #endif
 
 /*
- * A thread of the calling process that runs a function of the kernel's. Where
- * a driver cannot have one: a workqueue that runs one thing at a time.
+ * A thread of the calling process that runs a kernel function. If a driver cannot
+ * have one: a workqueue that runs one work item at a time.
  *
- * keel_thread_start() starts it; @run is called again and again until it
- * returns false, and again after keel_thread_wake(); @die when the process is
- * killed. keel_thread_stop() ends it, and waits.
+ * keel_thread_start() starts the thread. It calls @run until that returns false,
+ * and again after keel_thread_wake(). It calls @die when the process is killed.
+ * keel_thread_stop() ends the thread, and waits for it.
  */
 #ifdef KEEL_HAVE_VHOST_TASK
 struct keel_thread {
@@ -198,7 +199,7 @@ static inline int keel_thread_start(struct keel_thread *thread,
 	task = vhost_task_create(run, die, data, name);
 	if (IS_ERR(task))
 		return PTR_ERR(task);
-	/* The error was not always told: a signal, or too many threads. */
+	/* Older kernels return NULL: for a signal, or too many threads. */
 	if (!task)
 		return signal_pending(current) ? -ERESTARTNOINTR : -EAGAIN;
 	thread->task = task;
@@ -207,23 +208,23 @@ static inline int keel_thread_start(struct keel_thread *thread,
 }
 
 /*
- * In @run: true if something waits for the return of the thread to user space,
- * where it never goes: the last fput() of a file, and since 6.18 the limits of its
- * cgroup. It is done when @run returns, which is to do nothing else.
+ * For @run: true if work waits for the thread to return to userspace, which it
+ * never does: the last fput() of a file, and since 6.18 the limits of its cgroup.
+ * The thread does this work when @run returns; @run must return at once.
  */
 static inline bool keel_thread_return(void)
 {
 	if (!test_thread_flag(TIF_NOTIFY_RESUME))
 		return false;
 	clear_thread_flag(TIF_NOTIFY_RESUME);
-	/* The thread looks for signals then, and does that first. */
+	/* The thread then handles signals, and does that work first. */
 	set_thread_flag(TIF_SIGPENDING);
 	return true;
 }
 
 static inline void keel_thread_wake(struct keel_thread *thread)
 {
-	/* Before keel_thread_start() has returned there is no job. */
+	/* No job is queued before keel_thread_start() has returned. */
 	vhost_task_wake(thread->task);
 }
 
@@ -276,22 +277,22 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 }
 #endif
 
-/* Tags of addresses were the business of the process that runs. */
+/* Older kernels remove address tags only for the current process. */
 #ifndef KEEL_HAVE_UNTAGGED_REMOTE
 #define untagged_addr_remote(_mm, _addr)	((void)(_mm), untagged_addr(_addr))
 #endif
 
-/* Flags of a vma used to be written to. */
+/* In older kernels drivers write to the flags of a vma directly. */
 #ifndef KEEL_HAVE_VM_FLAGS_CLEAR
 #define vm_flags_clear(_vma, _flags)	((_vma)->vm_flags &= ~(_flags))
 #endif
 
-/* Pinning by address got a name of its own when other sources came. */
+/* Pinning by user address was renamed when umems got other sources. */
 #ifndef KEEL_HAVE_UMEM_GET_VA
 #define ib_umem_get_va	ib_umem_get
 #endif
 
-/* The op that resizes a CQ got the name of those whose CQs it is for. */
+/* The op that resizes a CQ was renamed, as only user CQs use it. */
 #ifdef KEEL_HAVE_RESIZE_USER_CQ
 #define KEEL_RESIZE_CQE		unsigned int
 #define KEEL_RESIZE_CQ(_fn)	.resize_user_cq = _fn,
@@ -300,7 +301,7 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 #define KEEL_RESIZE_CQ(_fn)	.resize_cq = _fn,
 #endif
 
-/* create_cq() got the whole call, which has the driver's part of it. */
+/* create_cq() got the attribute bundle, which includes the udata. */
 #ifdef KEEL_HAVE_CREATE_CQ_ATTRS
 #define KEEL_CREATE_CQ_CALL	struct uverbs_attr_bundle
 #define KEEL_CREATE_CQ_UDATA(_call)	((_call) ? &(_call)->driver_udata : NULL)
@@ -309,21 +310,21 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 #define KEEL_CREATE_CQ_UDATA(_call)	(_call)
 #endif
 
-/* "rdma resource show srq" did not always ask the driver. */
+/* Older kernels do not ask the driver for "rdma resource show srq". */
 #ifdef KEEL_HAVE_FILL_RES_SRQ
 #define KEEL_FILL_RES_SRQ(_fn)	.fill_res_srq_entry = _fn,
 #else
 #define KEEL_FILL_RES_SRQ(_fn)
 #endif
 
-/* sysfs did not always say who chose the name of a device. */
+/* Older kernels do not show in sysfs how a device got its name. */
 #ifndef KEEL_HAVE_NAME_ASSIGN
 static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 {
 }
 #endif
 
-/* The core kept this to itself, with a netdev that is going for NULL, too. */
+/* Not exported by older kernels. Returns NULL if the netdev is being removed. */
 #ifndef KEEL_HAVE_GET_NETDEV
 static inline struct net_device *ib_device_get_netdev(struct ib_device *ibdev,
 						      u32 port)
@@ -345,10 +346,10 @@ static inline struct net_device *ib_device_get_netdev(struct ib_device *ibdev,
 #endif
 
 /*
- * The core's rules for driver data in requests and answers, for kernels that
- * do not have the helpers yet: a shorter request is padded with zeros, a
- * longer one must be zero where it is longer; an answer is cut to the room
- * there is, and room beyond it is cleared.
+ * ib_core's rules for driver data in requests and responses, for kernels without
+ * the helpers. A shorter request is padded with zeros. The excess bytes of a longer
+ * request must be zero. A response is truncated to the buffer of the caller, and
+ * the rest of a longer buffer is cleared.
  */
 #ifndef KEEL_HAVE_ROBUST_UDATA
 static inline int keel_udata_in(struct ib_udata *udata, void *req, size_t size,
@@ -372,7 +373,7 @@ static inline int ib_is_udata_in_empty(struct ib_udata *udata)
 
 	if (!udata || !udata->inlen)
 		return 0;
-	/* Not ib_is_udata_cleared(): what it cannot read is not zero. */
+	/* Not ib_is_udata_cleared(): to it, an unreadable buffer is not zero. */
 	ret = check_zeroed_user(udata->inbuf, udata->inlen);
 	if (ret < 0)
 		return ret;
@@ -415,10 +416,10 @@ static inline int keel_udata_out(struct ib_udata *udata, void *resp,
 #endif
 
 /*
- * ib_core exports these for the uverbs module that makes PDs, and declares
- * them in a header of its own directory. keel makes parent domains itself,
- * and "rdma resource show" shall list them with the other PDs; and regions
- * whose ibv_dereg_mr() was refused with the other regions.
+ * ib_core exports these for the uverbs module, which creates PDs, and declares them
+ * in a private header. keel creates parent domains itself, and "rdma resource show"
+ * must list them with the other PDs. It must also list regions whose
+ * ibv_dereg_mr() was refused.
  */
 void rdma_restrack_new(struct rdma_restrack_entry *res,
 		       enum rdma_restrack_type type);
@@ -427,8 +428,8 @@ void rdma_restrack_set_name(struct rdma_restrack_entry *res,
 void rdma_restrack_add(struct rdma_restrack_entry *res);
 
 /*
- * Where the core turns changes of netdevs into port events itself, a driver that
- * does so, too, has to say so. (@_fn is otherwise not used: __maybe_unused.)
+ * Newer cores turn changes of netdevs into port events. A driver that raises these
+ * events itself must say so. (@_fn is otherwise not used: __maybe_unused.)
  */
 #ifdef KEEL_HAVE_PORT_EVENT_OP
 #define KEEL_REPORT_PORT_EVENT(_fn)	.report_port_event = (_fn),
@@ -437,8 +438,8 @@ void rdma_restrack_add(struct rdma_restrack_entry *res);
 #endif
 
 /*
- * Something that ib_uverbs exports, be it a function or data. It has little else
- * that a driver needs where much of it has moved to ib_core.
+ * A symbol that ib_uverbs exports, function or data. In kernels where much of
+ * ib_uverbs has moved to ib_core, few of its exports are of use to a driver.
  */
 #ifdef KEEL_HAVE_MMAP_DISASSOCIATE
 #define KEEL_OF_UVERBS	rdma_user_mmap_disassociate

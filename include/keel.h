@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The device: its limits, its structure and the ops of its verbs.
+ * The device: its limits, its structure and its ops.
  */
 #ifndef KEEL_H
 #define KEEL_H
@@ -23,31 +23,32 @@
 #define UVERBS_MODULE_NAME keel
 #include <rdma/uverbs_named_ioctl.h>
 
-/* Limits, as ibv_query_device() tells them. */
+/* Limits that ibv_query_device() reports. */
 #define KEEL_MAX_PD	16384
 #define KEEL_MAX_MR	65536
 #define KEEL_MAX_MW	65536
 #define KEEL_MAX_AH	65536
-/* Limits that ibv_query_device() has no word for. */
+/* Limits that ibv_query_device() does not report. */
 #define KEEL_MAX_TD	16384
 #define KEEL_MAX_XRCD	16384
 #define KEEL_MAX_DM	65536
-/* Each is given out once. */
+/* Each handle is issued once. */
 #define KEEL_MAX_HANDLES	BIT_ULL(32)
+/* Limits that ibv_query_device() reports. */
 #define KEEL_MAX_QP	16384
 #define KEEL_MAX_CQ	16384
 #define KEEL_MAX_SRQ	16384
-/* Outstanding reads and atomics of a QP, each way. */
+/* Outstanding RDMA reads and atomics of a QP, in each direction. */
 #define KEEL_MAX_RD_ATOM	128
 #define KEEL_MAX_MCAST_GRP	1024
 #define KEEL_MAX_MCAST_QP	256
-/* ib_core keeps 0 for "none" of many things; kernel QPs know this lkey. */
+/* ib_core often uses key 0 for "none". Only kernel QPs accept it, as an lkey. */
 #define KEEL_LOCAL_DMA_LKEY	0
 
-/* The core's type for it. */
+/* KEEL_DRIVER_ID, with the type that ib_core uses. */
 #define KEEL_RDMA_DRIVER	((enum rdma_driver_id)KEEL_DRIVER_ID)
 
-/* A locally administered OUI: keel is nobody's product. */
+/* A locally administered OUI: keel is not the product of a vendor. */
 #define KEEL_VENDOR_ID	0x026b65
 
 #define KEEL_PORT	1
@@ -64,22 +65,24 @@
  * @keys: its lkeys and rkeys
  * @shpds: its shared-PD handles
  * @ap: its memory
- * @provider: what stands for @ap in transfers between devices, or NULL; good
- *	as long as the driver is bound, which is longer than the device
+ * @provider: represents @ap in transfers between devices, or NULL; valid while the
+ *	driver is bound, which is longer than the device exists
  * @qps: QPs by number
- * @qps_gone: how many were destroyed: who remembers one looks here
- * @qp_gens: how many lives QPs have had, see &keel_qp.gen
+ * @qps_gone: number of QPs destroyed so far; validates &keel_sq.peer
+ * @qp_gens: the &keel_qp.gen that was assigned last
  * @srqs: SRQs by number
- * @next_qpn: where to look for the next number of a QP
- * @next_srqn: likewise for SRQs
- * @wq: runs queues that no doorbell runs: after a wait, of kernel consumers
+ * @next_qpn: start of the search for the next QP number
+ * @next_srqn: start of the search for the next SRQ number
+ * @wq: runs QPs without a worker (kernel consumers, XRC_RECV) and QPs whose worker
+ *	is dead; wakes the waiters of SRQs
  * @mcasts: multicast groups
  * @counters: per CPU
- * @own_netdev: a netdev that came with the device and goes with it, or NULL
- * @state: the page that says whether it has gone, &struct keel_uapi_state;
- *	contexts need it, and none is there while it changes
- * @port_event: of the port, the last one; under RTNL. KEEL_EVENT_NONE when the
- *	device comes: not under RTNL, but no program has it open yet
+ * @own_netdev: a netdev that was created for the device and is destroyed with it,
+ *	or NULL
+ * @state: the page of &struct keel_uapi_state. Every context needs it; it is
+ *	replaced only while there are no contexts.
+ * @port_event: last event of the port; under RTNL. It is set to KEEL_EVENT_NONE
+ *	without RTNL when the device is enabled, before a context can be opened.
  * @debugfs: its directory
  */
 struct keel_dev {
@@ -104,12 +107,12 @@ struct keel_dev {
 	struct dentry *debugfs;
 };
 
-/* Structures that ib_core allocates, each with a pointer at the object. */
+/* ib_core allocates this structure for each context. */
 struct keel_ib_ctx {
 	struct ib_ucontext ib;
-	/* The user that opened it. To create its objects then finds the user. */
+	/* The user that opened it: creating objects then finds the user. */
 	struct keel_user *user;
-	/* Where the mappings of its file are; NULL while there was none. */
+	/* The mappings of its file; NULL until device memory is mapped. */
 	struct address_space *mapping;
 	struct keel_workers workers;
 };
@@ -130,7 +133,7 @@ keel_context_workers(const struct ib_ucontext *ib)
 	return &to_kctx((struct ib_ucontext *)ib)->workers;
 }
 
-/* Each object's share of the ops and of the uverbs tree. */
+/* The ops and the uverbs definitions of each source file. */
 extern const struct ib_device_ops keel_ah_ops;
 extern const struct ib_device_ops keel_context_ops;
 extern const struct ib_device_ops keel_counters_ops;

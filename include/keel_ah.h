@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Where a message goes: address vectors and address handles.
+ * Address vectors and address handles.
  */
 #ifndef KEEL_AH_H
 #define KEEL_AH_H
@@ -12,13 +12,13 @@
 struct keel_dev;
 
 /**
- * struct keel_av - where a message goes
- * @local: the destination GID was one of this device's when the address was
- *	made; there is nobody else
- * @mcast: it is a multicast group
+ * struct keel_av - the address of a message
+ * @local: the destination GID was one of this device's when the address vector was
+ *	created. A message to any other unicast GID has no receiver.
+ * @mcast: the destination is a multicast group
  * @ipv4: the GIDs are IPv4 addresses
- * @sgid: who sends
- * @dgid: who receives
+ * @sgid: source GID
+ * @dgid: destination GID
  * @sl: service level
  * @tclass: for the GRH
  * @hop_limit: for the GRH

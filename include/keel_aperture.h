@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The aperture: a device's memory, whatever it is made of.
+ * The aperture: the memory of a device, independent of its backend.
  *
- * Users (dm, and the data path) see offsets from 0 to @size. The memory behind
- * them is the backend's affair: the kernel's, or a BAR of a PCI function. A
- * backend says where an offset is in physical memory, how user space may map
- * it, and how the kernel reads and writes it.
+ * The rest of keel uses offsets from 0 to @size. The backend provides the memory:
+ * kernel memory, or a BAR of a PCI function. It translates an offset to physical
+ * memory, defines how userspace may map it, and implements access by the kernel.
  */
 #ifndef KEEL_APERTURE_H
 #define KEEL_APERTURE_H
@@ -20,7 +19,7 @@ struct keel_aperture;
 struct resource;
 
 /**
- * struct keel_aperture_seg - a stretch that is one in physical memory
+ * struct keel_aperture_seg - a physically contiguous extent
  * @start: its first offset
  * @len: its bytes; both are multiples of PAGE_SIZE
  * @pfn: first page frame
@@ -32,10 +31,10 @@ struct keel_aperture_seg {
 };
 
 /**
- * enum keel_atomic_op - how to change 8 bytes
+ * enum keel_atomic_op - atomic operation on 8 bytes
  * @KEEL_ATOMIC_ADD: add the operand
- * @KEEL_ATOMIC_SWAP: store the new value if they are the operand
- * @KEEL_ATOMIC_STORE: store the new value; it is of no interest what they were
+ * @KEEL_ATOMIC_SWAP: store the new value if the old one equals the operand
+ * @KEEL_ATOMIC_STORE: store the new value; the old one is not needed
  */
 enum keel_atomic_op {
 	KEEL_ATOMIC_ADD,
@@ -45,23 +44,25 @@ enum keel_atomic_op {
 
 /**
  * struct keel_aperture_ops - a backend
- * @segment: the largest stretch around offset @off that is one in physical
- *	memory; @off is below the size
- * @prot: what user mappings of it need, given the protection of the vma
+ * @segment: find the largest physically contiguous extent around offset @off, which
+ *	is below the size
+ * @prot: protection of user mappings, from that of the vma
  * @zero: clear bytes
  * @read: copy bytes out
  * @write: copy bytes in
- * @direct: where the kernel sees offset @off, which is below the size; @len
- *	gets the bytes that follow each other from there
- * @order: called after what tells the kernel of bytes at @direct's addresses
- *	and before it reads them, and after it wrote some and before it tells
- *	others; NULL where the locks of the one and the other do
- * @atomic: change 8 aligned bytes at one of @direct's addresses in one go, and
- *	say what they were; orders as @order does. Atomic against itself. NULL
- *	where the processor's own atomics work, through whichever mapping
+ * @direct: kernel address of offset @off, which is below the size; @len gets the
+ *	number of bytes that are contiguous from there
+ * @order: order accesses to the addresses of @direct. The caller calls it before it
+ *	reads bytes that another thread or device has announced. It calls it
+ *	after it wrote bytes, before it announces them. NULL if the locks of both
+ *	sides do so.
+ * @atomic: atomically change 8 aligned bytes at an address of @direct, and return
+ *	their old value; orders as @order does. It is atomic against itself only.
+ *	NULL if the atomic instructions of the processor work, through every
+ *	mapping.
  * @destroy: free the backend and the aperture
  *
- * @zero, @read and @write get ranges that were checked; they may sleep.
+ * The ranges of @zero, @read and @write have been checked; these may sleep.
  */
 struct keel_aperture_ops {
 	void (*segment)(struct keel_aperture *ap, u64 off,
@@ -79,11 +80,12 @@ struct keel_aperture_ops {
 };
 
 /**
- * struct keel_aperture - a device's memory
+ * struct keel_aperture - the memory of a device
  * @ops: its backend
  * @size: bytes; a multiple of PAGE_SIZE
- * @range: what of it is taken
- * @encrypted: programs would see it otherwise than the kernel does
+ * @range: its allocated ranges
+ * @encrypted: memory encryption: userspace would not see the bytes that the kernel
+ *	sees
  */
 struct keel_aperture {
 	const struct keel_aperture_ops *ops;
@@ -93,10 +95,11 @@ struct keel_aperture {
 };
 
 /**
- * struct keel_bar_window - which part of which BAR
- * @bar: its number; as a wish, negative: the largest that will do
- * @offset: where in the BAR it starts
- * @size: its bytes; as a wish, 0: all there are from @offset on
+ * struct keel_bar_window - a part of a BAR
+ * @bar: number of the BAR; in a request, negative: the largest that is usable
+ * @offset: offset in the BAR where the part starts
+ * @size: its bytes; in a request, 0: up to the end of the BAR, but less
+ *	than 4 GiB
  */
 struct keel_bar_window {
 	int bar;

@@ -9,25 +9,25 @@
 #include <linux/types.h>
 
 /*
- * Counters of a device, as "rdma statistic" names them. One line each: the
- * name and what it counts.
+ * Counters of a device, as "rdma statistic" names them. One per line: its name and
+ * what it counts.
  */
 #define KEEL_COUNTERS(X)						\
-	X(tx_msgs)	/* messages that went */			\
+	X(tx_msgs)	/* work requests that succeeded */		\
 	X(tx_bytes)	/* their bytes */				\
-	X(rx_msgs)	/* messages that took a receive */		\
+	X(rx_msgs)	/* messages that used a receive WQE */		\
 	X(rx_bytes)	/* their bytes */				\
 	X(rdma_writes)	/* RDMA writes served */			\
 	X(rdma_reads)	/* RDMA reads served */				\
-	X(atomics)	/* atomics served */				\
+	X(atomics)	/* atomic operations served */			\
 	X(atomic_writes)	/* atomic writes served */		\
-	X(rdma_flushes)	/* flushes of memory served */			\
-	X(rnr_waits)	/* times that a queue began to wait for a receive */ \
-	X(peer_waits)	/* times that a queue began to wait for a peer */ \
-	X(ud_drops)	/* datagrams nobody could take */		\
-	X(wc_errors)	/* completions in error, flushes left out */	\
+	X(rdma_flushes)	/* RDMA flushes served */			\
+	X(rnr_waits)	/* waits of a send queue for a receive WQE */	\
+	X(peer_waits)	/* waits of a send queue for a peer */		\
+	X(ud_drops)	/* datagrams dropped */				\
+	X(wc_errors)	/* error completions, without flushes */	\
 	X(flushes)	/* work requests flushed */			\
-	X(cq_overruns)	/* CQs that had no room */
+	X(cq_overruns)	/* CQs that overran */
 
 enum keel_counter {
 #define KEEL_COUNTER_ENUM(_name)	KEEL_CTR_##_name,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * How devices come and go.
+ * Creation and removal of devices.
  */
 #ifndef KEEL_DEVICE_H
 #define KEEL_DEVICE_H
@@ -15,14 +15,14 @@ struct p2pdma_provider;
 struct rdma_link_ops;
 
 /**
- * struct keel_dev_spec - a device to be
+ * struct keel_dev_spec - parameters of a new device
  * @name: its name, or a pattern such as "keel%d"
- * @netdev: the netdev its port is on
- * @own_netdev: the device takes @netdev over when it is registered, and
- *	keel_netdev_destroy()s it when it goes; its name is no user's choice
- * @ap: its memory, likewise taken over; NULL for memory of the kernel
- * @provider: what stands for @ap in transfers between devices; NULL: nothing
- * @parent: what it belongs to, or NULL
+ * @netdev: the netdev of its port
+ * @own_netdev: the registered device owns @netdev, and destroys it when it is
+ *	removed. No user chose the name of the device.
+ * @ap: its memory, which the registered device owns; NULL: allocate kernel memory
+ * @provider: represents @ap in transfers between devices; NULL: no such transfers
+ * @parent: its parent device, or NULL
  */
 struct keel_dev_spec {
 	const char *name;

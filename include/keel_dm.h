@@ -19,12 +19,12 @@ struct keel_dev;
  * struct keel_dm - a buffer of device memory
  * @obj: the object
  * @ap: the aperture it is in
- * @start: its offset there
- * @length: bytes, as asked for; the rest of its last page is nobody's
- * @user: the user that its pages count for
+ * @start: its offset in the aperture
+ * @length: bytes, as requested; the rest of its last page stays unused
+ * @user: the user whose quota counts its pages
  * @lock: protects @maps
- * @maps: mmap entries, each with a reference on @obj until the last mapping
- *	of it is gone
+ * @maps: mmap entries, each with a reference on @obj until its last mapping is
+ *	closed
  */
 struct keel_dm {
 	struct keel_obj obj;

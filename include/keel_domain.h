@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Protection domains and the scopes below them, thread domains, XRC domains.
+ * Protection domains and the domains behind them, thread domains, XRC domains.
  */
 #ifndef KEEL_DOMAIN_H
 #define KEEL_DOMAIN_H
@@ -21,8 +21,8 @@ struct keel_shpd;
  * struct keel_shpds - shared-PD handles of a device
  * @lock: protects @table, and &keel_domain.shpd of every domain
  * @table: by handle
- * @secret: turns @given into the next handle
- * @given: how many handles were ever given; none is given twice
+ * @secret: generates the next handle from @given
+ * @given: number of handles issued so far; no handle is issued twice
  */
 struct keel_shpds {
 	struct mutex lock;
@@ -32,13 +32,13 @@ struct keel_shpds {
 };
 
 /**
- * struct keel_domain - a protection scope: what keys are checked against
+ * struct keel_domain - a protection scope that keys are checked against
  * @obj: its number is the number of the domain
  * @instances: PDs that are not parent domains; the domain can be shared while
- *	there is one
+ *	there is at least one
  * @shpd: its shared-PD handle or NULL, under &keel_shpds.lock
  *
- * Has no uobject: instances and the shared-PD handle hold it.
+ * A domain has no uobject: its instances and its shared-PD handle hold it.
  */
 struct keel_domain {
 	struct keel_obj obj;
@@ -47,8 +47,8 @@ struct keel_domain {
 };
 
 /**
- * keel_domain_join() - one more instance
- * @domain: the domain, which has one
+ * keel_domain_join() - add an instance
+ * @domain: the domain, which has an instance already
  */
 static inline void keel_domain_join(struct keel_domain *domain)
 {
@@ -58,10 +58,10 @@ static inline void keel_domain_join(struct keel_domain *domain)
 /**
  * struct keel_td - a thread domain
  * @obj: the object
- * @users: parent domains that use it and have a uobject. It rises under the
- *	TD uobject's read lock, and destroy looks at it under the write lock, so
- *	none can come between; it falls under no lock, which at worst refuses a
- *	destroy that a moment later would do.
+ * @users: parent domains that use it and have a uobject. It rises under the read
+ *	lock of the TD's uobject. Destroy checks it under the write lock, so it
+ *	cannot rise meanwhile. It falls under no lock: at worst, destroy returns
+ *	-EBUSY although the last parent domain is just being destroyed.
  */
 struct keel_td {
 	struct keel_obj obj;
@@ -72,10 +72,10 @@ struct keel_td {
  * struct keel_pd - a PD, a parent domain, or an instance of a shared PD
  * @obj: the object; a PD holds its domain, a parent domain @base and @td
  * @domain: its domain, held by @obj, directly or through @base
- * @base: the PD that a parent domain was made from, or NULL
+ * @base: the PD that a parent domain was created from, or NULL
  * @td: the thread domain of a parent domain, or NULL
- * @joined: an instance of a domain that somebody else shared
- * @users: parent domains made from it, locked as &keel_td.users
+ * @joined: an instance of a domain that another PD shared
+ * @users: parent domains created from it, locked as &keel_td.users
  */
 struct keel_pd {
 	struct keel_obj obj;
@@ -89,10 +89,10 @@ struct keel_pd {
 /**
  * struct keel_xrcd - an XRC domain
  * @obj: the object
- * @ib: the core's part, valid until @obj closes
+ * @ib: ib_core's structure, valid until @obj closes
  * @dev: device number of the filesystem of its inode
  * @ino: number of the inode
- * @tied: there is an inode
+ * @tied: it has an inode
  */
 struct keel_xrcd {
 	struct keel_obj obj;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Attributes and answer of the KEEL_METHOD_*_HOLDERS.
+ * Attributes and response of the KEEL_METHOD_*_HOLDERS.
  */
 #ifndef KEEL_HOLDERS_H
 #define KEEL_HOLDERS_H
@@ -14,7 +14,7 @@ struct keel_obj;
 int keel_holders_respond(struct uverbs_attr_bundle *attrs,
 			 struct keel_obj *obj, bool core);
 
-/* Attributes of every KEEL_METHOD_*_HOLDERS besides the handle. */
+/* Attributes of every KEEL_METHOD_*_HOLDERS, except the handle. */
 #define KEEL_HOLDERS_ATTRS						\
 	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_HOLDERS_RESP_LIST,		\
 			    UVERBS_ATTR_MIN_SIZE(0), UA_OPTIONAL),	\

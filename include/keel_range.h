@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Range allocator of the aperture: page-sized units, any power-of-two
- * alignment. A core unit: it touches no memory but its own bitmap.
+ * Range allocator of the aperture: page-sized units, any power-of-two alignment.
+ * A core unit: it accesses no memory except its own bitmap.
  */
 #ifndef KEEL_RANGE_H
 #define KEEL_RANGE_H
@@ -10,10 +10,10 @@
 #include <linux/types.h>
 
 /**
- * struct keel_range - what of an aperture is taken
+ * struct keel_range - allocated ranges of an aperture
  * @lock: protects @map
- * @map: one bit a unit, set where it is taken
- * @units: how many there are
+ * @map: one bit for each unit, set if it is allocated
+ * @units: number of units
  * @shift: log2 of the bytes in a unit
  */
 struct keel_range {

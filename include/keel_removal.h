@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The page that tells userspace that its device has gone.
+ * The page that tells userspace of device removal.
  */
 #ifndef KEEL_REMOVAL_H
 #define KEEL_REMOVAL_H

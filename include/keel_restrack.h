@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * "rdma resource": what is shown of an object.
+ * Properties of objects that "rdma resource" shows.
  */
 #ifndef KEEL_RESTRACK_H
 #define KEEL_RESTRACK_H
@@ -12,8 +12,8 @@
 struct sk_buff;
 
 /*
- * The object in a structure of ib_core's, with a reference; NULL if it is destroyed.
- * Older cores list the structure until after the destroy.
+ * The object of an ib_core structure, with a reference; NULL after destroy. Older
+ * kernels list the structure until after the destroy.
  */
 #define keel_res_tryget(_member)					\
 ({									\

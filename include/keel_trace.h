@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Trace events: every object's birth and death, every destroy that was refused
- * because somebody still needs the object, and every create that was refused
- * because the device has no more or the user has a full share.
+ * Trace events: creation and release of every object, every destroy that was
+ * refused because the object is in use, and every allocation that the quotas
+ * refused, of the device or of the user.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM keel
