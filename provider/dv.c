@@ -12,9 +12,8 @@
 #include "keeldv.h"
 
 /* The public names stand on their own, but say the same as the contract's. */
-#define SAME_KIND(name, number, word)                                          \
-	static_assert((int)KEELDV_KIND_##name == (number), #name " differs");
-KEEL_UAPI_KINDS(SAME_KIND)
+#define SAME_KIND(name, number, word) KEELDV_KIND_##name == (number) &&
+static_assert(KEEL_UAPI_KINDS(SAME_KIND) true, "kinds of objects differ");
 
 #define SAME_RES(name)                                                         \
 	static_assert((int)KEELDV_RES_##name == (int)KEEL_RES_##name,          \
@@ -32,9 +31,8 @@ SAME_PD_KIND(PLAIN);
 SAME_PD_KIND(PARENT);
 SAME_PD_KIND(SHARED);
 
-#define SAME_WHY(name, number, text)                                           \
-	static_assert((int)KEELDV_WHY_##name == (number), #name " differs");
-KEEL_UAPI_WHYS(SAME_WHY)
+#define SAME_WHY(name, number, text) KEELDV_WHY_##name == (number) &&
+static_assert(KEEL_UAPI_WHYS(SAME_WHY) true, "vendor errors differ");
 
 /* The kernel fills in the program's list itself. */
 #define SAME_MEMBER(member)                                                    \
@@ -49,7 +47,8 @@ static_assert(sizeof(struct keeldv_holder) == sizeof(struct keel_uapi_holder),
 	      "sizes of holders differ");
 
 static const char *const reasons[] = {
-#define REASON(name, number, text) [number] = (text),
+#define REASON(name, number, text)                                             \
+	[number] = (text),
 	KEEL_UAPI_WHYS(REASON)
 };
 

@@ -28,7 +28,8 @@ const struct keel_holders_of keel_holders_of_dm = {
 };
 
 static const char *const kind_names[] = {
-#define KIND_NAME(name, number, word) [number] = (word),
+#define KIND_NAME(name, number, word)                                          \
+	[number] = (word),
 	KEEL_UAPI_KINDS(KIND_NAME)
 };
 

@@ -8,7 +8,8 @@
 #include "keel_obj.h"
 
 static const char * const keel_kind_names[KEEL_KINDS] = {
-#define KEEL_KIND(_name, _number, _word)	[KEEL_##_name] = _word,
+#define KEEL_KIND(_name, _number, _word)				\
+	[KEEL_##_name] = _word,
 	KEEL_UAPI_KINDS(KEEL_KIND)
 #undef KEEL_KIND
 };

@@ -15,7 +15,7 @@
 #define LW	IBV_ACCESS_LOCAL_WRITE
 #define ROOM	(2 * PAGE)
 
-/* What is wrong with a key. */
+/* A fault of a key. */
 enum key {
 	GOOD,
 	NONE,		/* there is no such key */
@@ -102,7 +102,7 @@ struct end {
 	struct ibv_qp *qp;
 };
 
-/* What can be seen of a message, of one end of it. */
+/* One end of a message, as far as it can be seen. */
 struct seen {
 	struct ibv_wc wc;
 	int completions;
