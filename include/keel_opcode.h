@@ -31,14 +31,15 @@
  * @wc: opcode of its completion, with the number that userspace uses
  * @used: number of bytes that it uses of the union in &struct keel_uapi_send_wqe
  * @flags: KEEL_OP_*
- * @deliver: the responder's function for connected QPs; NULL: KEEL_OP_LOCAL
+ * @run: does it: with the peer's responder lock for a connected QP, alone if it is
+ *	KEEL_OP_LOCAL. Not called for datagrams
  */
 struct keel_opcode {
 	u32 types;
 	u8 wc;
 	u8 used;
 	u8 flags;
-	enum keel_verdict (*deliver)(struct keel_xfer *x);
+	enum keel_verdict (*run)(struct keel_xfer *x);
 };
 
 const struct keel_opcode *keel_opcode_find(u32 opcode);

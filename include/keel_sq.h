@@ -143,4 +143,9 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
 /* req.c */
 enum keel_verdict keel_req_run(struct keel_xfer *x);
 
+/* local.c */
+enum keel_verdict keel_local_bind(struct keel_xfer *x);
+enum keel_verdict keel_local_invalidate(struct keel_xfer *x);
+enum keel_verdict keel_local_reg_mr(struct keel_xfer *x);
+
 #endif /* KEEL_SQ_H */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The operations of send queues, in one table: which types of QP can do one, what
- * a WQE says to it, and what the responder does. A new one needs a row here, a
- * function of the responder, and a case in post_kernel.c if consumers in the kernel may
- * post it.
+ * The operations of send queues, in one table: which types of QP can do one, which
+ * members of a WQE it uses, and which function does it. A new operation needs a row
+ * here, a function of the responder (resp.c) or a local one (local.c), a case in
+ * post_kernel.c if consumers in the kernel may post it, and one in the provider.
  */
 #include <linux/nospec.h>
 #include <linux/string.h>
@@ -25,82 +25,85 @@ static const struct keel_opcode keel_opcodes[] = {
 		.types = KEEL_T_CONN,
 		.wc = IB_WC_RDMA_WRITE,
 		.used = KEEL_USED(rdma, rkey),
-		.deliver = keel_resp_write,
+		.run = keel_resp_write,
 	},
 	[IB_WR_RDMA_WRITE_WITH_IMM] = {
 		.types = KEEL_T_CONN,
 		.wc = IB_WC_RDMA_WRITE,
 		.used = KEEL_USED(rdma, rkey),
 		.flags = KEEL_OP_IMM,
-		.deliver = keel_resp_write,
+		.run = keel_resp_write,
 	},
 	[IB_WR_SEND] = {
 		.types = KEEL_T_ALL,
 		.wc = IB_WC_SEND,
-		.deliver = keel_resp_send,
+		.run = keel_resp_send,
 	},
 	[IB_WR_SEND_WITH_IMM] = {
 		.types = KEEL_T_ALL,
 		.wc = IB_WC_SEND,
 		.flags = KEEL_OP_IMM,
-		.deliver = keel_resp_send,
+		.run = keel_resp_send,
 	},
 	[IB_WR_SEND_WITH_INV] = {
 		.types = KEEL_T_RC,
 		.wc = IB_WC_SEND,
 		.flags = KEEL_OP_IMM,
-		.deliver = keel_resp_send,
+		.run = keel_resp_send,
 	},
 	[IB_WR_RDMA_READ] = {
 		.types = KEEL_T_RC,
 		.wc = IB_WC_RDMA_READ,
 		.used = KEEL_USED(rdma, rkey),
 		.flags = KEEL_OP_READ | KEEL_OP_DEPTH,
-		.deliver = keel_resp_read,
+		.run = keel_resp_read,
 	},
 	[IB_WR_ATOMIC_CMP_AND_SWP] = {
 		.types = KEEL_T_RC,
 		.wc = IB_WC_COMP_SWAP,
 		.used = KEEL_USED(atomic, rkey),
 		.flags = KEEL_OP_READ | KEEL_OP_DEPTH | KEEL_OP_ATOMIC,
-		.deliver = keel_resp_atomic,
+		.run = keel_resp_atomic,
 	},
 	[IB_WR_ATOMIC_FETCH_AND_ADD] = {
 		.types = KEEL_T_RC,
 		.wc = IB_WC_FETCH_ADD,
 		.used = KEEL_USED(atomic, rkey),
 		.flags = KEEL_OP_READ | KEEL_OP_DEPTH | KEEL_OP_ATOMIC,
-		.deliver = keel_resp_atomic,
+		.run = keel_resp_atomic,
 	},
 	[IB_WR_ATOMIC_WRITE] = {
 		.types = KEEL_T_RC,
 		.wc = IB_WC_ATOMIC_WRITE,
 		.used = KEEL_USED(rdma, rkey),
 		.flags = KEEL_OP_DEPTH | KEEL_OP_ATOMIC,
-		.deliver = keel_resp_atomic_write,
+		.run = keel_resp_atomic_write,
 	},
 	[IB_WR_FLUSH] = {
 		.types = KEEL_T_RC,
 		.wc = IB_WC_FLUSH,
 		.used = KEEL_USED(flush, level),
 		.flags = KEEL_OP_DEPTH,
-		.deliver = keel_resp_flush,
+		.run = keel_resp_flush,
 	},
 	[IB_WR_BIND_MW] = {
 		.types = KEEL_T_CONN,
 		.wc = IB_UVERBS_WC_BIND_MW,
 		.used = KEEL_USED(bind, flags),
 		.flags = KEEL_OP_BARE | KEEL_OP_LOCAL,
+		.run = keel_local_bind,
 	},
 	[IB_WR_LOCAL_INV] = {
 		.types = KEEL_T_CONN,
 		.wc = IB_WC_LOCAL_INV,
 		.flags = KEEL_OP_IMM | KEEL_OP_BARE | KEEL_OP_LOCAL,
+		.run = keel_local_invalidate,
 	},
 	[IB_WR_REG_MR] = {
 		.types = KEEL_T_RC,
 		.wc = IB_WC_REG_MR,
 		.flags = KEEL_OP_LOCAL | KEEL_OP_KERNEL,
+		.run = keel_local_reg_mr,
 	},
 };
 

@@ -3,7 +3,6 @@
  * The requester: is a work request one that this QP can do, where is its
  * local memory, and who is its peer.
  */
-#include "keel_mr.h"
 #include "keel_opcode.h"
 #include "keel_resp_lock.h"
 
@@ -139,7 +138,7 @@ static enum keel_verdict keel_req_deliver(struct keel_xfer *x)
 	x->domain = x->peer->domain;
 	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
 		return KEEL_XFER_DONE;
-	return x->op->deliver(x);
+	return x->op->run(x);
 }
 
 /* From one QP to another that is connected to it. */
@@ -169,31 +168,6 @@ static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 	x->rnr_ns = rnr_us[x->peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
 	mutex_unlock(&x->peer->resp.lock);
 	return verdict;
-}
-
-/* Requests that no peer hears of. */
-static enum keel_verdict keel_req_own(struct keel_xfer *x)
-{
-	const struct keel_uapi_send_wqe *wqe = x->wqe;
-	struct keel_qp *qp = x->qp;
-	const struct keel_scope scope = keel_qp_scope(qp, qp->domain);
-
-	x->why = KEEL_WHY_NONE;
-	switch (wqe->opcode) {
-	case IB_WR_BIND_MW:
-		x->status = keel_wqe_bind(&scope, wqe, &x->why);
-		break;
-	case IB_WR_LOCAL_INV:
-		x->status = keel_wqe_invalidate(&scope, wqe->imm, &x->why);
-		break;
-	default:
-		x->status = keel_mr_fast_reg(qp->kdev, qp->domain,
-					     (void *)(uintptr_t)wqe->bind.addr,
-					     wqe->bind.new_rkey,
-					     wqe->bind.access, &x->why);
-		break;
-	}
-	return KEEL_XFER_DONE;
 }
 
 /* Once; it uses keys and locks without preemption, see keel_resp_lock.h. */
@@ -242,7 +216,7 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 	if (qp->user && !keel_opcode_clean(x->op, wqe, qp->type))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_RESERVED);
 	if (x->op->flags & KEEL_OP_LOCAL)
-		return keel_req_own(x);
+		return x->op->run(x);
 	do {
 		keel_resp_stay();
 		verdict = keel_req_try(x);
