@@ -2,11 +2,13 @@
 /*
  * Memory of rings: a program's, pinned and mapped, or the kernel's own.
  */
+#include <linux/lockdep.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
+#include <kunit/visibility.h>
 #include <rdma/ib_umem.h>
 
 #include "compat.h"
@@ -119,6 +121,7 @@ int keel_ring_alloc(struct keel_ring *ring, u32 entries, u32 stride)
 	keel_ring_set(ring, map, entries, stride);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_ring_alloc);
 
 /**
  * keel_ring_free() - let go of a ring's memory
@@ -141,13 +144,14 @@ void keel_ring_free(struct keel_ring *ring)
 	ib_umem_release(ring->umem);
 	ring->umem = NULL;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_ring_free);
 
 /**
  * keel_ring_move() - copy entries to the ring that shall replace another one
  * @from: the ring that has them
  * @to: the ring that gets them, under the same indexes
  * @first: the first one
- * @end: behind the last one; may grow while @lock is dropped
+ * @end: behind the last one; read under @lock, and may grow while @lock is dropped
  * @bytes: of an entry; no more than either stride
  * @lock: the lock of @from, which the caller has; dropped now and then, for others
  *	must not wait for a million entries
@@ -164,6 +168,7 @@ int keel_ring_move(const struct keel_ring *from, const struct keel_ring *to,
 {
 	u32 next = first, piece;
 
+	lockdep_assert_held(lock);
 	while (!*dead && *end - first <= keel_ring_size(to)) {
 		piece = min(*end - next, KEEL_RING_MOVE);
 		for (; piece; piece--, next++)
@@ -177,3 +182,4 @@ int keel_ring_move(const struct keel_ring *from, const struct keel_ring *to,
 	}
 	return -EINVAL;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_ring_move);
