@@ -33,7 +33,8 @@ need_root() {
 		die "this needs root, and there is no sudo" \
 		    "run it as root"
 	exec sudo KEEL_CACHE="$KEEL_CACHE" KEEL_JOBS="$KEEL_JOBS" \
-		${KEEL_MIRROR:+"KEEL_MIRROR=$KEEL_MIRROR"} "$0" "$@"
+		${KEEL_MIRROR:+"KEEL_MIRROR=$KEEL_MIRROR"} \
+		${KCFLAGS:+"KCFLAGS=$KCFLAGS"} "$0" "$@"
 }
 
 # need_deps: install what is missing. Once is enough for all that we call.
