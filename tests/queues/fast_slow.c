@@ -107,6 +107,7 @@ struct seen {
 	struct ibv_wc wc;
 	int completions;
 	int solicited;		/* completion events */
+	uint64_t events;	/* asynchronous events, a bit each */
 	enum ibv_qp_state state;
 };
 
@@ -170,6 +171,21 @@ static void send_it(const struct end *e, const struct sent *c,
 	wr.num_sge = sges(sge, from, c->len, c->sges,
 			  c->from == NONE ? 0xfffff0 : mr->lkey);
 	CHECK_OK(ibv_post_send(e->qp, &wr, &bad));
+}
+
+/* Asynchronous events of both QPs. */
+static void see_events(const struct end *a, const struct end *b,
+		       struct seen seen[2])
+{
+	struct pollfd fd = { .fd = pd->context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+
+	while (poll(&fd, 1, 0) > 0) {
+		CHECK_OK(ibv_get_async_event(pd->context, &event));
+		CHECK(event.element.qp == a->qp || event.element.qp == b->qp);
+		seen[event.element.qp == b->qp].events |= 1ULL << event.event_type;
+		ibv_ack_async_event(&event);
+	}
 }
 
 static void see(const struct end *e, int status, struct seen *seen)
@@ -252,6 +268,7 @@ static void run_case(const struct sent *c, bool fast, struct seen seen[2],
 	see(&b, c->receiver, &seen[1]);
 	if (c->receiver != NO_WC)
 		see(&a, c->sender, &seen[0]);
+	see_events(&a, &b, seen);
 	read_counters(after);
 	for (i = 0; i < COUNTERS; i++)
 		counted[i] = after[i] - counted[i];
@@ -266,6 +283,7 @@ static void check_same(const struct sent *c, const struct seen *slow,
 {
 	CHECK_EQ(fast->completions, slow->completions);
 	CHECK_EQ(fast->solicited, slow->solicited);
+	CHECK_EQ(fast->events, slow->events);
 	CHECK_EQ(fast->state, slow->state);
 	CHECK_EQ(fast->wc.wr_id, slow->wc.wr_id);
 	CHECK_EQ(fast->wc.status, slow->wc.status);
@@ -275,6 +293,10 @@ static void check_same(const struct sent *c, const struct seen *slow,
 		return;
 	CHECK_EQ(fast->wc.opcode, slow->wc.opcode);
 	CHECK_EQ(fast->wc.byte_len, slow->wc.byte_len);
+	CHECK_EQ(fast->wc.src_qp, slow->wc.src_qp);
+	CHECK_EQ(fast->wc.pkey_index, slow->wc.pkey_index);
+	CHECK_EQ(fast->wc.slid, slow->wc.slid);
+	CHECK_EQ(fast->wc.sl, slow->wc.sl);
 	if (slow->wc.wc_flags & IBV_WC_WITH_IMM)
 		CHECK_EQ(fast->wc.imm_data, slow->wc.imm_data);
 }
