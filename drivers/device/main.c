@@ -44,7 +44,7 @@ static int __init keel_init(void)
 		goto err_workers;
 	ret = keel_port_init();
 	if (ret)
-		goto err_gone;
+		goto err_removal;
 	ret = keel_default_create();
 	if (ret)
 		goto err_port;
@@ -59,7 +59,7 @@ err_default:
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
 err_port:
 	keel_port_exit();
-err_gone:
+err_removal:
 	keel_removal_exit();
 err_workers:
 	keel_workers_exit();

@@ -53,17 +53,17 @@ enum keel_res_code {
 };
 
 /*
- * Kinds of objects, X(name, number, word). debugfs, the trace events and the
- * holder lists print the words. All other lists of kinds are generated from this
- * list or compared with it.
+ * Kinds of objects, X(name, number, word): KEEL_UAPI_KIND_<name>. debugfs, the trace
+ * events and the holder lists print the words. The module's list of kinds and the
+ * provider's are generated from this list or compared with it.
  */
 #define KEEL_UAPI_KINDS(X)						\
 	X(DOMAIN, 1, "domain")						\
 	X(PD, 2, "pd")							\
-	X(PARENT, 3, "parent")						\
+	X(PARENT, 3, "parent")		/* parent domain */		\
 	X(TD, 4, "td")							\
 	X(XRCD, 5, "xrcd")						\
-	X(SHPD, 6, "shpd")						\
+	X(SHPD, 6, "shpd")		/* shared-PD handle */		\
 	X(DM, 7, "dm")							\
 	X(MR, 8, "mr")							\
 	X(DM_MR, 9, "dm_mr")						\

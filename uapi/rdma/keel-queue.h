@@ -263,8 +263,8 @@ struct keel_uapi_cqe {
 };
 
 /*
- * Vendor errors, X(name, number, text). All other lists of vendor errors are
- * generated from this list or compared with it.
+ * Vendor errors, X(name, number, text): KEEL_WHY_<name>. All other lists of vendor
+ * errors are generated from this list or compared with it.
  */
 #define KEEL_UAPI_WHYS(X)						\
 	X(NONE, 0, "nothing is wrong")					\
