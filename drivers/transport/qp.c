@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs: ibv_create_qp() and its end. States are in qp_modify.c, and what a
- * QP does in qp_run.c.
+ * Queue pairs: create and destroy. qp_modify.c has their states, and qp_run.c
+ * runs them.
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -92,7 +92,7 @@ static bool keel_qp_receives(const struct keel_qp *qp)
 	       qp->type != IB_QPT_XRC_TGT;
 }
 
-/* One ring of a program: there if it has to be, and as large as it must be. */
+/* Check and map a ring of userspace, if the QP needs it. */
 static int keel_qp_map(struct keel_qp *qp, struct keel_ring *ring, bool wanted,
 		       const struct keel_uapi_buf *buf, u32 wrs, size_t stride)
 {
@@ -140,7 +140,7 @@ static int keel_qp_alloc_rings(struct keel_qp *qp)
 	return ret;
 }
 
-/* Room in the rings, as it is and not as it was asked for. */
+/* Report the sizes of the rings, which may be larger than requested. */
 static void keel_qp_caps(struct keel_qp *qp)
 {
 	if (qp->sq.ring.head)
@@ -180,7 +180,7 @@ static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 	keel_sq_init(qp);
 }
 
-/* The QP has no number before it is complete: nobody finds it. */
+/* The QP is stored under its number last: lookups find only complete QPs. */
 static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 {
 	struct keel_dev *kdev = qp->kdev;
@@ -208,7 +208,7 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 		xa_erase(&kdev->qps, qp->qpn);
 		return ret;
 	}
-	/* The slot exists: this cannot need memory. */
+	/* The slot is reserved: this allocates no memory. */
 	xa_store(&kdev->qps, qp->qpn, qp, GFP_KERNEL);
 	return 0;
 }
@@ -218,7 +218,7 @@ static struct ib_ucontext *keel_udata_context(struct ib_udata *udata)
 	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
 }
 
-/* The parts of a QP of a user process besides its rings. */
+/* Set up the parts of a user process's QP, other than its rings. */
 static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 {
 	qp->user = true;
@@ -229,7 +229,7 @@ static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 			return -ENOMEM;
 		keel_fetch_init(&qp->resp.dgram->fetch, NULL);
 	}
-	/* An XRC_RECV QP may outlive it, and has no doorbell. */
+	/* An XRC_RECV QP may outlive its context, and has no doorbell. */
 	if (!keel_qp_sends(qp))
 		return 0;
 	qp->context = keel_udata_context(udata);
@@ -275,7 +275,10 @@ err_rings:
 	return ret;
 }
 
-/* Nobody is inside any more, and nobody comes. Drop what it waits for. */
+/*
+ * The QP is dying: wait for transfers to drop its locks, then drop what it
+ * holds.
+ */
 static void keel_qp_drain(struct keel_qp *qp)
 {
 	mutex_lock(&qp->sq.lock);
@@ -293,9 +296,9 @@ static void keel_qp_drain(struct keel_qp *qp)
 }
 
 /*
- * After this nobody touches memory or completion queues for the QP: new
- * transfers do not find it, those under way see that it is dying at the next
- * 64 KiB and let go of the locks.
+ * After this, no transfer accesses memory or CQs for the QP. New transfers do
+ * not find it. In-flight transfers see within 64 KiB that it is dying, and drop
+ * the locks.
  */
 static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
@@ -305,22 +308,27 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 
 	if (ret)
 		return ret;
-	/* "rdma resource" may look at it even now. */
+	/* "rdma resource" may still query the QP. */
 	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);
 	xa_erase(&qp->kdev->qps, qp->qpn);
-	/* A reader that sees the count finds it no more; others are waited for. */
+	/*
+	 * A reader that sees the new count can no longer find the QP. The grace
+	 * period waits for readers that saw the old one.
+	 */
 	smp_mb__before_atomic();
 	atomic64_inc(&qp->kdev->qps_gone);
 	spin_lock(&qp->state_lock);
 	WRITE_ONCE(qp->dying, true);
 	WRITE_ONCE(qp->ib, NULL);
-	/* It is not replaced from here on. */
+	/* The worker is not replaced any more. */
 	worker = qp->worker;
 	spin_unlock(&qp->state_lock);
 
 	keel_qp_drain(qp);
-	/* Those inside may start the timer, and kick: now nobody is. */
+	/*
+	 * Transfers may start the timer and schedule the QP: none is left now.
+	 */
 	hrtimer_cancel(&qp->sq.timer);
 	if (cancel_work_sync(&qp->work))
 		keel_obj_put(&qp->obj);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * States of QPs: ibv_modify_qp(), ibv_query_qp(). ib_core has the table of the
- * InfiniBand specification (ib_modify_qp_is_ok()) which says what transition is
- * legal for which type, and what attributes it must and may have; here are the
- * ranges of the attributes and what a transition does, whether a program wants it
- * or an error.
+ * States of QPs: ibv_modify_qp(), ibv_query_qp(). ib_modify_qp_is_ok() has the
+ * table of the InfiniBand specification: the legal transitions of each type of
+ * QP, with their required and optional attributes. This file checks the ranges
+ * of the attributes, and carries out the transitions that the owner requests.
+ * keel_qp_fail() carries out those of errors.
  */
 #include <kunit/visibility.h>
 
@@ -40,15 +40,16 @@ static bool keel_qp_ranges_ok(const struct ib_qp_attr *attr, int mask)
 }
 
 /**
- * keel_qp_check() - may a QP be modified so?
+ * keel_qp_check() - check a request to modify a QP
  * @qp: the QP
  * @attr: new attributes
- * @mask: which of them, enum ib_qp_attr_mask
+ * @mask: which of them are set, enum ib_qp_attr_mask
  *
- * Context: any; &keel_qp.modify_lock is held, or nobody else has the QP.
- * Return: 0; -EINVAL for an illegal transition, a missing or needless
- * attribute, or one out of range; -EOPNOTSUPP for an alternate path, which a
- * device without a wire does not have.
+ * Context: any; &keel_qp.modify_lock is held, or no other thread has the QP.
+ * Return: 0; -EINVAL if the transition is illegal, the QP is not in the given
+ * current state, or an attribute is missing, not allowed or out of range;
+ * -EOPNOTSUPP if an attribute is not a standard one, or is for an alternate
+ * path, which a device without a wire does not have.
  */
 int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 		  int mask)
@@ -58,7 +59,7 @@ int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
 	if (mask & IB_QP_CUR_STATE) {
-		/* An SQE that the program did not see yet is none. */
+		/* The caller may not have seen yet that the QP moved to SQE. */
 		if (attr->cur_qp_state != cur)
 			return -EINVAL;
 	}
@@ -89,7 +90,7 @@ static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 		to->dest_qp_num = attr->dest_qp_num;
 	if (mask & IB_QP_AV) {
 		to->ah_attr = attr->ah_attr;
-		/* Its reference belongs to the caller and to ib_core. */
+		/* The caller and ib_core own the reference. */
 		to->ah_attr.grh.sgid_attr = NULL;
 		qp->av = *av;
 	}
@@ -132,12 +133,15 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
 	ring->index = 0;
 	WRITE_ONCE(ring->head->flags, 0);
 	WRITE_ONCE(ring->head->kernel, 0);
-	/* A program's index is the program's to reset. */
+	/* Userspace resets its own index. */
 	if (!user)
 		WRITE_ONCE(ring->head->user, 0);
 }
 
-/* As new, but with its number. Transfers see the state and let go. */
+/*
+ * Reset a QP, which keeps its number. Transfers see the state and drop the
+ * locks.
+ */
 static void keel_qp_reset(struct keel_qp *qp)
 {
 	spin_lock(&qp->state_lock);
@@ -167,7 +171,10 @@ static void keel_qp_reset(struct keel_qp *qp)
 	keel_ring_reset(&qp->rq.ring, qp->user);
 	mutex_unlock(&qp->resp.lock);
 	keel_qp_wake_peer(qp);
-	/* Another life: the peer of the last one is not the peer of this. */
+	/*
+	 * A new generation: the peer from before the reset is no longer its
+	 * peer.
+	 */
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	atomic64_set(&qp->remote, 0);
 	keel_qp_forget(qp);
@@ -176,18 +183,18 @@ static void keel_qp_reset(struct keel_qp *qp)
 }
 
 /**
- * keel_qp_commit() - the attributes and the state of a QP, both or neither
+ * keel_qp_commit() - set both the attributes and the state of a QP, or neither
  * @qp: the QP
- * @cur: the state that the transition was found legal in; an error may have
- *	moved the QP on since then
- * @next: its state from here on
+ * @cur: the state that the transition was checked for; an error may have moved
+ *	the QP to another one since then
+ * @next: the new state
  * @attr: new attributes
- * @mask: which of them
- * @av: with IB_QP_AV: the address of @attr; else not looked at
+ * @mask: which of them are set
+ * @av: with IB_QP_AV: the address vector for @attr; else not used
  *
- * Context: any but interrupts; &keel_qp.modify_lock is held, and with IB_QP_AV
- * the send queue's, whose entry may wait for just this address.
- * Return: 0; -EINVAL: the state is another one now, and nothing changed.
+ * Context: any but interrupts; &keel_qp.modify_lock is held. With IB_QP_AV the
+ * send queue's lock is held too: its first WQE may wait for this address.
+ * Return: 0; -EINVAL if the state is not @cur any more: nothing has changed.
  */
 VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 				    enum ib_qp_state next,
@@ -200,11 +207,11 @@ VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 	keel_qp_set(qp, attr, mask, av);
 	if (next == IB_QPS_SQD && cur != IB_QPS_SQD) {
 		qp->sq.drained = false;
-		/* Each transition asks for its event anew. */
+		/* Each transition to SQD requests its event anew. */
 		if (!(mask & IB_QP_EN_SQD_ASYNC_NOTIFY))
 			qp->attr.en_sqd_async_notify = 0;
 	}
-	/* A thread that sees the state sees the attributes that came with it. */
+	/* A thread that sees the state also sees the attributes set with it. */
 	smp_store_release(&qp->state, next);
 	return 0;
 }
@@ -220,7 +227,7 @@ static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
 	if (!(mask & IB_QP_AV))
 		return keel_qp_commit(qp, cur, next, attr, mask, NULL);
 	keel_av_init(qp->kdev, &av, &attr->ah_attr);
-	/* Only RTR and SQD take an address: no more than a message runs. */
+	/* Only RTR and SQD take an address: one WQE at most holds the lock. */
 	mutex_lock(&qp->sq.lock);
 	ret = keel_qp_commit(qp, cur, next, attr, mask, &av);
 	mutex_unlock(&qp->sq.lock);
@@ -231,14 +238,14 @@ static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
  * keel_modify_qp() - ibv_modify_qp()
  * @ibqp: the QP
  * @attr: new attributes
- * @mask: which of them
+ * @mask: which of them are set
  * @udata: empty
  *
- * When it returns from a move to the error state, both queues are flushed,
- * unless another thread is at it.
+ * After a move to the error state, both queues are flushed when this returns,
+ * unless another thread is still flushing them.
  *
  * Context: may sleep.
- * Return: as keel_qp_check(); when it fails nothing has changed.
+ * Return: 0, or an error as of keel_qp_check(): nothing has changed then.
  */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		   struct ib_udata *udata)
@@ -265,12 +272,13 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return 0;
 	}
 	ret = keel_qp_change(qp, cur, next, attr, mask);
-	/* The peer may have been ready first. */
+	/* The peer may have been ready first, and wait for this QP. */
 	if (!ret && next == IB_QPS_RTR)
 		keel_qp_wake_peer(qp);
 	/*
-	 * A thread that found the send queue's lock taken has left a note and gone,
-	 * be it the flush after the very error that made this fail.
+	 * A thread that found the send queue's lock taken has set
+	 * &keel_sq.kicked and returned. It may have come to flush after the
+	 * error that made this call fail.
 	 */
 	if (ret || next != cur || next == IB_QPS_SQD)
 		keel_qp_run(qp);
@@ -281,12 +289,12 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
  * keel_query_qp() - ibv_query_qp()
  * @ibqp: the QP
  * @attr: attributes to fill, all of them
- * @mask: which of them the program wants
- * @init: what it was made with
+ * @mask: the attributes that the caller requests
+ * @init: set to the attributes of its creation
  *
  * Context: may sleep.
- * Return: 0; -EAGAIN, by which "rdma resource" leaves a QP out, when older cores
- * call here after the destroy.
+ * Return: 0; -EAGAIN if the QP is destroyed: older cores still call this then,
+ * and "rdma resource" leaves out the QP.
  */
 int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init)

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A turn of a queue pair: in a doorbell, in the worker of its process, in the
- * workqueue where there is none, and the last one when its process is dead.
+ * Turns of a queue pair. A doorbell or the worker of the process runs them, or
+ * the workqueue if the QP has no worker. The last turn for a dead process
+ * flushes the queues.
  */
 #include <linux/ktime.h>
 
 #include "keel_qp.h"
 
-/* How long a doorbell copies before the worker goes on. */
+/* How long a doorbell copies before it leaves the rest to the worker. */
 #define KEEL_DOORBELL_NS	(100 * NSEC_PER_MSEC)
-/* How long whoever posts a receive sends for another QP of the same process. */
+/* How long a QP with new receive WQEs runs its peer in the same process. */
 #define KEEL_SERVE_NS		(100 * NSEC_PER_USEC)
-/* A turn of one queue, when others of the same process have work as well. */
+/*
+ * Length of a turn in a worker or the workqueue, which have other QPs to run.
+ */
 #define KEEL_TURN_NS		(2 * NSEC_PER_MSEC)
 
 /*
- * Run a send queue of this process that waited for receives. The worker does the
- * rest of what takes longer.
+ * Run a send queue of this process that waited for receive WQEs. The worker
+ * executes the rest, if that takes longer.
  */
 static void keel_sq_serve(struct keel_qp *qp)
 {
@@ -29,8 +32,8 @@ static void keel_sq_serve(struct keel_qp *qp)
 }
 
 /*
- * Receives were posted, and the peer may have waited for them. If this process
- * runs the peer, too, this thread does its work, and no other one need be woken.
+ * Receive WQEs were posted, and the peer may have waited for them. If this
+ * process also runs the peer, this thread runs it, and wakes no other thread.
  */
 static void keel_qp_serve_peer(struct keel_qp *qp)
 {
@@ -57,7 +60,7 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	if (keel_rq_was_wanted(&qp->rq))
 		keel_qp_serve_peer(qp);
-	/* Pairs with keel_qp_fail(): a report that is due is seen too. */
+	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
 	if (smp_load_acquire(&qp->state) == IB_QPS_ERR)
 		keel_rq_flush(qp);
 	if (qp->resp.dgram)
@@ -67,17 +70,17 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 }
 
 /**
- * keel_qp_run() - do what there is to do for a QP, in a call of its owner
+ * keel_qp_run() - run a QP, in a call of its owner
  * @qp: the QP
  *
- * Runs what was posted to the send queue before the call, until it has to wait,
- * and in the error state flushes both queues. If another thread does so
- * already, that thread sees what is new. The worker goes on where this ends
- * early.
+ * Executes the send WQEs that were posted before the call, and at most
+ * KEEL_DOORBELL_MORE later ones, until one has to wait. In the error state,
+ * flushes both queues. If another thread runs a queue already, that thread does
+ * this. The worker continues if this call ends early.
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
- * Return: 0; as keel_worker_get() if the process that ran the QP is dead, and this
- * one cannot: nothing was done.
+ * Return: 0; the error of keel_worker_get() if the worker of the QP is dead,
+ * and this process cannot take the QP over: nothing was done.
  */
 int keel_qp_run(struct keel_qp *qp)
 {
@@ -87,7 +90,7 @@ int keel_qp_run(struct keel_qp *qp)
 	};
 	int ret;
 
-	/* The process whose worker it was may be gone, and the device shared. */
+	/* If the worker's process is dead, this process takes the QP over. */
 	if (qp->context) {
 		ret = keel_qp_own_worker(qp);
 		if (ret)
@@ -100,7 +103,7 @@ int keel_qp_run(struct keel_qp *qp)
 	return 0;
 }
 
-/* A turn of a QP that a worker or the workqueue runs. */
+/* Run a turn of a QP in a worker or the workqueue. */
 static void keel_qp_run_job(struct keel_qp *qp)
 {
 	const struct keel_turn turn = {
@@ -111,9 +114,9 @@ static void keel_qp_run_job(struct keel_qp *qp)
 }
 
 /*
- * The queues of a QP are flushed for a dead process once: a process that shares
- * them may post without end, and does not pay for what is done here. If another
- * process has taken the QP over, nothing has ended.
+ * The kernel flushes the queues of a QP once for a dead process. A process that
+ * shares them may post without end, but is not charged for this work. Nothing
+ * ends if another process has taken the QP over.
  */
 static void keel_qp_set_ended(struct keel_qp *qp)
 {
@@ -123,10 +126,10 @@ static void keel_qp_set_ended(struct keel_qp *qp)
 }
 
 /*
- * The process of a QP is dead, or has let go of the device, and no other one has
- * taken the QP over. Nothing is transferred for it any more: a QP that has WQEs to
- * send fails. They are flushed, which is bounded by the size of the queues. Another
- * process may take it over at any moment of this, and transfers by itself.
+ * The worker of a QP is dead, and no other process has taken the QP over.
+ * Nothing is transferred for it any more: a QP that has send WQEs fails. The
+ * size of the queues bounds the flush. Another process may take the QP over at
+ * any time, and then runs transfers itself.
  */
 static void keel_qp_end(struct keel_qp *qp)
 {
@@ -144,7 +147,7 @@ static void keel_qp_end(struct keel_qp *qp)
 	    keel_ring_posted(&qp->sq.ring))
 		keel_qp_fail_orphan(qp);
 	state = READ_ONCE(qp->state);
-	/* Pairs with keel_qp_reported(), which kicks the QP once more. */
+	/* Pairs with keel_qp_reported(), which reschedules the QP. */
 	reporting = smp_load_acquire(&qp->sq.reporting);
 	if ((state == IB_QPS_ERR || state == IB_QPS_SQE) && !reporting)
 		keel_qp_set_ended(qp);
@@ -156,7 +159,7 @@ static void keel_qp_end(struct keel_qp *qp)
 /**
  * keel_qp_job() - the job of a QP, for the worker of its process
  * @job: &keel_qp.job, queued with a reference on the QP
- * @alive: false: the process does not go on
+ * @alive: false: the worker is dead
  */
 void keel_qp_job(struct keel_job *job, bool alive)
 {
@@ -167,13 +170,13 @@ void keel_qp_job(struct keel_job *job, bool alive)
 	else if (keel_qp_is_orphan(qp))
 		keel_qp_end(qp);
 	else
-		/* Another process has taken it over meanwhile. */
+		/* Another process has taken the QP over: its worker runs it. */
 		keel_qp_kick_alive(qp);
 	keel_obj_put(&qp->obj);
 }
 
 /**
- * keel_qp_work() - where a QP has no worker, or a dead one
+ * keel_qp_work() - the work of a QP that has no worker, or a dead one
  * @work: &keel_qp.work, queued with a reference on the QP
  */
 void keel_qp_work(struct work_struct *work)
@@ -183,7 +186,7 @@ void keel_qp_work(struct work_struct *work)
 	if (keel_qp_is_orphan(qp))
 		keel_qp_end(qp);
 	else if (qp->user && qp->context)
-		/* As above. */
+		/* As in keel_qp_job(). */
 		keel_qp_kick_alive(qp);
 	else
 		keel_qp_run_job(qp);

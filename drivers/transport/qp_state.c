@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queue pairs as everything below ibv_create_qp() sees them: find one, have it
- * run by its worker, move it to an error state and tell its owner.
+ * Queue pairs for the rest of the transport: look up a QP, schedule it, move it
+ * to an error state, and raise its events.
  */
 #include <kunit/visibility.h>
 
 #include "keel_qp.h"
 
 /**
- * keel_qp_get() - the QP behind a number
+ * keel_qp_get() - look up a QP by number
  * @kdev: the device
  * @qpn: the number
  *
@@ -30,49 +30,55 @@ static bool keel_qp_queue(struct keel_qp *qp)
 	struct keel_worker *worker;
 	int ret = -ESRCH;
 
-	/* One that is replaced stays for a grace period. */
+	/* RCU keeps a worker that is replaced meanwhile. */
 	scoped_guard(rcu) {
 		worker = READ_ONCE(qp->worker);
 		if (worker)
 			ret = keel_job_queue(worker, &qp->job);
 	}
-	/* The kernel's own, or of a process that is dead. */
+	/* No worker (kernel consumers, XRC_RECV), or a dead one. */
 	return ret == -ESRCH ? queue_work(qp->kdev->wq, &qp->work) : ret;
 }
 
 /**
- * keel_qp_kick() - have a QP run soon
- * @qp: the QP; the caller has a reference, or keeps it from being destroyed
+ * keel_qp_kick() - schedule a QP
+ * @qp: the QP; the caller holds a reference, or keeps it from being destroyed
  *
  * Context: any.
  */
 void keel_qp_kick(struct keel_qp *qp)
 {
 	keel_obj_get(&qp->obj);
-	/* The caller's reference is left: this is not the last one. */
+	/*
+	 * The QP still exists for the caller: this is not the last reference.
+	 */
 	if (!keel_qp_queue(qp))
 		keel_obj_put(&qp->obj);
 }
 
 /**
- * keel_qp_kick_alive() - have a QP run soon, unless it is being destroyed
+ * keel_qp_kick_alive() - schedule a QP, unless it is being destroyed
  * @qp: the QP, kept by RCU or a reference
  *
  * Context: process context; no lock but mutexes is held.
  */
 void keel_qp_kick_alive(struct keel_qp *qp)
 {
-	/* Destroying it sets @dying under the lock: it has not begun to. */
+	/*
+	 * The destroy sets @dying under the lock, before it drops its
+	 * reference.
+	 */
 	guard(spinlock)(&qp->state_lock);
 	if (!qp->dying)
 		keel_qp_kick(qp);
 }
 
 /**
- * keel_qp_find_peer() - the QP that may wait for one
+ * keel_qp_find_peer() - find the QP that may wait for a QP
  * @qp: the QP
  *
- * Only a peer can be waiting, and a stranger is not to be bothered.
+ * Only a peer that is connected to @qp can wait for it. Other QPs are not
+ * woken.
  *
  * Context: RCU read side, which keeps the peer.
  * Return: the peer, or NULL.
@@ -90,8 +96,8 @@ struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
 }
 
 /**
- * keel_qp_wake_peer() - the peer may have waited for this
- * @qp: the QP; it can receive what it could not, or does not exist as it did
+ * keel_qp_wake_peer() - reschedule the peer, which may wait for a QP
+ * @qp: the QP; it can receive now, or it failed, is reset or destroyed
  *
  * Context: process context; no lock but mutexes is held.
  */
@@ -106,11 +112,11 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 }
 
 /**
- * keel_qp_is_orphan() - has the process that runs a QP gone?
+ * keel_qp_is_orphan() - is the worker of a QP dead?
  * @qp: the QP, kept by RCU or a reference
  *
  * Context: any.
- * Return: true if so.
+ * Return: true if the QP has a worker, and that worker is dead.
  */
 bool keel_qp_is_orphan(const struct keel_qp *qp)
 {
@@ -121,7 +127,10 @@ bool keel_qp_is_orphan(const struct keel_qp *qp)
 	return worker && keel_worker_is_dead(worker);
 }
 
-/* Return: the worker that @worker is put in the place of, or @worker itself. */
+/*
+ * Return: the worker that @worker has replaced, or NULL; @worker if it was not
+ * installed.
+ */
 static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 					       struct keel_worker *worker)
 {
@@ -129,7 +138,7 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 
 	guard(spinlock)(&qp->state_lock);
 	old = qp->worker;
-	/* Another thread was faster, or it is destroyed. */
+	/* Another thread has replaced it, or the QP is being destroyed. */
 	if (qp->dying || (old && !keel_worker_is_dead(old)))
 		return worker;
 	WRITE_ONCE(qp->worker, worker);
@@ -138,12 +147,12 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 }
 
 /**
- * keel_qp_own_worker() - a QP is run by the worker of the calling process
- * @qp: the QP of a user process, in a call of its owner. If it has a worker that
- *	is not dead, nothing happens.
+ * keel_qp_own_worker() - let the worker of the calling process run a QP
+ * @qp: the QP of a user process, in a call of its owner. Nothing happens if it
+ *	has a worker that is not dead.
  *
  * Context: process context of a user process.
- * Return: 0, or as keel_worker_get().
+ * Return: 0, or the error of keel_worker_get().
  */
 int keel_qp_own_worker(struct keel_qp *qp)
 {
@@ -155,7 +164,7 @@ int keel_qp_own_worker(struct keel_qp *qp)
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
 	old = keel_qp_swap_worker(qp, worker);
-	/* One that was replaced has run its jobs, or does so now. */
+	/* The replaced worker is dead: it has run its jobs, or does so now. */
 	if (old && old != worker && keel_job_cancel(old, &qp->job))
 		keel_obj_put(&qp->obj);
 	keel_worker_put(old);
@@ -175,7 +184,7 @@ static void keel_qp_event_locked(struct keel_qp *qp, enum ib_event_type type)
 }
 
 /**
- * keel_qp_event() - tell the owner of a QP what happened to it
+ * keel_qp_event() - raise an event of a QP
  * @qp: the QP
  * @type: the event
  *
@@ -183,7 +192,7 @@ static void keel_qp_event_locked(struct keel_qp *qp, enum ib_event_type type)
  */
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type)
 {
-	/* Destroying the QP clears @ib under the lock. */
+	/* The destroy clears @ib under the lock. */
 	spin_lock(&qp->state_lock);
 	keel_qp_event_locked(qp, type);
 	spin_unlock(&qp->state_lock);
@@ -198,30 +207,36 @@ static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 	if (state == IB_QPS_SQE && qp->state != IB_QPS_RTS &&
 	    qp->state != IB_QPS_SQD)
 		return false;
-	/* Pairs with the acquire of whoever runs the queue. */
+	/* Pairs with the acquire of the thread that runs the queue. */
 	smp_store_release(&qp->state, state);
 	if (type != KEEL_EVENT_NONE)
 		keel_qp_event_locked(qp, type);
 	if (state == IB_QPS_ERR) {
-		/* Receives that come from here on want to be flushed. */
+		/*
+		 * Receive WQEs posted from here on are flushed: ask for a
+		 * doorbell.
+		 */
 		if (qp->rq.ring.head)
 			WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
-		/* Pairs with the barrier of whoever posts a receive. */
+		/*
+		 * Pairs with the barrier of the thread that posts a receive
+		 * WQE.
+		 */
 		smp_mb();
 	}
-	/* Under the lock: once the QP is dying nobody kicks it any more. */
+	/* Under the lock: a dying QP is not scheduled any more. */
 	keel_qp_kick(qp);
 	return true;
 }
 
 /**
- * keel_qp_fail() - an error moves a QP to another state
+ * keel_qp_fail() - move a QP to an error state
  * @qp: the QP
  * @state: IB_QPS_ERR, or IB_QPS_SQE from IB_QPS_RTS and IB_QPS_SQD
  * @type: event to raise, or KEEL_EVENT_NONE
  *
- * The workqueue flushes what is to be flushed. A QP that is in the error state
- * already, or in none that errors happen in, stays where it is, in silence.
+ * The worker of the QP, or the workqueue, flushes the queues afterwards.
+ * Nothing happens if the QP is in the error state, in RESET or being destroyed.
  *
  * Context: process context; mutexes of queues may be held.
  * Return: whether the state changed.
@@ -232,7 +247,7 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 	scoped_guard(spinlock, &qp->state_lock)
 		if (!keel_qp_fail_locked(qp, state, type))
 			return false;
-	/* A sender that waits for it would wait for ever. */
+	/* The peer may wait for this QP, perhaps without a timeout. */
 	if (state == IB_QPS_ERR)
 		keel_qp_wake_peer(qp);
 	return true;
@@ -240,10 +255,11 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_fail);
 
 /**
- * keel_qp_fail_orphan() - fail a QP, unless a process runs it
+ * keel_qp_fail_orphan() - fail a QP whose worker is dead
  * @qp: the QP
  *
- * Another process that shares the device may have taken it over just now.
+ * Nothing happens if another process that shares the device has taken the QP
+ * over.
  *
  * Context: as keel_qp_fail().
  */
@@ -257,7 +273,7 @@ void keel_qp_fail_orphan(struct keel_qp *qp)
 }
 
 /**
- * keel_qp_reported() - the error that ended a QP is reported: flush
+ * keel_qp_reported() - flush a QP after the CQE of its error was written
  * @qp: the QP; the caller has set &keel_sq.reporting
  *
  * Context: any but interrupts; locks of queues may be held.
@@ -265,7 +281,7 @@ void keel_qp_fail_orphan(struct keel_qp *qp)
 void keel_qp_reported(struct keel_qp *qp)
 {
 	guard(spinlock)(&qp->state_lock);
-	/* The completion goes before; pairs with keel_rq_flush(). */
+	/* After the CQE was written; pairs with keel_rq_flush(). */
 	smp_store_release(&qp->sq.reporting, false);
 	if (!qp->dying)
 		keel_qp_kick(qp);

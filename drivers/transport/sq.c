@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Running a send queue, WQE by WQE. The thread that rings the doorbell does what
- * was posted when it rang; the worker of its process does the rest. A queue that
- * has to wait is woken by what it waits for. Its timer is for the deadline.
+ * Execution of a send queue, WQE by WQE. The thread that rings the doorbell
+ * executes the WQEs that were posted when it rang; the worker of its process
+ * executes the rest. The event that a queue waits for reschedules it. Its timer
+ * enforces the deadline.
  *
- * Nothing under the lock of a queue waits for another process. When memory is
- * not present, the lock is dropped, the memory is asked for (memreq.c), and the
- * WQE is begun anew where it was.
+ * No thread waits for another process with the lock of a queue. If memory is
+ * not present, the thread drops the lock, requests the memory (memreq.c), and a
+ * later attempt continues the WQE where it stopped.
  */
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
@@ -14,13 +15,13 @@
 #include "keel_opcode.h"
 #include "keel_qp.h"
 
-/* The result of a look at the first WQE. */
+/* The next action of the thread that runs a send queue. */
 enum keel_step {
-	KEEL_STEP_MORE,		/* done with it: there may be another */
+	KEEL_STEP_MORE,		/* continue: there may be another WQE */
 	KEEL_STEP_IDLE,		/* nothing can be done now */
-	KEEL_STEP_LATER,	/* the worker shall go on */
-	KEEL_STEP_ABSENT,	/* memory is to be asked for, without the lock */
-	KEEL_STEP_OVER,		/* the caller is killed: its QP has failed */
+	KEEL_STEP_LATER,	/* the worker continues */
+	KEEL_STEP_ABSENT,	/* request memory, without the lock */
+	KEEL_STEP_OVER,		/* the process is killed: its QP failed */
 };
 
 static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
@@ -28,7 +29,7 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 {
 	const struct keel_uapi_send_wqe *wqe = &qp->sq.wqe;
 	const struct keel_opcode *op = keel_opcode_find(wqe->opcode);
-	/* As in keel_recv_complete(). */
+	/* All members are set, as in keel_recv_cqe(). */
 	struct keel_uapi_cqe cqe = {
 		.wr_id = wqe->wr_id,
 		.ts = 0,
@@ -50,15 +51,15 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 	if (keel_cq_add(qp->send_cq, &cqe, false) &&
 	    !keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL) &&
 	    qp->sq.reporting)
-		/* It failed just now, and this is all that tells. */
+		/* The QP failed without an event, and its CQE is lost. */
 		keel_qp_event(qp, IB_EVENT_QP_FATAL);
 }
 
 /**
- * keel_sq_complete() - be done with the first entry
- * @qp: the QP; &keel_sq.wqe has the entry's wr_id, opcode and flags
- * @status: how it ended
- * @why: reason of a failure
+ * keel_sq_complete() - complete the first WQE
+ * @qp: the QP; &keel_sq.wqe has the WQE's wr_id, opcode and flags
+ * @status: status of the completion
+ * @why: vendor error
  * @byte_len: bytes that were read
  *
  * Context: process context; the send queue's lock is held.
@@ -78,10 +79,10 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 }
 
 /*
- * An error ends the queue. UC and UD stop, and so does GSI, which is UD; the
- * others fail altogether. They have done so when the owner sees the completion:
- * it may set them going again at once. The completion that receives are
- * flushed for comes before the flush.
+ * An error stops the queue. UC and UD move to SQE, and so does GSI, which is
+ * UD; the other types move to the error state. The state changes before the
+ * owner sees the CQE, because the owner may restart the QP at once. The CQE of
+ * the error comes before the receive WQEs are flushed.
  */
 static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 			  u32 why, u32 byte_len)
@@ -89,7 +90,7 @@ static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 	bool stops = qp->type == IB_QPT_UC || keel_qp_is_dgram(qp);
 
 	keel_count(qp->kdev, wc_errors, 1);
-	/* Seen by all who see the state. */
+	/* Visible to each thread that sees the new state. */
 	WRITE_ONCE(qp->sq.reporting, !stops);
 	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
 	keel_sq_complete(qp, status, why, byte_len);
@@ -97,7 +98,7 @@ static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 		keel_qp_reported(qp);
 }
 
-/* How long a peer may be missing: (retry_cnt + 1) times the timeout. */
+/* How long a requester waits for its peer: (retry_cnt + 1) timeouts. */
 static u64 keel_sq_peer_ns(const struct keel_qp *qp)
 {
 	if (!qp->attr.timeout)
@@ -117,7 +118,7 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 	struct keel_sq *sq = &qp->sq;
 
 	WRITE_ONCE(sq->wait, wait);
-	/* To be compared only. */
+	/* Only compared, without references. */
 	if (wait == KEEL_WAIT_MEMORY)
 		sq->waited = sq->fetch.req->open.need;
 	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
@@ -132,13 +133,13 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 		keel_count(qp->kdev, peer_waits, 1);
 }
 
-/* Wait, unless that has taken too long. Return: whether to wait. */
+/* Return: true to wait; false if the deadline has passed. */
 static bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 {
 	struct keel_sq *sq = &qp->sq;
 	u64 now = ktime_get_ns();
 
-	/* Each piece of memory has its own time. */
+	/* Each request for memory has its own deadline. */
 	if (sq->wait != wait ||
 	    (wait == KEEL_WAIT_MEMORY &&
 	     !keel_need_is(&sq->waited, &sq->fetch.req->open.need)))
@@ -146,7 +147,7 @@ static bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 	return now < sq->deadline;
 }
 
-/* Why there is no peer. */
+/* The vendor error if there is no peer. */
 static u32 keel_sq_peer_why(const struct keel_qp *qp)
 {
 	const struct keel_qp *peer;
@@ -177,25 +178,25 @@ static enum keel_step keel_sq_wait_peer(struct keel_qp *qp)
 
 static enum hrtimer_restart keel_sq_expired(struct hrtimer *timer)
 {
-	/* Destroying the QP waits for the timer before it lets go. */
+	/* The destroy cancels the timer before it drops its reference. */
 	keel_qp_kick(container_of(timer, struct keel_qp, sq.timer));
 	return HRTIMER_NORESTART;
 }
 
-/* A process that was killed does not go on, nor does anybody for it. */
+/* A killed process does not continue, and no other thread continues its QP. */
 static enum keel_step keel_sq_stopped(struct keel_qp *qp)
 {
 	if (fatal_signal_pending(current)) {
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
 		return KEEL_STEP_OVER;
 	}
-	/* The state, or the end of the turn, which the next look tells. */
+	/* The next iteration checks the state and the end of the turn. */
 	return KEEL_STEP_MORE;
 }
 
 /*
- * Memory is not present. Ask for it, or wait for what was asked for; its owner
- * has some time to provide it.
+ * Memory is not present. Request it, or wait for a pending request. The owner
+ * of the memory has a limited time to provide it.
  */
 static enum keel_step keel_sq_absent(struct keel_qp *qp)
 {
@@ -217,7 +218,7 @@ static enum keel_step keel_sq_absent(struct keel_qp *qp)
 }
 
 /**
- * keel_sq_forget() - nothing of the first WQE has been done yet
+ * keel_sq_forget() - drop the progress of the first WQE
  * @sq: the send queue, whose WQE has completed, or which is reset or destroyed
  *
  * Context: process context; the lock of the queue is held.
@@ -258,7 +259,7 @@ static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
 
 static enum keel_step keel_sq_do_one(struct keel_qp *qp, u64 until)
 {
-	/* All of it, so that it is written once and not cleared before. */
+	/* All members are set, so that the compiler does not clear it first. */
 	struct keel_xfer x = {
 		.qp = qp,
 		.wqe = &qp->sq.wqe,
@@ -294,7 +295,7 @@ static enum keel_step keel_sq_do_one(struct keel_qp *qp, u64 until)
 	}
 }
 
-/* SQD: what had begun is done. */
+/* SQD: the WQE that was begun has completed. */
 static enum keel_step keel_sq_drained(struct keel_qp *qp)
 {
 	if (!qp->sq.drained) {
@@ -305,7 +306,7 @@ static enum keel_step keel_sq_drained(struct keel_qp *qp)
 	return KEEL_STEP_IDLE;
 }
 
-/* Has the first WQE been begun? */
+/* Return: true if an earlier attempt has begun the first WQE. */
 static bool keel_sq_begun(const struct keel_sq *sq)
 {
 	return sq->wait != KEEL_WAIT_NONE || sq->fetch.ctl.done ||
@@ -338,8 +339,8 @@ static enum keel_step keel_sq_step(struct keel_qp *qp, int posted,
 }
 
 /*
- * Others may post without end: a doorbell does what was there when it rang, and
- * a worker gives its other queues a turn.
+ * Userspace may post without end: a doorbell ends at @turn->end, and a worker
+ * gives its other queues a turn.
  */
 static bool keel_sq_turn_over(const struct keel_qp *qp,
 			      const struct keel_turn *turn)
@@ -360,7 +361,7 @@ static enum keel_step keel_sq_drain(struct keel_qp *qp,
 			return KEEL_STEP_IDLE;
 		posted = keel_ring_posted(&qp->sq.ring);
 		if (posted < 0) {
-			/* Nothing in there can be told from garbage. */
+			/* Invalid producer index: no WQE can be trusted. */
 			keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
 			return KEEL_STEP_IDLE;
 		}
@@ -376,9 +377,9 @@ static enum keel_step keel_sq_drain(struct keel_qp *qp,
 /**
  * keel_sq_run() - run a send queue
  * @qp: the QP, which has one
- * @turn: how much of it
+ * @turn: limits of this run
  *
- * If another thread runs it already, that thread sees what is new.
+ * If another thread runs the queue already, that thread executes the new WQEs.
  *
  * Context: as keel_qp_run().
  */
@@ -391,8 +392,8 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 	atomic_set(&sq->kicked, 1);
 	do {
 		/*
-		 * Pairs with the one behind mutex_unlock(): either we get the
-		 * lock, or its holder sees that there is more.
+		 * Pairs with the barrier after mutex_unlock(): either this
+		 * thread gets the lock, or its holder sees @kicked.
 		 */
 		smp_mb();
 		if (!mutex_trylock(&sq->lock))
@@ -400,11 +401,13 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		step = KEEL_STEP_IDLE;
 		while (step == KEEL_STEP_IDLE && atomic_xchg(&sq->kicked, 0))
 			step = keel_sq_drain(qp, turn);
-		/* Under the lock: nobody kicks a QP that is destroyed. */
+		/* Under the lock: a dying QP is not scheduled any more. */
 		if (step == KEEL_STEP_LATER && !READ_ONCE(qp->dying) &&
 		    !READ_ONCE(qp->ended))
 			keel_qp_kick(qp);
-		/* Dropped without the lock, even where nobody wants it. */
+		/*
+		 * Move @need out: its references are dropped without the lock.
+		 */
 		swap(need, sq->fetch.ctl.need);
 		mutex_unlock(&sq->lock);
 		if (step == KEEL_STEP_ABSENT) {
@@ -413,15 +416,15 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		}
 		keel_need_drop(&need);
 		/*
-		 * Pairs with the one above. A worker that found the lock taken
-		 * before we dropped it is kicked once more.
+		 * Pairs with the barrier above. A thread that found the lock
+		 * taken has set @kicked: run the queue again for it.
 		 */
 		smp_mb();
 	} while (atomic_read(&sq->kicked));
 }
 
 /**
- * keel_sq_init() - what a send queue needs besides its ring
+ * keel_sq_init() - initialize a send queue, except its ring
  * @qp: the QP
  */
 void keel_sq_init(struct keel_qp *qp)
