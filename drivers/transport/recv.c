@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The receiving half of a responder: take a receive, find its memory,
- * complete it, flush the rest. The peer's doorbell runs this, with the
- * responder's lock held.
+ * The receive side of a responder: take a receive WQE, find its memory,
+ * complete it, and flush the rest. The thread that runs the requester delivers
+ * with the responder's lock held. The QP's own worker or doorbell flushes.
  */
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
 #include "keel_resp_lock.h"
 
-/* Looks at a queue that is found empty, and not when its lock is had. */
+/* Attempts to take a receive WQE, if other QPs take the new ones first. */
 #define KEEL_RECV_LOOKS		10
 
 /**
- * keel_dgram_drop() - no datagram is kept any more
- * @dgram: where it is, if there is one
+ * keel_dgram_drop() - drop the datagram that is kept for a QP
+ * @dgram: its place; it may be empty
  *
  * Context: process context; the responder's lock is held.
  */
@@ -24,7 +24,7 @@ void keel_dgram_drop(struct keel_dgram *dgram)
 	keel_fetch_drop(&dgram->fetch);
 }
 
-/* Where receives of this QP come from just now; NULL: its own queue. */
+/* The SRQ that the QP takes receive WQEs from now; NULL: its own queue. */
 static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
 {
 	return qp->resp.srq ?: qp->srq;
@@ -45,8 +45,8 @@ static void keel_recv_done(struct keel_resp *resp)
 }
 
 /*
- * A CQ that takes nothing more ends what reports there. Of XRC that is the
- * SRQ, whose owner's CQ it is; the QP may be another program's.
+ * If the CQ is in error, the queue that reports to it fails. For XRC, the CQ
+ * belongs to the SRQ, so the SRQ fails: the QP may belong to another process.
  */
 static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 			 bool solicited)
@@ -63,7 +63,7 @@ static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 		keel_srq_fail(resp->srq);
 	else if (ret && !keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL) &&
 		 failed)
-		/* It failed just now, and this is all that tells. */
+		/* The QP failed without an event, and its CQE is lost. */
 		keel_qp_event(qp, IB_EVENT_QP_FATAL);
 	keel_recv_done(resp);
 	return ret;
@@ -88,7 +88,9 @@ static u32 keel_rq_entries(const struct keel_qp *qp)
 	return qp->rq.ring.head ? keel_ring_size(&qp->rq.ring) : 0;
 }
 
-/* No receive of an SRQ is left with the QP, and it takes no other. */
+/*
+ * Raise the event if the QP holds no receive WQE of an SRQ, and takes no more.
+ */
 static void keel_rq_last(struct keel_qp *qp)
 {
 	struct keel_resp *resp = &qp->resp;
@@ -109,31 +111,31 @@ static bool keel_rq_is_flushed(const struct keel_qp *qp)
  * keel_rq_flush() - flush the receive queue of a QP in the error state
  * @qp: the QP
  *
- * Receives of an SRQ stay there, but one that a message had begun to use; then
- * the owner hears that it was the last. An error of the send queue is reported
- * before anything is flushed for it.
+ * Receive WQEs of an SRQ stay there, except one that the QP has taken. Then the
+ * QP raises IB_EVENT_QP_LAST_WQE_REACHED. An error of the send queue is
+ * reported before any receive WQE is flushed for it.
  *
  * Context: may sleep; takes the responder's lock.
  */
 void keel_rq_flush(struct keel_qp *qp)
 {
 	struct keel_resp *resp = &qp->resp;
-	/* Its owner may post without end, and others want the lock. */
+	/* The owner may post without end, and other threads need the lock. */
 	u32 budget = keel_rq_entries(qp) + 1;
 
-	/* The kick of whoever reports it comes afterwards. */
+	/* keel_qp_reported() reschedules the QP afterwards. */
 	if (smp_load_acquire(&qp->sq.reporting))
 		return;
 	if (!keel_resp_enter(qp, keel_rq_is_flushed))
 		return;
-	/* Nobody sends to it before it is reset, which waits for the lock. */
+	/* No requester sends to it before a reset, which waits for the lock. */
 	keel_resp_relax();
-	/* Again, for a sender that stopped waiting may have cleared it. */
+	/* Again: keel_rq_was_wanted() may have cleared it. */
 	if (qp->rq.ring.head && READ_ONCE(qp->state) == IB_QPS_ERR)
 		WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
-	/* Pairs with the barrier of whoever posts a receive. */
+	/* Pairs with the barrier of the thread that posts a receive WQE. */
 	smp_mb();
-	/* The state can have gone on: only the error state flushes. */
+	/* The state may have changed: only the error state flushes. */
 	while (keel_rq_is_flushed(qp)) {
 		if (!resp->have) {
 			if (!qp->rq.ring.head ||
@@ -153,7 +155,7 @@ void keel_rq_flush(struct keel_qp *qp)
 	mutex_unlock(&resp->lock);
 }
 
-/* Take a receive from where the QP has them. */
+/* Take a receive WQE from the QP's own queue or from its SRQ. */
 static int keel_recv_next(struct keel_qp *qp)
 {
 	struct keel_srq *srq = keel_recv_srq(qp);
@@ -163,15 +165,15 @@ static int keel_recv_next(struct keel_qp *qp)
 }
 
 /*
- * There is none. A sender that waits is woken by the next one.
- * Return: true if one came in between.
+ * There is no receive WQE: the next post wakes the requester, if it waits.
+ * Return: true if one was posted meanwhile, or the SRQ is in error: retry.
  */
 static bool keel_recv_want(struct keel_xfer *x)
 {
 	struct keel_srq *srq = keel_recv_srq(x->peer);
 	bool came;
 
-	/* The others lose their messages. */
+	/* Requesters of other types do not wait. */
 	if (x->qp->type != IB_QPT_RC && x->qp->type != IB_QPT_XRC_INI)
 		return false;
 	if (srq)
@@ -183,15 +185,15 @@ static bool keel_recv_want(struct keel_xfer *x)
 }
 
 /**
- * keel_recv_take() - have a receive for a message
+ * keel_recv_take() - get a receive WQE for a message
  * @x: the message
  *
- * A receive that an earlier try took and did not use up comes first.
+ * A receive WQE that an earlier attempt took and did not complete comes first.
  *
  * Context: the peer's responder lock is held, maybe without preemption.
- * Return: 1: &keel_resp.recv is it; 0: there is none; -EAGAIN: look again, without
- * the lock; -EIO: the queue is broken, and with it the peer failed, unless the
- * queue is an SRQ that the message names (XRC).
+ * Return: 1: &keel_resp.recv is the receive WQE; 0: there is none; -EAGAIN:
+ * retry without the lock; -EIO: the receive queue is in error. The peer has
+ * failed then, unless the message names the SRQ (XRC).
  */
 int keel_recv_take(struct keel_xfer *x)
 {
@@ -204,8 +206,8 @@ int keel_recv_take(struct keel_xfer *x)
 		if (!resp->srq || resp->srq == x->srq)
 			return 1;
 		/*
-		 * The sender has changed its mind about where it goes. The last
-		 * reference is not dropped here, for that may sleep.
+		 * This message names another SRQ. Keep a reference on the old
+		 * one: to drop the last reference may sleep.
 		 */
 		x->old_srq = resp->srq;
 		keel_obj_get(&resp->srq->obj);
@@ -215,7 +217,7 @@ int keel_recv_take(struct keel_xfer *x)
 		resp->srq = x->srq;
 		keel_obj_get(&x->srq->obj);
 	}
-	/* Another QP of the SRQ may take the one that came in between. */
+	/* Another QP of the SRQ may take the new receive WQE first. */
 	do
 		ret = keel_recv_next(peer);
 	while (!ret && keel_recv_want(x) && --looks);
@@ -230,7 +232,9 @@ int keel_recv_take(struct keel_xfer *x)
 	keel_recv_done(resp);
 	if (!ret)
 		return looks ? 0 : -EAGAIN;
-	/* XRC: another program's queue is none of this QP's fault. */
+	/*
+	 * XRC: the SRQ may belong to another process, so the QP does not fail.
+	 */
 	if (x->srq)
 		return -EIO;
 	keel_qp_fail(peer, IB_QPS_ERR, IB_EVENT_QP_FATAL);
@@ -238,15 +242,14 @@ int keel_recv_take(struct keel_xfer *x)
 }
 
 /**
- * keel_recv_segs() - the memory of the receive that was taken
- * @peer: the QP that receives
- * @len: bytes of the message: what it does not use of the receive's memory is not looked
- *	at
- * @why: reason of a failure
+ * keel_recv_segs() - find the memory of the receive WQE that was taken
+ * @peer: the responder's QP
+ * @len: bytes of the message; memory beyond them is not checked
+ * @why: vendor error
  *
  * Context: any; the peer's responder lock is held.
- * Return: IB_WC_SUCCESS with &keel_resp.segs to be keel_segs_put(); or the
- * status that the receive completes with.
+ * Return: IB_WC_SUCCESS: the caller calls keel_segs_put() on &keel_resp.segs;
+ * else the status that the receive WQE completes with.
  */
 enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)
 {
@@ -269,15 +272,18 @@ enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)
 }
 
 /**
- * keel_recv_cqe() - the completion of a receive, but for what it is of the receive
- * @x: the message; gives immediate data and who sent it
- * @status: how it ended
- * @why: reason of a failure
+ * keel_recv_cqe() - build the CQE of a receive WQE
+ * @x: the message, which gives immediate data and the source QP
+ * @status: status of the completion
+ * @why: vendor error
  * @byte_len: bytes of the message
  * @flags: enum keel_uapi_cqe_flags
  *
+ * keel_recv_report() sets the members that come from the receive WQE and its
+ * QP.
+ *
  * Context: any.
- * Return: the completion, for keel_recv_report().
+ * Return: the CQE, for keel_recv_report().
  */
 struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
 				   enum ib_wc_status status, u32 why,
@@ -286,7 +292,7 @@ struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	bool imm = flags & (KEEL_CQE_F_IMM | KEEL_CQE_F_INV);
 
-	/* All of it, so that it is written once and not cleared before. */
+	/* All members are set, so that the compiler does not clear it first. */
 	return (struct keel_uapi_cqe){
 		.wr_id = 0,
 		.ts = 0,
@@ -310,14 +316,13 @@ struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
 }
 
 /**
- * keel_recv_report() - complete the receive that was taken
- * @peer: the QP that receives; fails on anything but success
- * @cqe: the completion, see keel_recv_cqe()
- * @solicited: the sender asked for an event
+ * keel_recv_report() - complete the receive WQE that was taken
+ * @peer: the responder's QP; fails unless the status is success
+ * @cqe: the CQE, see keel_recv_cqe()
+ * @solicited: the requester asked for an event
  *
  * Context: the responder's lock is held, maybe without preemption.
- * Return: 0; -EIO: its CQ is in error, so that the peer does not hear of the
- * message.
+ * Return: 0; -EIO if its CQ is in error: the CQE is lost.
  */
 int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
 		     bool solicited)
@@ -326,17 +331,19 @@ int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
 	keel_count(peer->kdev, rx_bytes, cqe->byte_len);
 	if (cqe->status != IB_WC_SUCCESS) {
 		keel_count(peer->kdev, wc_errors, 1);
-		/* The flush wants our lock: it comes after the completion. */
+		/*
+		 * The flush needs the responder's lock: it comes after the CQE.
+		 */
 		keel_qp_fail(peer, IB_QPS_ERR, KEEL_EVENT_NONE);
 	}
 	return keel_recv_add(peer, cqe, solicited);
 }
 
 /**
- * keel_recv_complete() - complete the receive that was taken for a message
+ * keel_recv_complete() - complete the receive WQE that was taken for a message
  * @x: the message
- * @status: how it ended; the peer's QP fails on anything but success
- * @why: reason of a failure
+ * @status: status of the completion; the peer fails unless it is success
+ * @why: vendor error
  * @byte_len: bytes of the message
  * @flags: enum keel_uapi_cqe_flags
  *
@@ -354,12 +361,12 @@ int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 }
 
 /**
- * keel_xfer_stop() - shall a transfer end before its time?
+ * keel_xfer_stop() - must an in-flight transfer stop early?
  * @arg: the struct keel_xfer
  *
- * A process that is killed must not wait for a long copy. A QP that is taken
- * away or that failed is not waited for either, nor are others that want a turn:
- * of the send queues, or of the processor, which is to be without our locks then.
+ * A killed process must not wait for a long copy. A transfer also stops if one
+ * of its QPs fails or is destroyed, or if its turn is over. It stops if the
+ * processor is needed: a thread that is scheduled out must not hold the locks.
  *
  * Context: any.
  * Return: true if so.

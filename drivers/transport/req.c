@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The requester: is a work request one that this QP can do, where is its
- * local memory, and who is its peer.
+ * The requester: checks a work request, finds its local memory and its peer,
+ * and executes it at the responder.
  */
 #include "keel_opcode.h"
 #include "keel_resp_lock.h"
@@ -20,7 +20,7 @@ static bool keel_req_can(const struct keel_qp *qp, const struct keel_opcode *op)
 	       !(op->flags & KEEL_OP_KERNEL && qp->user);
 }
 
-/* A flush has no local side. */
+/* A flush has no local memory. */
 static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
@@ -35,8 +35,8 @@ static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
 }
 
 /*
- * The local side of the request. The part behind the header is copied here,
- * once, and only then looked at.
+ * Find the local memory of the request. The inline data or SGEs after the
+ * header are copied once, before they are used.
  */
 static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 {
@@ -68,9 +68,9 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 }
 
 /*
- * A message, or a part of one, has arrived. From here on both know each other,
- * and neither takes another one that gets the same number. This is where the
- * PSNs of a NIC would have moved on.
+ * A message, or a part of it, has arrived. From now on the two QPs are bound to
+ * each other: neither accepts another QP that gets the same number. A NIC would
+ * have advanced its PSNs here.
  */
 static void keel_req_contact(struct keel_qp *qp, struct keel_qp *peer)
 {
@@ -80,7 +80,7 @@ static void keel_req_contact(struct keel_qp *qp, struct keel_qp *peer)
 
 /*
  * Lock the responder of the peer, which becomes @x->peer.
- * Return: 0; -ENOENT: there is no peer that is ready; -EBUSY: try again.
+ * Return: 0; -ENOENT if no peer is ready; -EBUSY if the lock is taken: retry.
  */
 static int keel_req_peer(struct keel_xfer *x)
 {
@@ -91,7 +91,7 @@ static int keel_req_peer(struct keel_xfer *x)
 		return -ENOENT;
 	peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
 	x->peer = peer;
-	/* A stranger's lock is not tried for. */
+	/* Do not try the lock of a QP that is not connected to this one. */
 	if (!peer || !keel_qp_connected(qp, peer))
 		return -ENOENT;
 	if (!mutex_trylock(&peer->resp.lock))
@@ -102,7 +102,7 @@ static int keel_req_peer(struct keel_xfer *x)
 	return -ENOENT;
 }
 
-/* Drop what can be dropped only where it may sleep. */
+/* Drop references, which may sleep. */
 static void keel_req_put(struct keel_xfer *x)
 {
 	if (x->srq)
@@ -116,12 +116,12 @@ static void keel_req_put(struct keel_xfer *x)
 	x->peer = NULL;
 }
 
-/* XRC: the SRQ says whose memory this is about. */
+/* XRC: the SRQ determines the domain that rkeys are checked against. */
 static bool keel_req_srq(struct keel_xfer *x)
 {
 	struct keel_srq *srq = keel_srq_get(x->qp->kdev, x->wqe->srqn);
 
-	/* Put without the lock. */
+	/* keel_req_put() drops the reference, without the lock. */
 	x->srq = srq;
 	if (srq && srq->xrcd && srq->xrcd == x->peer->xrcd) {
 		x->domain = srq->domain;
@@ -141,7 +141,7 @@ static enum keel_verdict keel_req_deliver(struct keel_xfer *x)
 	return x->op->run(x);
 }
 
-/* From one QP to another that is connected to it. */
+/* Execute a work request at the QP that is connected to this one. */
 static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 {
 	static const u64 rnr_us[32] = {
@@ -170,7 +170,10 @@ static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 	return verdict;
 }
 
-/* Once; it uses keys and locks without preemption, see keel_resp_lock.h. */
+/*
+ * One attempt. Keys and locks are held without preemption, see
+ * keel_resp_lock.h.
+ */
 static enum keel_verdict keel_req_try(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
@@ -195,12 +198,11 @@ static enum keel_verdict keel_req_try(struct keel_xfer *x)
 }
 
 /**
- * keel_req_run() - do a work request
- * @x: with @x->qp, and a copy of the header of the entry in @x->wqe
+ * keel_req_run() - execute a work request
+ * @x: with @x->qp, and a copy of the WQE's header in @x->wqe
  *
- * Context: may sleep; the send queue's lock is held, and its first entry is
- * the one.
- * Return: what became of it.
+ * Context: may sleep; the send queue's lock is held, and the WQE is its first.
+ * Return: the result, see enum keel_verdict.
  */
 enum keel_verdict keel_req_run(struct keel_xfer *x)
 {
@@ -212,7 +214,7 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 	x->op = keel_opcode_find(wqe->opcode);
 	if (!keel_req_can(qp, x->op))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
-	/* The kernel's own entries are made of what the consumer left there. */
+	/* Kernel consumers may leave unused members of a work request unset. */
 	if (qp->user && !keel_opcode_clean(x->op, wqe, qp->type))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_RESERVED);
 	if (x->op->flags & KEEL_OP_LOCAL)

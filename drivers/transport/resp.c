@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The responder: what a send, an RDMA operation or an atomic does to the QP
- * at the other end, and what the sender is told. Statuses and states are those
- * of the InfiniBand specification, section 9.9: a responder's error that is
- * its own affair (a bad receive) completes that receive and fails the QP; one
- * that the requester caused (a bad rkey) fails the QP with an event, and the
- * requester hears of both.
+ * The responder: executes sends, RDMA operations and atomics at the peer, and
+ * decides the status of the requester's CQE. Statuses and states are those of
+ * section 9.9 of the InfiniBand specification. An error of the responder itself
+ * (a bad receive WQE) completes that receive WQE in error and fails the QP. An
+ * error that the requester caused (a bad rkey) fails the QP with an event. The
+ * requester's CQE has an error status in both cases.
  */
 #include "keel_resp_lock.h"
 
@@ -14,7 +14,7 @@ static bool keel_is_uc(const struct keel_xfer *x)
 	return x->qp->type == IB_QPT_UC;
 }
 
-/* Nobody acknowledges anything on UC: for the sender all is well. */
+/* UC has no acknowledgements: the requester always reports success. */
 static enum keel_verdict keel_resp_done(struct keel_xfer *x,
 					enum ib_wc_status status, u32 why)
 {
@@ -24,8 +24,8 @@ static enum keel_verdict keel_resp_done(struct keel_xfer *x,
 }
 
 /*
- * The request was wrong: the responder fails. The error is reported by the
- * receive that the request would have used, or by an event where it uses none.
+ * The request is invalid: the responder's QP fails. A receive WQE that the
+ * request uses completes in error. Without one, the QP raises an event.
  */
 static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
 					  enum ib_wc_status status, u32 why)
@@ -34,7 +34,7 @@ static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
 				   IB_EVENT_QP_ACCESS_ERR :
 				   IB_EVENT_QP_REQ_ERR;
 
-	/* UC drops it without a word. */
+	/* UC drops the message silently. */
 	if (keel_is_uc(x))
 		return keel_resp_done(x, status, why);
 	if (x->wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM)
@@ -44,7 +44,7 @@ static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
 	return keel_resp_done(x, status, why);
 }
 
-/* The receive was wrong, or too small: it completes in error. */
+/* The receive WQE is invalid or too small: complete it in error. */
 static enum keel_verdict keel_resp_bad_recv(struct keel_xfer *x,
 					    enum ib_wc_status status, u32 why)
 {
@@ -53,7 +53,7 @@ static enum keel_verdict keel_resp_bad_recv(struct keel_xfer *x,
 			      IB_WC_REM_INV_REQ_ERR : IB_WC_REM_OP_ERR, why);
 }
 
-/* No receive there: RC waits, UC loses the message. */
+/* There is no receive WQE: RC waits, UC drops the message. */
 static enum keel_verdict keel_resp_no_recv(struct keel_xfer *x, int ret)
 {
 	if (ret == -EAGAIN)
@@ -80,7 +80,7 @@ static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 	return res;
 }
 
-/* Flags that immediate data or an invalidation add to the completion. */
+/* The CQE flags for immediate data or an invalidated key. */
 static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
 {
 	switch (wqe->opcode) {
@@ -94,7 +94,7 @@ static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
 	}
 }
 
-/* All is well, if the peer hears of it. */
+/* The requester reports success, if the responder's CQE could be written. */
 static enum keel_verdict keel_resp_received(struct keel_xfer *x, u32 len)
 {
 	if (keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
@@ -108,7 +108,10 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	int ret;
 
-	/* It waits for all users of a key, and we may be one. */
+	/*
+	 * It waits for all references on the key, and the requester may hold
+	 * one.
+	 */
 	keel_segs_put(&x->qp->sq.segs);
 	keel_resp_relax();
 	ret = keel_invalidate(&scope, x->wqe->imm);
@@ -121,14 +124,20 @@ static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
 	u64 len = x->qp->sq.segs.len;
 
 	if (x->wqe->opcode == IB_WR_SEND_WITH_INV && keel_resp_invalidate(x)) {
-		/* Class J: the bytes are there, and the requester has done well. */
+		/*
+		 * Class J: the data has arrived, and the requester reports
+		 * success.
+		 */
 		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
 		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 	}
 	return keel_resp_received(x, len);
 }
 
-/* A receive that no message has begun to use is filled from its start. */
+/*
+ * If this requester has not begun to fill the receive WQE, fill it from its
+ * start.
+ */
 static void keel_resp_begin(struct keel_xfer *x)
 {
 	struct keel_resp *resp = &x->peer->resp;
@@ -140,11 +149,11 @@ static void keel_resp_begin(struct keel_xfer *x)
 }
 
 /**
- * keel_resp_send() - a send arrives
+ * keel_resp_send() - execute a send at the responder
  * @x: the message, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: what became of it.
+ * Return: the result, see enum keel_verdict.
  */
 enum keel_verdict keel_resp_send(struct keel_xfer *x)
 {
@@ -175,7 +184,7 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x)
 		return keel_resp_bad_recv(x, IB_WC_LOC_PROT_ERR,
 					  KEEL_WHY_FAULT);
 	case KEEL_COPY_SRC:
-		/* The receive waits for the next message, or the flush. */
+		/* The receive WQE stays for the next message, or the flush. */
 		x->status = IB_WC_LOC_PROT_ERR;
 		x->why = KEEL_WHY_FAULT;
 		return KEEL_XFER_DONE;
@@ -186,7 +195,7 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x)
 	}
 }
 
-/* Does the responder allow it, and what memory is it about? */
+/* Check the access flags of the QP and the rkey, and find the remote memory. */
 static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 			     u64 addr, u64 len, enum keel_verdict *verdict)
 {
@@ -205,7 +214,7 @@ static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 	return true;
 }
 
-/* After a copy between local (of the requester) and remote memory. */
+/* The result of a copy between local (the requester's) and remote memory. */
 static enum keel_verdict keel_resp_copied(struct keel_xfer *x,
 					  enum keel_copy_result copied,
 					  enum keel_copy_result local)
@@ -224,7 +233,7 @@ static enum keel_verdict keel_resp_copied(struct keel_xfer *x,
 	return KEEL_XFER_DONE;
 }
 
-/* Immediate data take a receive, whose memory is not used. */
+/* Immediate data consumes a receive WQE, whose memory is not used. */
 static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
 {
 	enum ib_wc_status status;
@@ -244,14 +253,14 @@ static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
 }
 
 /**
- * keel_resp_write() - an RDMA write arrives
+ * keel_resp_write() - execute an RDMA write at the responder
  * @x: the message, with a peer
  *
- * The receive for immediate data is taken first: it reports what is wrong with
- * the key, and where there is none, nothing need be copied twice.
+ * The receive WQE for immediate data is taken first. It reports an invalid
+ * rkey. If there is none, the requester waits before it copies anything.
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the verdict on the work request.
+ * Return: the result, see enum keel_verdict.
  */
 enum keel_verdict keel_resp_write(struct keel_xfer *x)
 {
@@ -277,11 +286,11 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
 }
 
 /**
- * keel_resp_read() - an RDMA read arrives
+ * keel_resp_read() - execute an RDMA read at the responder
  * @x: the message, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: what became of it.
+ * Return: the result, see enum keel_verdict.
  */
 enum keel_verdict keel_resp_read(struct keel_xfer *x)
 {
@@ -304,7 +313,9 @@ enum keel_verdict keel_resp_read(struct keel_xfer *x)
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
 }
 
-/* 8 bytes that are to change in one go: as keel_resp_remote(). */
+/*
+ * Find a remote atomic operand and check its alignment: as keel_resp_remote().
+ */
 static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 			   enum keel_verdict *verdict)
 {
@@ -318,7 +329,7 @@ static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 	return keel_resp_remote(x, access, rkey, addr, sizeof(u64), verdict);
 }
 
-/* A change of a word at the peer's: as keel_resp_copy(). */
+/* Change the atomic operand in the peer's memory: as keel_resp_copy(). */
 static int keel_resp_change_word(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
@@ -342,7 +353,7 @@ static int keel_resp_change_word(struct keel_xfer *x)
 	return ret;
 }
 
-/* Nothing has changed. */
+/* The result if the atomic operand could not be changed. */
 static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
 {
 	if (ret == -EAGAIN)
@@ -353,7 +364,7 @@ static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
 	return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, KEEL_WHY_FAULT);
 }
 
-/* Change the memory, once: a message that is begun anew does not again. */
+/* Change the memory once: a later attempt does not change it again. */
 static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
@@ -376,11 +387,11 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
 }
 
 /**
- * keel_resp_atomic() - a compare-and-swap or fetch-and-add arrives
- * @x: the message, with a peer
+ * keel_resp_atomic() - execute an atomic operation at the responder
+ * @x: the message, a compare-and-swap or a fetch-and-add, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the verdict on the work request.
+ * Return: the result, see enum keel_verdict.
  */
 enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 {
@@ -398,7 +409,7 @@ enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
 }
 
-/* The operand of an atomic write, before anything of the peer is looked at. */
+/* Read the operand of an atomic write, before the peer's memory is checked. */
 static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
 {
 	struct keel_sq *sq = &x->qp->sq;
@@ -416,11 +427,11 @@ static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
 }
 
 /**
- * keel_resp_atomic_write() - an atomic write arrives
+ * keel_resp_atomic_write() - execute an atomic write at the responder
  * @x: the message, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the verdict on the work request.
+ * Return: the result, see enum keel_verdict.
  */
 enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
 {
@@ -448,16 +459,16 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
 }
 
 /**
- * keel_resp_flush() - a flush arrives
+ * keel_resp_flush() - execute a flush at the responder
  * @x: the message, with a peer
  *
- * The bytes that the queue wrote are in coherent memory when the write completes,
- * so nothing is left to be moved: only its order against what follows. No region
- * is of memory that outlives a power failure, so none has the right to
- * persistence, and a flush that wants it is refused.
+ * The data of a write is in coherent memory when the write completes. So a
+ * flush moves no data, and only orders it against later operations. No memory
+ * region survives a power failure. So none has the access right for
+ * persistence, and a flush that asks for persistence is refused.
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: what became of it.
+ * Return: the result, see enum keel_verdict.
  */
 enum keel_verdict keel_resp_flush(struct keel_xfer *x)
 {
@@ -479,7 +490,7 @@ enum keel_verdict keel_resp_flush(struct keel_xfer *x)
 					KEEL_WHY_QP_ACCESS);
 	if (persistent || keel_flush_check(&scope, wqe, access, &why))
 		return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
-	/* Before the completion, for processors and devices alike. */
+	/* Before the CQE, for processors and devices alike. */
 	wmb();
 	keel_count(x->qp->kdev, rdma_flushes, 1);
 	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);

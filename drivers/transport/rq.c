@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Receive queues: taking a receive that a program or a kernel consumer posted.
- * A QP's own and a shared one are the same here.
+ * Receive queues: take and post receive WQEs. A QP's own receive queue and an
+ * SRQ are the same here.
  */
 #include "keel_qp.h"
 
 /**
- * keel_rq_take_locked() - keel_rq_take() for who has &keel_rq.lock
+ * keel_rq_take_locked() - keel_rq_take() for callers that hold &keel_rq.lock
  * @rq: the queue
- * @recv: where to copy the receive
+ * @recv: set to a copy of the receive WQE
  *
- * Return: how many receives there were, @recv being one of them; 0: none;
- * -EINVAL: the owner's index is nonsense.
+ * Return: number of posted receive WQEs, including the one in @recv; 0: none;
+ * -EINVAL if the producer index is invalid.
  */
 int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
 {
@@ -24,7 +24,7 @@ int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
 	if (posted <= 0)
 		return posted;
 	entry = keel_ring_entry(&rq->ring, rq->ring.index);
-	/* Once: its owner may write to it even now. */
+	/* Read once: userspace may write to it at any time. */
 	num_sge = READ_ONCE(entry->num_sge);
 	recv->wr_id = READ_ONCE(entry->wr_id);
 	recv->num_sge = num_sge;
@@ -36,13 +36,13 @@ int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
 }
 
 /**
- * keel_rq_take() - take the oldest receive
+ * keel_rq_take() - take the oldest receive WQE
  * @rq: the queue, which has a ring
- * @recv: where to copy it. With more SGEs than the queue was made for its
- *	@sge is left alone: the caller completes it in error.
+ * @recv: set to a copy of it. If it has more SGEs than the queue allows, @sge
+ *	is not set: the caller completes it in error.
  *
  * Context: process context.
- * Return: 1: taken; 0: there is none; -EINVAL: the owner's index is nonsense.
+ * Return: 1: taken; 0: none; -EINVAL if the producer index is invalid.
  */
 int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv)
 {
@@ -55,36 +55,39 @@ int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv)
 }
 
 /**
- * keel_rq_want() - ask to be told of the next receive
- * @rq: a queue without receives
+ * keel_rq_want() - request a wakeup for the next receive WQE
+ * @rq: a queue without receive WQEs
  *
- * Context: process context; &keel_rq.lock is held, or of a QP's own queue the
- * responder's.
- * Return: true if one came in between; else whoever posts one will tell.
+ * Context: process context; &keel_rq.lock is held.
+ * Return: true if one was posted meanwhile; else the thread that posts the next
+ * one wakes the requesters that wait.
  */
 bool keel_rq_want(struct keel_rq *rq)
 {
 	WRITE_ONCE(rq->wanted, true);
 	WRITE_ONCE(rq->ring.head->flags, KEEL_RING_F_KICK);
-	/* Pairs with the barrier of whoever posts: one sees the other. */
+	/*
+	 * Pairs with the barrier of the thread that posts: one sees the other.
+	 */
 	smp_mb();
 	return keel_ring_posted(&rq->ring) > 0;
 }
 
 /**
- * keel_rq_was_wanted() - a receive may have been posted
+ * keel_rq_was_wanted() - does a requester wait for a receive WQE?
  * @rq: the queue
  *
  * Context: any.
- * Return: whether somebody is to be told. Nobody is told twice.
+ * Return: true if the caller must wake the requesters that wait. Each request
+ * for a wakeup is returned once.
  */
 bool keel_rq_was_wanted(struct keel_rq *rq)
 {
 	if (!READ_ONCE(rq->wanted) || !xchg(&rq->wanted, false))
 		return false;
-	/* The next one that waits asks again. */
+	/* The next requester that waits sets it again. */
 	WRITE_ONCE(rq->ring.head->flags, 0);
-	/* Before those who are told look for receives. */
+	/* Before the requesters check for receive WQEs. */
 	smp_mb();
 	return true;
 }
@@ -106,14 +109,14 @@ static void keel_rq_fill(struct keel_uapi_recv_wqe *entry,
 }
 
 /**
- * keel_rq_post() - post a receive of a kernel consumer
+ * keel_rq_post() - post a receive WQE for a kernel consumer
  * @rq: the queue
- * @wr: the receive, this one only
+ * @wr: the work request; the next ones in its list are ignored
  *
  * Context: any.
- * Return: 0; -ENOMEM: the queue is full; -EINVAL: more SGEs than the queue
- * was made for, or no queue (a QP that has an SRQ); -EOPNOTSUPP: the queue of
- * a program, which posts to it without us.
+ * Return: 0; -ENOMEM if the queue is full; -EINVAL if @wr has more SGEs than
+ * the queue allows, or there is no queue (a QP that has an SRQ); -EOPNOTSUPP if
+ * the queue belongs to userspace, which posts to it directly.
  */
 int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr)
 {
@@ -127,9 +130,9 @@ int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr)
 	if (ring->umem)
 		return -EOPNOTSUPP;
 	spin_lock_irqsave(&rq->post_lock, flags);
-	/* Ours, as the consumer; the other index is the taker's. */
+	/* The producer index, which @post_lock protects. */
 	user = ring->head->user;
-	/* Pairs with keel_ring_advance(): entries that it passed are free. */
+	/* Pairs with keel_ring_advance(): WQEs that were taken are free. */
 	if (user - smp_load_acquire(&ring->head->kernel) <= ring->mask) {
 		keel_rq_fill(keel_ring_entry(ring, user), wr);
 		/* Pairs with keel_ring_posted(). */

@@ -22,7 +22,10 @@ static void keel_srq_release(struct keel_obj *obj)
 	kfree_rcu(srq, obj.rcu);
 }
 
-/* Not what waits: the program's index is in the ring, which may change. */
+/*
+ * The number of posted receive WQEs is left out: the producer index is in the
+ * ring, which a resize may replace.
+ */
 static void keel_srq_describe(const struct keel_obj *obj, struct seq_file *m)
 {
 	const struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
@@ -40,9 +43,9 @@ static const struct keel_obj_ops keel_srq_obj_ops = {
 };
 
 /*
- * Without @rq.lock: a consumer in the kernel may set the limit again from its
- * handler, and post. Destroying the SRQ waits for the lock, so @ib is there
- * until the handler has returned.
+ * Called without @rq.lock: the handler of a kernel consumer may set the limit
+ * again, and post. The destroy waits for @event_lock, so @ib exists until the
+ * handler has returned.
  */
 static void keel_srq_event(struct keel_srq *srq, enum ib_event_type type)
 {
@@ -56,14 +59,14 @@ static void keel_srq_event(struct keel_srq *srq, enum ib_event_type type)
 	srq->ib->event_handler(&event, srq->ib->srq_context);
 }
 
-/* As keel_srq_take(), with the event that is due, or KEEL_EVENT_NONE. */
+/* As keel_srq_take(). @due is set to the event to raise, if any. */
 static int keel_srq_take_one(struct keel_srq *srq, struct keel_recv *recv,
 			     enum ib_event_type *due)
 {
 	int posted;
 
 	guard(spinlock)(&srq->rq.lock);
-	/* The ring of one that is destroyed may be other memory again. */
+	/* Userspace may have reused the ring of a destroyed SRQ. */
 	if (srq->dead || !srq->ib)
 		return -EINVAL;
 	posted = keel_rq_take_locked(&srq->rq, recv);
@@ -82,14 +85,14 @@ static int keel_srq_take_one(struct keel_srq *srq, struct keel_recv *recv,
 }
 
 /**
- * keel_srq_take() - take the oldest receive
- * @srq: the SRQ; the caller has a reference
- * @recv: where to copy it, as keel_rq_take()
+ * keel_srq_take() - take the oldest receive WQE
+ * @srq: the SRQ; the caller holds a reference
+ * @recv: set to a copy of it, as keel_rq_take()
  *
- * Context: any but interrupts; no spinlock is held, for handlers are called from
- * here.
- * Return: 1: taken; 0: there is none; -EINVAL: the SRQ is in error, because
- * its owner's index is nonsense or its CQ failed, or it is destroyed.
+ * Context: any but interrupts; no spinlock is held: event handlers are called
+ * from here.
+ * Return: 1: taken; 0: none; -EINVAL if the SRQ is destroyed or in error: its
+ * producer index is invalid, or its CQ failed.
  */
 int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 {
@@ -98,7 +101,7 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 
 	if (due != KEEL_EVENT_NONE)
 		keel_srq_event(srq, due);
-	/* Nobody waits for what does not come. */
+	/* Wake the requesters that wait: no receive WQE will come. */
 	if (due == IB_EVENT_SRQ_ERR)
 		keel_srq_wake_later(srq);
 	return ret;
@@ -106,10 +109,11 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv)
 EXPORT_SYMBOL_IF_KUNIT(keel_srq_take);
 
 /**
- * keel_srq_fail() - receives of an SRQ cannot be reported any more
- * @srq: the SRQ; the caller has a reference
+ * keel_srq_fail() - fail an SRQ whose CQ is in error
+ * @srq: the SRQ; the caller holds a reference
  *
- * Its owner hears of it once, and nobody takes a receive that would be lost.
+ * The owner gets one event. No receive WQE is taken any more: its CQE would be
+ * lost.
  *
  * Context: as keel_srq_take().
  */
@@ -127,11 +131,11 @@ void keel_srq_fail(struct keel_srq *srq)
 }
 
 /**
- * keel_srq_get() - the SRQ with a number
+ * keel_srq_get() - look up an SRQ by number
  * @kdev: the device
  * @srqn: its number
  *
- * Return: the SRQ with a reference for the caller to put, or NULL.
+ * Return: the SRQ, with a reference that the caller drops; or NULL.
  */
 struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn)
 {
@@ -178,7 +182,7 @@ static int keel_srq_check(const struct ib_srq_init_attr *init)
 	if (!init->attr.max_wr || init->attr.max_wr > KEEL_MAX_WR ||
 	    init->attr.max_sge > KEEL_MAX_SGE)
 		return -EINVAL;
-	/* The core lets a kernel consumer leave it out. */
+	/* ib_core lets a kernel consumer leave it out. */
 	if (init->srq_type == IB_SRQT_XRC && !init->ext.xrc.xrcd)
 		return -EINVAL;
 	return 0;
@@ -238,7 +242,7 @@ static int keel_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	ret = keel_srq_ring(srq, ibsrq, &init->attr, udata);
 	if (ret)
 		goto err_free;
-	/* Senders must not find it before it is complete. */
+	/* Requesters must not find it before it is complete. */
 	ret = xa_alloc_cyclic(&kdev->srqs, &srq->srqn, NULL,
 			      XA_LIMIT(1, KEEL_SRQN_MAX), &kdev->next_srqn,
 			      GFP_KERNEL);
@@ -273,10 +277,10 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
-	/* "rdma resource" may look at it even now. */
+	/* "rdma resource" may still query the SRQ. */
 	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
 	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
-	/* A handler that runs now ends first; none is called afterwards. */
+	/* Wait for a running handler. None is called afterwards. */
 	scoped_guard(spinlock, &srq->event_lock)
 		scoped_guard(spinlock, &srq->rq.lock)
 			srq->ib = NULL;
@@ -288,8 +292,8 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 }
 
 /*
- * Move what was not taken, and then use the new ring. Posted entries do not change;
- * entries that senders take meanwhile are copied for nothing.
+ * Copy the receive WQEs that were not taken, then use the new ring. Posted WQEs
+ * do not change. WQEs that requesters take meanwhile are copied needlessly.
  */
 static int keel_srq_move(struct keel_srq *srq, struct keel_ring *to)
 {
@@ -309,7 +313,7 @@ static int keel_srq_move(struct keel_srq *srq, struct keel_ring *to)
 		to->index = ring->index;
 		WRITE_ONCE(to->head->kernel, to->index);
 		WRITE_ONCE(to->head->user, user);
-		/* Senders that wait are to be told of receives there. */
+		/* Requesters that wait are woken for the new ring, too. */
 		WRITE_ONCE(to->head->flags,
 			   srq->rq.wanted ? KEEL_RING_F_KICK : 0);
 		swap(*ring, *to);
@@ -330,7 +334,7 @@ static int keel_srq_resize(struct keel_srq *srq, struct ib_device *ibdev,
 	if (ret)
 		return ret;
 	ret = keel_srq_move(srq, &ring);
-	/* The old one, or the one that was not wanted. */
+	/* The old ring; after an error, the new one. */
 	keel_ring_free(&ring);
 	return ret;
 }
@@ -406,7 +410,7 @@ static int keel_post_srq_recv(struct ib_srq *ibsrq,
 	return ret;
 }
 
-/* A user process has posted receives, and was asked to tell. */
+/* Userspace has posted receive WQEs, and KEEL_RING_F_KICK was set. */
 static int UVERBS_HANDLER(KEEL_METHOD_SRQ_DOORBELL)(
 	struct uverbs_attr_bundle *attrs)
 {
@@ -432,7 +436,7 @@ const struct uapi_definition keel_srq_defs[] = {
 	{},
 };
 
-/* The numbers of entries and waiters, all at one moment. */
+/* Read the numbers of the ring at one moment, under the lock. */
 static int __maybe_unused keel_srq_fill(struct sk_buff *msg,
 					struct keel_obj *obj)
 {
