@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Completion queues: ibv_create_cq() and what adds to them. A program polls
- * and arms its CQ without us; for the kernel's own see cq_kernel.c.
+ * Completion queues: ibv_create_cq(), and adding CQEs. Userspace polls and arms
+ * its CQ without the kernel. cq_kernel.c does this for kernel consumers.
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -21,8 +21,8 @@ static void keel_cq_release(struct keel_obj *obj)
 }
 
 /*
- * Not what the program has taken: its index is in the ring, and a resize may
- * free that just now.
+ * The number of polled CQEs is left out: the consumer index is in the ring,
+ * which a resize may free meanwhile.
  */
 static void keel_cq_describe(const struct keel_obj *obj, struct seq_file *m)
 {
@@ -39,7 +39,7 @@ static const struct keel_obj_ops keel_cq_obj_ops = {
 	.release = keel_cq_release,
 };
 
-/* The only event a CQ has, and nothing is added after it. */
+/* Raise the only event of a CQ. No CQE is added after it. */
 static int keel_cq_die(struct keel_cq *cq, bool overrun)
 {
 	struct ib_event event = {
@@ -57,14 +57,14 @@ static int keel_cq_die(struct keel_cq *cq, bool overrun)
 }
 
 /*
- * Raise the event that was asked for. The entry is there to see before the
- * look at what was asked; who asks looks for entries afterwards.
+ * Raise the completion event, if the CQ is armed for it. The CQE is visible
+ * before @arm is read. The thread that arms the CQ polls it afterwards.
  */
 static void keel_cq_notify(struct keel_cq *cq, bool solicited)
 {
 	u32 *arm = &cq->ring.head->arm;
 
-	/* Pairs with the barrier of whoever arms it, then looks for more. */
+	/* Pairs with the barrier of the thread that arms, then polls. */
 	smp_mb();
 	switch (READ_ONCE(*arm)) {
 	case KEEL_ARM_NEXT:
@@ -94,18 +94,19 @@ static __always_inline void keel_cq_write(struct keel_cq *cq,
 }
 
 /**
- * keel_cq_add() - complete a work request
+ * keel_cq_add() - add a CQE
  * @cq: the CQ
- * @cqe: the completion; times are filled in here
- * @solicited: the peer asked for an event. Failures always count as that.
+ * @cqe: the CQE; its timestamps are set here
+ * @solicited: the requester asked for an event. A CQE with an error always
+ *	counts as solicited.
  *
- * A CQ that is destroyed already takes anything: nobody is left who would
- * miss it, and its ring may be other memory of the program again.
+ * A destroyed CQ accepts any CQE and drops it: there is no consumer, and
+ * userspace may have reused the ring.
  *
  * Context: process context. Handlers of kernel consumers are called from here,
  * with a lock held; they may poll and arm the CQ, and post.
- * Return: 0; -EIO: the CQ is in error, because it has no room, or because the
- * program's index is nonsense. The completion is lost, and the QP must fail.
+ * Return: 0; -EIO if the CQ is in error, because it overran or its consumer
+ * index is invalid. The CQE is lost, and the QP must fail.
  */
 int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
 {
@@ -128,21 +129,21 @@ int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
 }
 
 /**
- * keel_cq_received() - complete a receive, if nothing is special about it
+ * keel_cq_received() - add the CQE of a receive WQE, in the common case
  * @cq: the CQ
- * @rq: the receive queue, whose first entry it is; taken here
- * @wr_id: for the completion
+ * @rq: the receive queue, whose first WQE completes; taken here
+ * @wr_id: for the CQE
  * @len: bytes of the message
  * @qpn: number of the QP
- * @solicited: the peer asked for an event
+ * @solicited: the requester asked for an event
  *
- * For sends without immediate data, from the queue of the QP itself, which the
- * responder's lock protects. The entry is the program's again before it sees the
- * completion.
+ * For sends without immediate data, and for the QP's own receive queue, which
+ * the responder's lock protects. The receive WQE is userspace's again before
+ * its CQE can be seen.
  *
  * Context: as keel_cq_add(); the responder's lock is held.
- * Return: false if nothing has happened: the CQ is full, in error or destroyed,
- * or wants to know the time.
+ * Return: false if nothing was done: the CQ is full, in error or destroyed, or
+ * has timestamps.
  */
 bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
 		      u32 len, u32 qpn, bool solicited)
@@ -158,7 +159,7 @@ bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
 	guard(spinlock)(&cq->lock);
 	if (!cq->ib || cq->dead || cq->flags || keel_ring_room(&cq->ring) <= 0)
 		return false;
-	/* Before anybody can know of it. */
+	/* Before the CQE can be seen. */
 	keel_count(to_kdev(cq->ib->device), rx_msgs, 1);
 	keel_count(to_kdev(cq->ib->device), rx_bytes, len);
 	keel_ring_advance(rq);
@@ -196,8 +197,8 @@ static int keel_cq_ring(struct keel_cq *cq, struct ib_cq *ibcq, u32 cqe,
 }
 
 /*
- * A ring with indexes of two sides cannot overwrite what was not taken, which
- * is what a CQ that ignores overruns would do.
+ * A CQ that ignores overruns would overwrite CQEs that were not polled. A ring
+ * with a producer and a consumer index cannot do that.
  */
 static int keel_cq_check(const struct ib_cq *ibcq,
 			 const struct ib_cq_init_attr *attr)
@@ -260,7 +261,7 @@ static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	ret = ib_no_udata_io(udata);
 	if (ret)
 		return ret;
-	/* "rdma resource" may look at it even now. */
+	/* "rdma resource" may still query the CQ. */
 	WRITE_ONCE(container_of(ibcq, struct keel_ib_cq, ib)->cq, NULL);
 	spin_lock(&cq->lock);
 	cq->ib = NULL;
@@ -270,8 +271,8 @@ static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 }
 
 /*
- * Move what was not taken, and then use the new ring. Entries that are there do
- * not change any more; others may be added meanwhile.
+ * Copy the CQEs that were not polled, then use the new ring. These CQEs do not
+ * change any more; new ones may be added meanwhile.
  */
 static int keel_cq_move(struct keel_cq *cq, struct keel_ring *to)
 {
@@ -291,7 +292,7 @@ static int keel_cq_move(struct keel_cq *cq, struct keel_ring *to)
 		WRITE_ONCE(to->head->user, user);
 		WRITE_ONCE(to->head->arm, READ_ONCE(ring->head->arm));
 		to->index = ring->index;
-		/* A thread that sees the index sees the entries. */
+		/* A thread that sees the index sees the CQEs. */
 		smp_store_release(&to->head->kernel, to->index);
 		swap(*ring, *to);
 		cq->ib->cqe = keel_ring_size(ring);
@@ -319,12 +320,12 @@ static int keel_resize_cq(struct ib_cq *ibcq, KEEL_RESIZE_CQE cqe,
 	if (ret)
 		return ret;
 	ret = keel_cq_move(cq, &ring);
-	/* The old one, or the one that was not wanted. */
+	/* The old ring; after an error, the new one. */
 	keel_ring_free(&ring);
 	return ret;
 }
 
-/* The number of entries and what is in them, all at one moment. */
+/* Read the numbers of the ring at one moment, under the lock. */
 static int keel_cq_fill(struct sk_buff *msg, struct keel_obj *obj)
 {
 	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * CQs of kernel consumers: ib_poll_cq() and ib_req_notify_cq(). The ring is
- * the same as a program's; here the kernel is on its other side, too.
+ * CQs of kernel consumers: ib_poll_cq() and ib_req_notify_cq(). The ring has
+ * the same layout as a ring of userspace, but the kernel also is its consumer.
  */
 #include "keel_qp.h"
 
-/* CQEs that are looked at under one hold of &keel_cq.poll_lock. */
+/* CQEs that are checked before &keel_cq.poll_lock is dropped for a moment. */
 #define KEEL_CQ_FORGET	64
-/* Number of no QP: what a CQE says that polling skips. */
+/* No QP has this number: polling skips a CQE that names it. */
 #define KEEL_QPN_NONE	0
 
 /*
- * Kernel consumers want the QP itself. They must not destroy one and still
- * use what they polled; so the pointer is good as long as they keep to that.
+ * A kernel consumer gets a pointer to the QP. It must not destroy the QP while
+ * it uses CQEs of the QP that it has polled. So the pointer is valid without a
+ * reference.
  */
 static struct ib_qp *keel_wc_qp(struct keel_dev *kdev, u32 qpn)
 {
 	struct keel_qp *qp;
 
 	guard(rcu)();
-	/* No reference: putting the last one may sleep, which we must not. */
+	/* No reference: to drop the last one may sleep, but callers may not. */
 	qp = xa_load(&kdev->qps, qpn);
 	return qp ? READ_ONCE(qp->ib) : NULL;
 }
@@ -36,7 +37,7 @@ static void keel_wc_fill(struct ib_wc *wc, const struct keel_uapi_cqe *cqe,
 	wc->qp = ibqp;
 	wc->src_qp = cqe->src_qp;
 	wc->slid = cqe->slid;
-	/* Not @cqe->sl: consumers answer with it, and a RoCE packet has none. */
+	/* Not @cqe->sl: consumers reply with it, and a RoCE packet has none. */
 	wc->sl = 0;
 	wc->pkey_index = cqe->pkey_index;
 	wc->port_num = KEEL_PORT;
@@ -58,15 +59,15 @@ static void keel_wc_fill(struct ib_wc *wc, const struct keel_uapi_cqe *cqe,
  * keel_poll_cq() - &ib_device_ops.poll_cq
  * @ibcq: the CQ
  * @n: room in @wc
- * @wc: where to write completions
+ * @wc: set to the completions
  *
- * Completions of a QP that was destroyed or reset are not in the CQ any more.
- * Those of an XRC_RECV QP that was destroyed are: they name no QP that exists,
- * since numbers are given out in turn, and are dropped here.
+ * The CQEs of a QP that was destroyed or reset were removed from the CQ. Those
+ * of an XRC_RECV QP that was destroyed are still there, and are dropped here.
+ * They name no QP that exists, because QP numbers are allocated cyclically.
  *
  * Context: any.
- * Return: how many were written; -EOPNOTSUPP for a program's CQ, which it
- * polls itself.
+ * Return: number of completions; -EOPNOTSUPP if the CQ belongs to userspace,
+ * which polls it directly.
  */
 int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 {
@@ -83,7 +84,7 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 	head = cq->ring.head;
 	spin_lock_irqsave(&cq->poll_lock, flags);
 	user = head->user;
-	/* The entries up to there are complete. */
+	/* The CQEs up to there are complete. */
 	kernel = smp_load_acquire(&head->kernel);
 	while (done < n && user != kernel) {
 		cqe = keel_ring_entry(&cq->ring, user++);
@@ -91,15 +92,16 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 		if (ibqp)
 			keel_wc_fill(&wc[done++], cqe, ibqp);
 	}
-	/* They may be used again. */
+	/* These CQEs may be overwritten now. */
 	smp_store_release(&head->user, user);
 	spin_unlock_irqrestore(&cq->poll_lock, flags);
 	return done;
 }
 
 /*
- * Keep @cqe for a poll, at @to, or mark it for polling to skip. Its old place is
- * marked, too: at any moment the CQEs that polling does not skip are in order.
+ * Move @cqe to the place before @to, or mark it so that polling skips it. The
+ * old place of a moved CQE is marked, too: at any moment the CQEs that polling
+ * does not skip are in order.
  */
 static u32 keel_cqe_forget(const struct keel_ring *ring,
 			   struct keel_uapi_cqe *cqe, u32 to, u32 qpn)
@@ -117,10 +119,10 @@ static u32 keel_cqe_forget(const struct keel_ring *ring,
 }
 
 /*
- * From the newest CQE to the oldest that was not polled: those that stay move
- * towards the newest, and the room of the others is free afterwards. Interrupts
- * are off under @poll_lock, so it is dropped now and then; @forget_lock keeps
- * others from moving CQEs meanwhile.
+ * Go from the newest CQE to the oldest that was not polled. CQEs that stay move
+ * towards the newest. The room of the other CQEs is free afterwards. Interrupts
+ * are off under @poll_lock, so it is dropped now and then. @forget_lock keeps
+ * other threads from moving CQEs meanwhile.
  */
 static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
 {
@@ -136,14 +138,14 @@ static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
 	to = from;
 	while (more) {
 		spin_lock_irqsave(&cq->poll_lock, flags);
-		/* Somebody may have polled meanwhile. */
+		/* The consumer may have polled meanwhile. */
 		for (n = KEEL_CQ_FORGET; n && (s32)(from - head->user) > 0; n--)
 			to = keel_cqe_forget(&cq->ring,
 					     keel_ring_entry(&cq->ring, --from),
 					     to, qpn);
 		more = !n;
 		if (!more && (s32)(to - head->user) > 0)
-			/* They may be used again. */
+			/* These CQEs may be overwritten now. */
 			smp_store_release(&head->user, to);
 		spin_unlock_irqrestore(&cq->poll_lock, flags);
 		cond_resched();
@@ -151,11 +153,11 @@ static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
 }
 
 /**
- * keel_qp_forget() - remove the completions of a QP that were not polled
- * @qp: the QP; nothing is added for it any more
+ * keel_qp_forget() - remove the CQEs of a QP that were not polled
+ * @qp: the QP; no CQE is added for it any more
  *
- * For consumers in the kernel. In the CQs of userspace the provider does it:
- * the consumer's index is not ours there.
+ * For kernel consumers only. In the CQs of userspace, the provider removes
+ * them, because userspace owns the consumer index.
  *
  * Context: may sleep.
  */
@@ -172,23 +174,26 @@ void keel_qp_forget(const struct keel_qp *qp)
 static void keel_cq_arm(struct keel_uapi_ring *head,
 			enum ib_cq_notify_flags flags)
 {
-	/* Asking for less does not take back that more was asked for. */
+	/*
+	 * A request for solicited events does not replace one for all events.
+	 */
 	if ((flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED)
 		cmpxchg(&head->arm, KEEL_ARM_NONE, KEEL_ARM_SOLICITED);
 	else
 		xchg(&head->arm, KEEL_ARM_NEXT);
-	/* A cmpxchg() that changes nothing is no barrier. */
+	/* A failed cmpxchg() is no barrier. */
 	smp_mb();
 }
 
 /**
  * keel_req_notify_cq() - &ib_device_ops.req_notify_cq
  * @ibcq: the CQ
- * @flags: what to raise an event for, and whether to tell what was missed
+ * @flags: CQEs to raise an event for, and whether to report missed ones
  *
- * Context: any for the kernel's own CQs. Programs arm theirs in its ring; one
- * that asks by way of uverbs gets the same.
- * Return: 1 if there is something to poll and @flags asked to be told; else 0.
+ * Context: any for CQs of kernel consumers. Userspace arms its CQ in the ring.
+ * A request of userspace through uverbs has the same effect.
+ * Return: 1 if CQEs are left to poll and @flags asks to report them; else 0.
+ * Always 0 for CQs of userspace.
  */
 int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 {

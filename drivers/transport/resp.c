@@ -4,8 +4,8 @@
  * decides the status of the requester's CQE. Statuses and states are those of
  * section 9.9 of the InfiniBand specification. An error of the responder itself
  * (a bad receive WQE) completes that receive WQE in error and fails the QP. An
- * error that the requester caused (a bad rkey) fails the QP with an event. The
- * requester's CQE has an error status in both cases.
+ * error that the requester caused (a bad rkey) fails the QP with an event. In
+ * both cases the requester's CQE has an error status, except on UC.
  */
 #include "keel_resp_lock.h"
 

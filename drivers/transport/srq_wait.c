@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Senders that wait for a receive of a shared receive queue.
+ * Requesters that wait for a receive WQE of a shared receive queue.
  */
 #include "keel_qp.h"
 
-/* Senders that are woken under one hold of the lock. */
+/* Requesters that are woken before the lock is dropped for a moment. */
 #define KEEL_SRQ_WAKE	32
 
 /**
- * keel_srq_wait() - a sender waits for a receive of an SRQ
- * @srq: the SRQ; the caller has a reference
- * @qp: the sender, which does not wait for any SRQ yet; its send queue's lock is
- *	held
+ * keel_srq_wait() - let a requester wait for a receive WQE of an SRQ
+ * @srq: the SRQ; the caller holds a reference
+ * @qp: the requester, which waits for no SRQ yet; its send queue's lock is held
  *
  * Context: process context.
- * Return: true if a receive came in between; else whoever posts one kicks @qp,
- * as does the end of the SRQ.
+ * Return: true if a receive WQE was posted meanwhile, or the SRQ is destroyed
+ * or in error: retry; else the next post, an error or the destroy of the SRQ
+ * reschedules @qp.
  */
 bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
 {
@@ -34,7 +34,7 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
 
 /**
  * keel_srq_wait_end() - undo keel_srq_wait()
- * @qp: the sender, whether it waits or not; its send queue's lock is held
+ * @qp: the requester, whether it waits or not; its send queue's lock is held
  *
  * Context: process context.
  */
@@ -42,9 +42,11 @@ void keel_srq_wait_end(struct keel_qp *qp)
 {
 	struct keel_srq *srq, *mine = NULL;
 
-	/* Until it is woken, it has a reference: then RCU keeps the SRQ. */
+	/*
+	 * The QP holds a reference until it is woken. Then RCU keeps the SRQ.
+	 */
 	scoped_guard(rcu) {
-		/* Pairs with keel_srq_wake(), which has kicked the QP then. */
+		/* Pairs with keel_srq_wake(), which has rescheduled the QP. */
 		srq = smp_load_acquire(&qp->sq.srq);
 		if (!srq)
 			return;
@@ -59,11 +61,11 @@ void keel_srq_wait_end(struct keel_qp *qp)
 }
 
 /**
- * keel_srq_wake() - all senders that wait for an SRQ look for a receive again
- * @srq: the SRQ; the caller has a reference
+ * keel_srq_wake() - reschedule all requesters that wait for an SRQ
+ * @srq: the SRQ; the caller holds a reference
  *
- * All of them: one may be stopped, and must not keep it from the others. Those
- * that still find none wait again.
+ * All of them: a single one may be stopped, and would keep the receive WQE from
+ * the others. A requester that finds none waits again.
  *
  * Context: may sleep; no spinlock is held.
  */
@@ -77,12 +79,17 @@ void keel_srq_wake(struct keel_srq *srq)
 	list_splice_init(&srq->waiters, &woken);
 	while (!list_empty(&woken)) {
 		sq = list_first_entry(&woken, struct keel_sq, waiting);
-		/* It leaves the list under the lock before it is destroyed. */
+		/*
+		 * A QP leaves the list under the lock before it is destroyed.
+		 */
 		list_del_init(&sq->waiting);
 		keel_qp_kick(container_of(sq, struct keel_qp, sq));
-		/* From here on it may go: keel_srq_wait_end() does not wait. */
+		/*
+		 * The QP may be destroyed now: keel_srq_wait_end() does not
+		 * wait.
+		 */
 		smp_store_release(&sq->srq, NULL);
-		/* The caller has one: this is not the last. */
+		/* The caller holds a reference: this is not the last. */
 		keel_obj_put(&srq->obj);
 		if (++n % KEEL_SRQ_WAKE)
 			continue;
@@ -94,8 +101,8 @@ void keel_srq_wake(struct keel_srq *srq)
 }
 
 /**
- * keel_srq_posted() - receives were posted, and somebody may wait for them
- * @srq: the SRQ; the caller has a reference
+ * keel_srq_posted() - wake the requesters that wait, after a post
+ * @srq: the SRQ; the caller holds a reference
  *
  * Context: as keel_srq_wake().
  */
@@ -111,21 +118,22 @@ void keel_srq_posted(struct keel_srq *srq)
 }
 
 /**
- * keel_srq_wake_later() - receives were posted, or the SRQ is in error
- * @srq: the SRQ; the caller has a reference
+ * keel_srq_wake_later() - let the workqueue wake the requesters that wait
+ * @srq: the SRQ, to which a WQE was posted, or which is in error; the caller
+ *	holds a reference
  *
  * Context: any.
  */
 void keel_srq_wake_later(struct keel_srq *srq)
 {
 	keel_obj_get(&srq->obj);
-	/* The caller has one: this is not the last. */
+	/* The caller holds a reference: this is not the last. */
 	if (!queue_work(srq->wq, &srq->work))
 		keel_obj_put(&srq->obj);
 }
 
 /**
- * keel_srq_work() - what keel_srq_wake_later() left to be done
+ * keel_srq_work() - wake the requesters for keel_srq_wake_later()
  * @work: &keel_srq.work, queued with a reference on the SRQ
  */
 void keel_srq_work(struct work_struct *work)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Datagrams: UD, and the GSI QP of the kernel. A datagram that nobody can take
- * is lost, and its sender does not hear of it.
+ * Datagrams: UD, and the GSI QP of the kernel. A datagram that no QP can
+ * receive is dropped, and the requester still reports success.
  */
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -13,16 +13,17 @@
 
 #include "keel_resp_lock.h"
 
-/* Of RoCE v2. */
+/* The destination port of RoCE v2. */
 #define KEEL_UDP_PORT	4791
-/* The upper bit of a Q_Key in a work request asks for that of the QP. */
+/* If this bit of a work request's Q_Key is set, the QP's own Q_Key is used. */
 #define KEEL_QKEY_OF_QP	BIT(31)
 
 static_assert(sizeof(struct ipv6hdr) == KEEL_GRH_BYTES);
 
 /*
- * The part that a NIC would put in front: the IPv6 header, or, in the last 20
- * bytes, the IPv4 header of RoCE v2. Receivers learn from it who sent, and answer.
+ * Write the header that a NIC would put in front: the IPv6 header, or, in the
+ * last 20 bytes, the IPv4 header of RoCE v2. A receiver reads the source
+ * address from it, and can reply.
  */
 static void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES])
 {
@@ -55,7 +56,7 @@ static void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES
 
 static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 {
-	/* Its attributes were set before its state. */
+	/* The attributes were set before the state. */
 	enum ib_qp_state state = smp_load_acquire(&peer->state);
 
 	if (!keel_qp_is_dgram(peer))
@@ -64,7 +65,7 @@ static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 	       state != IB_QPS_ERR && peer->attr.qkey == qkey;
 }
 
-/* All of it is present. False: a key is taken back. */
+/* Copy memory that is present. Return: false if a key was invalidated. */
 static bool keel_ud_copy(const struct keel_segs *dst, u64 dst_off,
 			 const struct keel_segs *src, u64 len)
 {
@@ -74,7 +75,7 @@ static bool keel_ud_copy(const struct keel_segs *dst, u64 dst_off,
 	return keel_copy(dst, dst_off, src, 0, len, &ctl) == KEEL_COPY_DONE;
 }
 
-/* The peer's receive is there and large enough: fill it. */
+/* Fill the peer's receive WQE, which is large enough. */
 static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
 {
 	const struct keel_mem mem = {
@@ -90,9 +91,9 @@ static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
 }
 
 /*
- * The memory of the receive may be absent, and a sender of datagrams waits for
- * nobody: the datagram is kept for the receiver, which fetches it. Until then
- * it gets no other one.
+ * The memory of the receive WQE may be absent, but the requester of a datagram
+ * does not wait. So the datagram is kept for the peer, whose owner requests the
+ * memory. Until then the peer accepts no other datagram.
  */
 static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 			 const struct keel_uapi_cqe *cqe)
@@ -116,7 +117,7 @@ static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 	return true;
 }
 
-/* A receive that is large enough. False: there is none. */
+/* Take a receive WQE that is large enough. Return: false if there is none. */
 static bool keel_ud_take(struct keel_xfer *x, u32 len)
 {
 	struct keel_segs *dst = &x->peer->resp.segs;
@@ -132,12 +133,12 @@ static bool keel_ud_take(struct keel_xfer *x, u32 len)
 	}
 	if (dst->len >= len)
 		return true;
-	/* The receive stays for a shorter one. */
+	/* The receive WQE stays for a shorter datagram. */
 	keel_segs_put(dst);
 	return false;
 }
 
-/* The datagram before this one has the receive. */
+/* An earlier datagram is kept for the receive WQE. */
 static bool keel_ud_is_full(const struct keel_qp *peer)
 {
 	return peer->resp.dgram && READ_ONCE(peer->resp.dgram->pending);
@@ -162,17 +163,17 @@ static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 	cqe = keel_recv_cqe(x, IB_WC_SUCCESS, KEEL_WHY_NONE,
 			    KEEL_GRH_BYTES + len, flags);
 	keel_ud_grh(av, len, grh);
-	/* Of the kernel's own queue pairs none does. */
+	/* Memory of kernel consumers is always present. */
 	lacks = resp->dgram && keel_segs_may_lack(&resp->segs);
 	filled = lacks ? keel_ud_keep(x, grh, &cqe) : keel_ud_fill(x, grh);
 	keel_segs_put(&resp->segs);
-	/* Otherwise the receive waits for the next datagram. */
+	/* Otherwise the receive WQE stays for the next datagram. */
 	if (filled && !lacks)
 		keel_recv_report(x->peer, &cqe, x->wqe->flags & IB_SEND_SOLICITED);
 	return filled;
 }
 
-/* Another try to fill the receive. Context: the responder's lock is held. */
+/* Retry to fill the receive WQE. Context: the responder's lock is held. */
 static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
@@ -205,7 +206,9 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 	return copied;
 }
 
-/* As keel_dgram_lacks(); @pending becomes false with the end of the datagram. */
+/*
+ * As keel_dgram_lacks(). @pending is set to whether the datagram is still kept.
+ */
 static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
 			   bool *pending)
 {
@@ -213,7 +216,7 @@ static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
 	struct keel_fetch *fetch = &dgram->fetch;
 
 	*pending = dgram->pending;
-	/* A process that is killed brings nothing in: its QP goes soon. */
+	/* A killed process provides no memory, and its QP is destroyed soon. */
 	if (!dgram->pending || READ_ONCE(qp->dying) ||
 	    keel_fetch_collect(fetch) || fatal_signal_pending(current))
 		return false;
@@ -229,17 +232,17 @@ static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
 	return need->kind != KEEL_NEED_NONE;
 }
 
-/* Return: true if @need is missing, and nobody works on it. */
+/* Return: true if @need is missing, and was not requested yet. */
 static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
 {
 	bool pending, lacks;
 
 	if (!keel_resp_enter(qp, keel_ud_is_full))
 		return false;
-	/* While it is full nobody waits for the lock. */
+	/* While the QP is full, no requester retries for the lock. */
 	keel_resp_relax();
 	lacks = keel_dgram_try(qp, need, &pending);
-	/* From here on senders wait for the lock, which is free in a moment. */
+	/* Requesters retry for the lock from here on, and get it soon. */
 	keel_resp_stay();
 	WRITE_ONCE(qp->resp.dgram->pending, pending);
 	mutex_unlock(&qp->resp.lock);
@@ -251,7 +254,7 @@ static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
  * keel_ud_run() - receive the datagram that is kept for a QP
  * @qp: the QP, of a user process
  *
- * Its memory is waited for by its owner alone.
+ * Only the owner of the QP waits for the memory of its receive WQE.
  *
  * Context: may sleep; no lock is held.
  */
@@ -273,8 +276,8 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 
 	x->peer = peer;
 	/*
-	 * The lock of one who takes nothing is not waited for; and what a
-	 * program that is killed was sending can be lost as any datagram.
+	 * Do not retry for the lock of a QP that accepts no datagram. A
+	 * datagram of a killed process may be lost, as any datagram.
 	 */
 	while (keel_ud_takes(peer, qkey) && !keel_ud_is_full(peer)) {
 		keel_resp_stay();
@@ -324,9 +327,9 @@ static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
 }
 
 /*
- * A datagram of a user process goes to its receivers from a copy: no key is used
- * while their locks are waited for, and what they got is not sent again because
- * memory was absent.
+ * A datagram of a user process is delivered from a copy. So no key is held
+ * while the requester retries for the locks of the receivers. And no receiver
+ * gets the datagram twice because memory was absent.
  */
 static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
 {
@@ -336,7 +339,7 @@ static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
 	u64 len = sq->segs.len;
 	bool relax;
 
-	/* Inline data are in one already. */
+	/* Inline data is a copy already. */
 	if (!dgram || !len || sq->segs.seg[0].mem == &sq->inline_mem)
 		return KEEL_COPY_DONE;
 	relax = keel_segs_may_lack(&sq->segs);
@@ -379,13 +382,13 @@ static void keel_ud_transmit(struct keel_xfer *x)
 }
 
 /**
- * keel_ud_send() - a datagram goes
- * @x: the message; its local side is there
+ * keel_ud_send() - send a datagram
+ * @x: the message; &keel_sq.segs has its local memory
  *
- * Context: without preemption, which is on in between; the send queue's lock is
- * held.
- * Return: KEEL_XFER_DONE; KEEL_XFER_ABSENT or KEEL_XFER_STOPPED for the memory
- * of the sender.
+ * Context: preemption is disabled, but enabled meanwhile; the send queue's lock
+ * is held.
+ * Return: KEEL_XFER_DONE; KEEL_XFER_ABSENT or KEEL_XFER_STOPPED if reading the
+ * memory of the requester was not possible or was stopped.
  */
 enum keel_verdict keel_ud_send(struct keel_xfer *x)
 {
@@ -407,7 +410,7 @@ enum keel_verdict keel_ud_send(struct keel_xfer *x)
 		x->why = KEEL_WHY_FAULT;
 		return KEEL_XFER_DONE;
 	}
-	/* Of a consumer in the kernel keys are in use; they are its own. */
+	/* A kernel consumer may hold keys here, but they are its own. */
 	keel_resp_relax();
 	keel_ud_transmit(x);
 	keel_resp_stay();
