@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Address handles: ibv_create_ah(). The core resolves and checks the address
- * and keeps the source GID alive; we keep what a message carries of it.
+ * Address handles: ibv_create_ah(). ib_core resolves and checks the address,
+ * and holds a reference on the source GID. The AH keeps the members that a
+ * message needs.
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -50,10 +51,10 @@ static bool keel_gid_is_ours(struct ib_device *ibdev, const union ib_gid *gid)
 }
 
 /**
- * keel_av_init() - the address of messages, from the verbs' form of it
+ * keel_av_init() - initialize an address vector
  * @kdev: the device
- * @av: the address, set
- * @attr: the verbs' form, checked and resolved by the core
+ * @av: the address vector
+ * @attr: the address, checked and resolved by ib_core
  *
  * Context: any.
  */
@@ -67,7 +68,10 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		av->sgid = grh->sgid_attr->gid;
 	else if (rdma_query_gid(&kdev->ib, KEEL_PORT, grh->sgid_index,
 				&av->sgid))
-		/* The GID went meanwhile; nobody answers to zero. */
+		/*
+		 * The GID was removed meanwhile; a reply to GID zero reaches no
+		 * QP.
+		 */
 		memset(&av->sgid, 0, sizeof(av->sgid));
 	av->dgid = grh->dgid;
 	av->mcast = rdma_is_multicast_addr((struct in6_addr *)av->dgid.raw);
@@ -81,13 +85,13 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 }
 
 /**
- * keel_ah_get() - the AH with a number
+ * keel_ah_get() - look up an AH by number
  * @kdev: the device
  * @id: its number, as in struct keel_uapi_create_ah_resp
  *
  * Context: any.
- * Return: the AH with a reference for the caller to put, or NULL. It may be
- * one of another domain.
+ * Return: the AH, with a reference that the caller drops; or NULL. It may
+ * belong to another domain.
  */
 struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id)
 {
@@ -124,7 +128,7 @@ static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
 	return ah;
 }
 
-/* Kernel consumers may be in atomic context; @init says so. */
+/* Kernel consumers may be in atomic context; @init tells whether they are. */
 static int keel_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 			  struct ib_udata *udata)
 {
@@ -162,7 +166,7 @@ static int keel_create_user_ah(struct ib_ah *ibah,
 	return 0;
 }
 
-/* May be in atomic context: the PD, whose AH it is, does not go with it. */
+/* May be in atomic context: this does not drop the last reference on the PD. */
 static int keel_destroy_ah(struct ib_ah *ibah, u32 flags)
 {
 	keel_obj_close(&to_kah(ibah)->obj);

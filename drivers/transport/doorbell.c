@@ -4,7 +4,7 @@
  */
 #include "keel_qp.h"
 
-/* One go of the fast path. */
+/* Run the fast path once. */
 static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 					const struct ib_ucontext *context,
 					u32 qpn, u32 *budget)
@@ -15,7 +15,7 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	qp = xa_load(&kdev->qps, qpn);
 	if (!qp || qp->context != context || READ_ONCE(qp->rq.wanted))
 		return KEEL_FAST_SLOW;
-	/* This process is to take it over, which may sleep. */
+	/* This process takes the QP over in keel_qp_run(), which may sleep. */
 	if (keel_qp_is_orphan(qp))
 		return KEEL_FAST_SLOW;
 	return keel_fast_run(qp, budget);
@@ -34,8 +34,9 @@ static enum keel_fast keel_qp_ring(struct keel_dev *kdev,
 }
 
 /*
- * Every message goes through here, so the QP is not looked up as a uobject but
- * by its number: that takes no lock, and does not refuse to destroy it.
+ * Applications call this for each message. So the QP is looked up by its
+ * number, and not as a uobject: this takes no lock, and does not make a
+ * concurrent destroy fail.
  */
 static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	struct uverbs_attr_bundle *attrs)
@@ -57,7 +58,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	qp = keel_qp_get(to_kdev(context->device), qpn);
 	if (!qp)
 		return -ENOENT;
-	/* A number says nothing about who may use it: its owner does. */
+	/* Any process may pass the number: check the context of the QP. */
 	if (qp->context != context)
 		ret = -ENOENT;
 	else if (res == KEEL_FAST_LATER && !keel_qp_is_orphan(qp))

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The common message: an RC send of a program, from one SGE or inline, to a
- * receive with one SGE, of pinned memory and no more than a page on either side.
+ * The fast path: an RC send of a user process, inline or from one SGE, to a
+ * receive WQE with one SGE of the peer's own receive queue. The memory on each
+ * side is pinned and within one page.
  *
- * Applications send as many of them as a processor can do, and each function of the
- * slow path (sq.c, req.c, resp.c, recv.c) costs as much as the bytes. So the whole
- * message is here, with no list of segments, and the last lookups are cached.
+ * Most messages of many applications are like this, and each function of the
+ * slow path (sq.c, req.c, resp.c, recv.c) costs as much as the copy. So this
+ * file handles the whole message, without lists of segments, and with
+ * last-lookup caches.
  *
- * The slow path defines what a message is, and reports what is wrong with one. This
- * one takes only messages that the peer will have without an error. Otherwise, be
- * it for an error, a lock that is taken or a CQ with timestamps, nothing has been
- * taken or reported, and the slow path starts from the beginning. Bytes may have
- * been copied: the slow path copies them again.
+ * The slow path defines the semantics and reports errors. The fast path
+ * executes only messages that the responder receives without an error. In all
+ * other cases (an error, a lock that is taken, a CQ with timestamps), it has
+ * taken and reported nothing, and the slow path starts from the beginning.
+ * Bytes may have been copied: the slow path copies them again.
  *
- * Both paths keep these rules; a change of one is to be made in both places:
+ * Both paths keep these rules; a change to a rule is made in both places:
  *
  *	rule					fast path, slow path
  *	a WQE that was begun is finished first	keel_fast_run(),
@@ -21,7 +23,8 @@
  *	attributes are at least as new as	keel_fast_drain(),
  *	the state they came with		keel_sq_step()
  *	a WQE is read once, then validated	keel_fast_fetch(),
- *						keel_sq_fetch(), keel_req_local()
+ *						keel_sq_fetch(),
+ *						keel_req_local()
  *	members without a meaning are 0		keel_fast_fetch(),
  *						keel_opcode_clean()
  *	a responder's lock is tried for, and	keel_fast_send(),
@@ -29,7 +32,7 @@
  *	is checked again with the lock
  *	no preemption from the first key to	keel_fast_send(),
  *	the last, see keel_resp_lock.h		keel_req_run()
- *	keys have users while bytes move	keel_fast_mem(),
+ *	keys have references during a copy	keel_fast_mem(),
  *						keel_segs_local()
  *	a message is counted before its CQE	keel_cq_received(),
  *	can be seen				keel_recv_report()
@@ -42,28 +45,28 @@
  *	CQEs are written in one place		keel_cq_write()
  *	the send queue moves on in one place	keel_sq_complete()
  *
- * tests/queues/fast_slow.c sends each message on both paths and compares what can be
- * seen of it.
+ * tests/queues/fast_slow.c sends each message on both paths, and compares all
+ * results that userspace can see.
  *
- * All of the fast path runs under RCU, which keeps what is found by number. A
- * queue's ring and its CQ are kept by its lock: destroying the QP marks it as dying,
- * then waits for both locks, and only then lets go of them.
+ * All of the fast path runs under RCU, which keeps objects that are looked up
+ * by number. The lock of a queue keeps its ring and its CQ: the destroy of a QP
+ * marks it as dying, waits for both locks, and only then drops them.
  */
 #include <linux/mm.h>
 #include <linux/string.h>
 
 #include "keel_resp_lock.h"
 
-/* Messages in one go, in which perhaps nobody else is scheduled. */
+/* Messages of one call, during which the thread may not be rescheduled. */
 #define KEEL_FAST_BUDGET	64
 
 /**
- * struct keel_fast_wqe - the part of a send that matters here
- * @wr_id: for the completion
+ * struct keel_fast_wqe - the members of a send WQE that the fast path uses
+ * @wr_id: for the CQE
  * @flags: enum ibv_send_flags
- * @len: bytes
- * @sge: where they are, if they are not inline
- * @data: where they are, if they are
+ * @len: bytes of the message
+ * @sge: the SGE, if the data is not inline
+ * @data: the inline data, or NULL
  */
 struct keel_fast_wqe {
 	u64 wr_id;
@@ -81,7 +84,7 @@ static __always_inline void keel_fast_sge(struct keel_uapi_sge *to,
 	to->lkey = READ_ONCE(from->lkey);
 }
 
-/* The entry, each part of it read once. False: not a common one. */
+/* Read each member of the WQE once. Return: false if it needs the slow path. */
 static __always_inline bool keel_fast_fetch(const struct keel_qp *qp,
 					    struct keel_fast_wqe *to)
 {
@@ -98,7 +101,7 @@ static __always_inline bool keel_fast_fetch(const struct keel_qp *qp,
 	inline_len = READ_ONCE(wqe->inline_len);
 	to->wr_id = READ_ONCE(wqe->wr_id);
 	to->flags = READ_ONCE(wqe->flags);
-	/* keel_opcode_clean(), for sends. */
+	/* As keel_opcode_clean(), for sends. */
 	if (READ_ONCE(wqe->opcode) != IB_WR_SEND || READ_ONCE(wqe->imm) ||
 	    READ_ONCE(wqe->srqn))
 		return false;
@@ -125,8 +128,8 @@ static __always_inline bool keel_fast_fetch(const struct keel_qp *qp,
 }
 
 /*
- * The bytes of an SGE, with a use of @used that the caller gives back. NULL: not
- * to be had, or not in this way.
+ * Find the memory of an SGE. The caller drops the reference on @used.
+ * Return: NULL if there is none, or if it needs the slow path.
  */
 static __always_inline void *keel_fast_mem(struct keel_keys *keys,
 					   struct keel_key_memo *memo,
@@ -142,7 +145,7 @@ static __always_inline void *keel_fast_mem(struct keel_keys *keys,
 	if (!key || keel_key_check(key, domain, access, sge->addr, len) ||
 	    !refcount_inc_not_zero(&key->users))
 		return NULL;
-	/* From here on the memory and the object stay, too. */
+	/* The reference on the key keeps the memory and the object. */
 	mem = key->mem;
 	if (mem->type == KEEL_MEM_PAGES && key->obj->kind != KEEL_MW) {
 		pos = key->mem_off + (sge->addr - key->iova) + mem->first;
@@ -170,14 +173,17 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
 	return sq->peer;
 }
 
-/* The memory of the peer's next receive; else as keel_fast_mem(). */
+/* Find the memory of the peer's next receive WQE, as keel_fast_mem(). */
 static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 					    u64 *wr_id, struct keel_key **used)
 {
 	const struct keel_uapi_recv_wqe *recv;
 	struct keel_uapi_sge sge;
 
-	/* One that was taken already comes first. The first of all is told. */
+	/*
+	 * A receive WQE that was taken comes first. The first message raises an
+	 * event.
+	 */
 	if (peer->srq || peer->resp.have || !peer->rq.max_sge ||
 	    peer->recv_cq->flags ||
 	    (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) ||
@@ -194,7 +200,7 @@ static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 			     peer->domain, IB_ACCESS_LOCAL_WRITE, used);
 }
 
-/* To a peer whose responder we have. */
+/* Deliver to a peer whose responder is locked. */
 static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 					      struct keel_qp *peer,
 					      const struct keel_fast_wqe *wqe)
@@ -223,7 +229,7 @@ static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 	return done;
 }
 
-/* The first entry. False: it is as it was. */
+/* Execute the first WQE. Return: false if its state is unchanged. */
 static __always_inline bool keel_fast_send(struct keel_qp *qp)
 {
 	struct keel_uapi_send_wqe *done = &qp->sq.wqe;
@@ -231,12 +237,12 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 	struct keel_qp *peer;
 	bool delivered;
 
-	/* The first message of a connection is remembered. */
+	/* The slow path binds the QPs to each other on their first message. */
 	if (!qp->av.local || !atomic64_read(&qp->remote) ||
 	    !keel_fast_fetch(qp, &wqe))
 		return false;
 	peer = keel_fast_peer(qp);
-	/* A stranger's lock is not taken. */
+	/* Do not try the lock of a QP that is not connected to this one. */
 	if (!peer || !keel_qp_connected(qp, peer))
 		return false;
 	keel_resp_stay();
@@ -284,8 +290,9 @@ static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
 }
 
 /*
- * How many messages a doorbell does: those that were posted when it rang, and a
- * few more. Other threads leave theirs to the one that has the queue.
+ * Number of WQEs that a doorbell executes: those that were posted when it rang,
+ * and a few more. Other threads leave their WQEs to the thread that runs the
+ * queue.
  */
 static u32 keel_fast_budget(const struct keel_qp *qp)
 {
@@ -296,19 +303,20 @@ static u32 keel_fast_budget(const struct keel_qp *qp)
 }
 
 /**
- * keel_fast_run() - do common messages of a QP
- * @qp: the QP, a user process's
- * @budget: KEEL_FAST_FIRST in the first call of a doorbell, then what that left
+ * keel_fast_run() - execute the WQEs of a QP that the fast path supports
+ * @qp: the QP of a user process
+ * @budget: KEEL_FAST_FIRST in the first call of a doorbell; then the remaining
+ *	budget
  *
  * Context: process context, RCU read side.
- * Return: the result, see there.
+ * Return: the result, see enum keel_fast.
  */
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 {
 	struct keel_sq *sq = &qp->sq;
 	enum keel_fast res = KEEL_FAST_SLOW;
 
-	/* One that has a send queue; a user process's always has memory. */
+	/* RC has a send queue; a user process's always has memory. */
 	if (qp->type != IB_QPT_RC || !mutex_trylock(&sq->lock))
 		return KEEL_FAST_SLOW;
 	if (!READ_ONCE(qp->dying) && sq->wait == KEEL_WAIT_NONE &&
@@ -318,9 +326,12 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 			*budget = keel_fast_budget(qp);
 		res = keel_fast_drain(qp, budget);
 	}
-	/* RCU keeps the mutex until we are out of here. */
+	/* RCU keeps the mutex until this function returns. */
 	mutex_unlock(&sq->lock);
-	/* Pairs with keel_sq_run(): whoever found the lock taken left a note. */
+	/*
+	 * Pairs with keel_sq_run(): a thread that found the lock taken set
+	 * @kicked.
+	 */
 	smp_mb();
 	if (res == KEEL_FAST_DONE && atomic_read(&sq->kicked))
 		return KEEL_FAST_SLOW;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Operations that no peer hears of: a bind, a local invalidate, a fast
+ * Operations that involve no peer: bind, local invalidate and fast
  * registration.
  */
 #include "keel_mr.h"
@@ -15,7 +15,7 @@ static struct keel_scope keel_local_scope(const struct keel_xfer *x)
  * keel_local_bind() - IB_WR_BIND_MW
  * @x: the work request
  *
- * Context: may sleep; the send queue's lock is held, and no key is in use.
+ * Context: may sleep; the send queue's lock is held, and no reference on a key.
  * Return: KEEL_XFER_DONE.
  */
 enum keel_verdict keel_local_bind(struct keel_xfer *x)
@@ -45,7 +45,7 @@ enum keel_verdict keel_local_invalidate(struct keel_xfer *x)
 
 /**
  * keel_local_reg_mr() - IB_WR_REG_MR
- * @x: the work request, of a consumer in the kernel: it names a region by address
+ * @x: the work request, of a kernel consumer: it names a region by its address
  *
  * Context: as keel_local_bind().
  * Return: KEEL_XFER_DONE.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Multicast: which QPs get what is sent to a group. There is no wire, so a
- * group is a list of this device's QPs.
+ * Multicast: the QPs that receive the messages to a group. There is no wire, so
+ * a group is a list of this device's QPs.
  */
 #include <linux/capability.h>
 #include <linux/err.h>
@@ -10,13 +10,13 @@
 #include "keel_qp.h"
 
 /**
- * struct keel_mcast - a group, as long as it has members
+ * struct keel_mcast - a multicast group; it exists while it has members
  * @node: in &keel_mcasts.groups
  * @gid: its address
  * @members: struct keel_member
- * @n: how many
- * @user: the user that it counts for, who made it; NULL if a consumer in the
- *	kernel did
+ * @n: number of members
+ * @user: the user whose quota the group is charged to: the one whose QP
+ *	attached first; NULL if that was a kernel consumer's
  */
 struct keel_mcast {
 	struct list_head node;
@@ -31,9 +31,9 @@ struct keel_mcast {
  * @node: in &keel_mcast.members
  * @of_qp: in &keel_qp.mcast
  * @group: the group
- * @qp: the QP. It has no reference: the QP leaves before it goes.
- * @attached: how many times; the core counts them all, and so the same number
- *	of detaches has to succeed
+ * @qp: the QP, without a reference: it leaves its groups before it is destroyed
+ * @attached: number of times that it was attached. ib_core counts each of them,
+ *	so the same number of detaches must succeed.
  */
 struct keel_member {
 	struct list_head node;
@@ -44,7 +44,7 @@ struct keel_member {
 };
 
 /**
- * keel_mcasts_init() - no groups yet
+ * keel_mcasts_init() - initialize the multicast groups of a device
  * @mcasts: of a new device
  */
 void keel_mcasts_init(struct keel_mcasts *mcasts)
@@ -64,7 +64,9 @@ static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
 	return NULL;
 }
 
-/* A group for a QP that attaches to it first, not yet in the list. */
+/*
+ * Allocate a group for the first QP that attaches. It is not in the list yet.
+ */
 static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 					  const union ib_gid *gid)
 {
@@ -88,7 +90,7 @@ static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 	return group;
 }
 
-/* A group without members is none. */
+/* Free a group that has no members. */
 static void keel_mcast_drop(struct keel_mcast *group)
 {
 	if (!group || group->n)
@@ -98,7 +100,9 @@ static void keel_mcast_drop(struct keel_mcast *group)
 	kfree(group);
 }
 
-/* A QP is in few groups, but a group may have many QPs: look at its list. */
+/*
+ * A QP is in few groups, but a group may have many QPs: search the QP's list.
+ */
 static struct keel_member *keel_member_find(struct keel_qp *qp,
 					    const union ib_gid *gid)
 {
@@ -121,7 +125,7 @@ static void keel_member_remove(struct keel_member *member)
 	keel_mcast_drop(group);
 }
 
-/* The places in a group are shared as everything else is. */
+/* The places in a group are shared by users like other resources. */
 static int keel_mcast_room(const struct keel_mcast *group,
 			   const struct keel_qp *qp)
 {
@@ -134,12 +138,12 @@ static int keel_mcast_room(const struct keel_mcast *group,
 }
 
 /**
- * struct keel_attach - a QP is about to be attached to a group
+ * struct keel_attach - an attach of a QP to a group
  * @qp: the QP
  * @gid: the address of the group
- * @member: of the QP, used if it is none yet
- * @group: used if there is none yet, or NULL
- * @all: the QP may have all that is free
+ * @member: allocated member, used if the QP is not in the group yet
+ * @group: allocated group, used if the group does not exist yet; or NULL
+ * @all: the QP may use all free places
  */
 struct keel_attach {
 	struct keel_qp *qp;
@@ -150,9 +154,9 @@ struct keel_attach {
 };
 
 /*
- * As far as it can be done without sleeping.
- * Return: 0; -EAGAIN: a group is needed; -EDQUOT: only who may have all can;
- * -ENOMEM.
+ * The part of an attach that does not sleep.
+ * Return: 0; -EAGAIN if a group must be allocated; -EDQUOT if the QP may attach
+ * only with @a->all; -ENOMEM if the group is full.
  */
 static int keel_mcast_try(struct keel_mcasts *mcasts, struct keel_attach *a)
 {
@@ -185,7 +189,7 @@ static int keel_mcast_try(struct keel_mcasts *mcasts, struct keel_attach *a)
 	return 0;
 }
 
-/* Return: whether to try again. */
+/* Return: true to retry. */
 static bool keel_mcast_retry(struct keel_attach *a, int ret)
 {
 	switch (ret) {
@@ -200,7 +204,7 @@ static bool keel_mcast_retry(struct keel_attach *a, int ret)
 	}
 }
 
-/* The core has seen that it is a UD QP, and the address one of a group. */
+/* ib_core has checked that the QP is UD, and the address multicast. */
 static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct keel_mcasts *mcasts = &to_kdev(ibqp->device)->mcasts;
@@ -234,11 +238,11 @@ static int keel_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 }
 
 /**
- * keel_mcast_leave() - a QP that is destroyed leaves its groups
- * @qp: the QP; nobody attaches it any more
+ * keel_mcast_leave() - remove a QP that is being destroyed from its groups
+ * @qp: the QP; no caller attaches it any more
  *
- * The core refuses to destroy a QP that is attached, and detaches those of a
- * process that dies; so there should be none left.
+ * ib_core does not destroy a QP that is attached, and detaches the QPs of a
+ * process that exits. So normally no group is left.
  *
  * Context: may sleep.
  */
@@ -252,7 +256,10 @@ void keel_mcast_leave(struct keel_qp *qp)
 		keel_member_remove(member);
 }
 
-/* Return: how many, with references; or, if it is more than @room, none yet. */
+/*
+ * Return: number of members, with references in @list; or, if there are more
+ * than @room, their number only, without references.
+ */
 static u32 keel_mcast_copy(struct keel_dev *kdev, const union ib_gid *gid,
 			   struct keel_qp **list, u32 room)
 {
@@ -267,21 +274,21 @@ static u32 keel_mcast_copy(struct keel_dev *kdev, const union ib_gid *gid,
 	if (group->n > room)
 		return group->n;
 	list_for_each_entry(member, &group->members, node)
-		/* It left nobody's list, but its destroy may be under way. */
+		/* A member's destroy may have begun. */
 		if (keel_obj_tryget(&member->qp->obj))
 			list[n++] = member->qp;
 	return n;
 }
 
 /**
- * keel_mcast_members() - who gets a message to a group
+ * keel_mcast_members() - list the QPs that receive a message to a group
  * @kdev: the device
  * @gid: the group
- * @list: set to an array of QPs, each with a reference for the caller to put;
- *	the array is the caller's to kfree(), or NULL.
+ * @list: set to an array of QPs, or NULL. The caller drops the reference on
+ *	each QP, and calls kfree() on the array.
  *
  * Context: may sleep.
- * Return: how many, or -ENOMEM.
+ * Return: number of QPs, or -ENOMEM.
  */
 int keel_mcast_members(struct keel_dev *kdev, const union ib_gid *gid,
 		       struct keel_qp ***list)

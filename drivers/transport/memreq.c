@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory requests: the worker of a process provides what a transfer of another
- * one, or of its own, cannot go on without. The transfer holds nothing
- * meanwhile, and the request does not keep its queue pair: a process that does
- * not answer is in nobody's way.
+ * Memory requests: a transfer that needs memory which is not present asks the
+ * worker of the process that owns the memory. The owner may be the process of
+ * the transfer or another one. Meanwhile the transfer holds no lock, and the
+ * request holds no reference on its QP. So a process that does not respond
+ * blocks no other process.
  *
- * A request has two references: of the job, and of whoever waits for it.
+ * A request has two references: one of its job, and one of the transfer that
+ * waits for it.
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -25,7 +27,10 @@ static void keel_memreq_free(struct kref *ref)
 {
 	struct keel_memreq *req = container_of(ref, struct keel_memreq, ref);
 
-	/* The last reference on a dma-buf may go, and we may have a lock. */
+	/*
+	 * This may drop the last reference on a dma-buf, and a lock may be
+	 * held.
+	 */
 	INIT_WORK(&req->work, keel_memreq_free_work);
 	if (req->open.need.kind == KEEL_NEED_PAGES)
 		keel_memreq_free_work(&req->work);
@@ -56,14 +61,14 @@ static bool keel_memreq_stop(void *arg)
 		keel_worker_is_dead(req->open.need.worker));
 }
 
-/* It is provided, or cannot be. False: nobody wants to know. */
+/* Set the result. Return: false if no transfer waits for it any more. */
 static bool keel_memreq_finish(struct keel_memreq *req, int result)
 {
 	guard(spinlock)(&req->lock);
 	req->result = result;
 	/* Pairs with keel_memreq_finished(). */
 	smp_store_release(&req->finished, true);
-	/* The QP drops the request before it goes: it is there. */
+	/* The QP drops the request before its destroy ends, so it exists. */
 	if (req->qp)
 		keel_qp_kick(req->qp);
 	return req->qp;
@@ -79,7 +84,7 @@ static void keel_memreq_run(struct keel_job *job, bool alive)
 		ret = keel_dmabuf_close(need);
 	else if (alive && READ_ONCE(req->qp))
 		ret = keel_need_provide(need, true, keel_memreq_stop, req);
-	/* A stopped process, or a frozen one: again, when it goes on. */
+	/* The process is stopped or frozen: retry when it continues. */
 	if (ret == -EINTR && alive && !keel_memreq_stop(req) &&
 	    keel_job_queue(need->worker, job) > 0)
 		return;
@@ -95,7 +100,7 @@ static void keel_memreq_close_work(struct work_struct *work)
 			false);
 }
 
-/* Takes the references of @need over, on success. */
+/* Takes over the references of @need on success. */
 static struct keel_memreq *keel_memreq_new(struct keel_qp *qp,
 					   struct keel_need *need)
 {
@@ -113,7 +118,7 @@ static struct keel_memreq *keel_memreq_new(struct keel_qp *qp,
 	return req;
 }
 
-/* It may be finished when this returns. */
+/* The request may be finished when this returns. */
 static void keel_memreq_submit(struct keel_memreq *req)
 {
 	struct keel_worker *worker = req->open.need.worker;
@@ -123,7 +128,7 @@ static void keel_memreq_submit(struct keel_memreq *req)
 	if (worker && keel_job_queue(worker, &req->job) > 0)
 		return;
 	if (req->open.need.kind == KEEL_NEED_CLOSE) {
-		/* Its owner is dead. The exporter wants to hear all the same. */
+		/* The owner is dead, but the exporter must be notified. */
 		INIT_WORK(&req->work, keel_memreq_close_work);
 		keel_worker_defer(&req->work);
 		return;
@@ -132,7 +137,7 @@ static void keel_memreq_submit(struct keel_memreq *req)
 	keel_memreq_put(req);
 }
 
-/* End access to a dma-buf that has begun. */
+/* End access to a dma-buf after it was begun. */
 static void keel_memreq_close(struct keel_memreq *req)
 {
 	req->open.need.kind = KEEL_NEED_CLOSE;
@@ -140,8 +145,8 @@ static void keel_memreq_close(struct keel_memreq *req)
 }
 
 /*
- * Nobody waits any more. Access to a dma-buf that has begun ends, in the
- * background.
+ * The transfer does not wait any more. Access to a dma-buf that was begun ends
+ * in the background.
  */
 static void keel_memreq_drop(struct keel_memreq *req)
 {
@@ -154,7 +159,10 @@ static void keel_memreq_drop(struct keel_memreq *req)
 	}
 	if (opened)
 		keel_memreq_close(req);
-	/* Its owner may be stopped: it does not collect what nobody wants. */
+	/*
+	 * The owner may be stopped: take the job back, so that such requests do
+	 * not accumulate.
+	 */
 	else if (req->open.need.kind != KEEL_NEED_CLOSE &&
 		 req->open.need.worker &&
 		 keel_job_take_back(req->open.need.worker, &req->job))
@@ -163,7 +171,7 @@ static void keel_memreq_drop(struct keel_memreq *req)
 }
 
 /**
- * keel_fetch_init() - a transfer that has not begun and has asked for nothing
+ * keel_fetch_init() - initialize a transfer that has no request for memory
  * @fetch: the transfer
  * @stop: &keel_copy_ctl.stop, or NULL
  */
@@ -173,20 +181,20 @@ void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg))
 	fetch->req = NULL;
 }
 
-/* It could not be provided: the transfer fails if it needs it. */
+/* The memory could not be provided: the transfer fails if it needs it. */
 static void keel_fetch_lacks(struct keel_fetch *fetch,
 			     const struct keel_need *need)
 {
-	/* To be compared only. */
+	/* Only compared, without references. */
 	fetch->ctl.lacks = *need;
 }
 
 /**
- * keel_fetch_collect() - see what became of the memory that was asked for
+ * keel_fetch_collect() - collect the result of a request for memory
  * @fetch: the transfer
  *
  * Context: process context; the lock that protects @fetch is held.
- * Return: true if it is still to come.
+ * Return: true if the request is still pending.
  */
 bool keel_fetch_collect(struct keel_fetch *fetch)
 {
@@ -213,8 +221,8 @@ bool keel_fetch_collect(struct keel_fetch *fetch)
 }
 
 /**
- * keel_fetch_close() - all is copied: end the first access that is left
- * @fetch: the transfer, which asks for KEEL_NEED_CLOSE
+ * keel_fetch_close() - end the first access to a dma-buf, after the copy
+ * @fetch: the transfer, whose &keel_copy_ctl.need is KEEL_NEED_CLOSE
  *
  * Context: as keel_fetch_collect().
  */
@@ -232,8 +240,8 @@ void keel_fetch_close(struct keel_fetch *fetch)
 }
 
 /**
- * keel_fetch_give_up() - do without the memory that was asked for
- * @fetch: the transfer, which has asked for some
+ * keel_fetch_give_up() - give up a request for memory
+ * @fetch: the transfer, which has a pending request
  *
  * Context: as keel_fetch_collect().
  */
@@ -241,7 +249,7 @@ void keel_fetch_give_up(struct keel_fetch *fetch)
 {
 	const struct keel_need *need = &fetch->req->open.need;
 
-	/* Access that does not end: the job goes on without us. */
+	/* Access to a dma-buf does not end in time: the job goes on alone. */
 	if (need->kind == KEEL_NEED_CLOSE)
 		fetch->ctl.lost |= need->write;
 	else
@@ -252,16 +260,17 @@ void keel_fetch_give_up(struct keel_fetch *fetch)
 }
 
 /**
- * keel_fetch_provide() - have memory provided
+ * keel_fetch_provide() - provide memory that is missing, or request it
  * @fetch: the transfer
  * @lock: protects @fetch; taken here
- * @qp: whose transfer it is, and runs again when the memory is there
- * @need: what is missing, moved out of &keel_copy_ctl.need; dropped here
+ * @qp: the QP of the transfer; it runs again when the memory is present
+ * @need: the missing memory, moved out of &keel_copy_ctl.need; its references
+ *	are dropped here
  *
- * At once, if the memory is the caller's own and nothing has to be waited for;
- * else its owner is asked.
+ * Memory of the caller's own process is provided at once, if this does not have
+ * to wait. Otherwise the owner of the memory is asked.
  *
- * Context: may sleep; no lock is held and no key in use.
+ * Context: may sleep; no lock and no reference on a key is held.
  */
 void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 			struct keel_qp *qp, struct keel_need *need)
@@ -276,7 +285,7 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 		req = keel_memreq_new(qp, need);
 		ret = req ? 0 : -ENOMEM;
 	}
-	/* Not slept for, as in keel_resp_enter(); nothing for a dead process. */
+	/* Do not sleep on the lock, as in keel_resp_enter(). Stop if killed. */
 	while (!keel_resp_try(lock))
 		if (fatal_signal_pending(current) || READ_ONCE(qp->dying))
 			goto drop;
@@ -297,8 +306,8 @@ drop:
 }
 
 /**
- * keel_fetch_drop() - a transfer is over, or is to begin anew
- * @fetch: the transfer
+ * keel_fetch_drop() - drop the progress of a transfer
+ * @fetch: the transfer; it is over, or starts from the beginning
  *
  * Context: as keel_fetch_collect().
  */

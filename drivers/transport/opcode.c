@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The operations of send queues, in one table: which types of QP can do one, which
- * members of a WQE it uses, and which function does it. A new operation needs a row
- * here, a function of the responder (resp.c) or a local one (local.c), a case in
- * post_kernel.c if consumers in the kernel may post it, and one in the provider.
+ * The operations of send queues, in one table: the types of QPs that support an
+ * operation, the members of a WQE that it uses, and its function. A new
+ * operation needs a row here, and a function of the responder (resp.c) or a
+ * local one (local.c). It also needs a case in the provider, and one in
+ * post_kernel.c if kernel consumers may post it.
  */
 #include <linux/nospec.h>
 #include <linux/string.h>
@@ -108,8 +109,8 @@ static const struct keel_opcode keel_opcodes[] = {
 };
 
 /**
- * keel_opcode_find() - what an opcode means
- * @opcode: enum ib_wr_opcode, or anything else
+ * keel_opcode_find() - look up an operation
+ * @opcode: enum ib_wr_opcode, or any other number
  *
  * Context: any.
  * Return: the operation, or NULL if there is none.
@@ -123,13 +124,12 @@ const struct keel_opcode *keel_opcode_find(u32 opcode)
 }
 
 /**
- * keel_opcode_clean() - is everything 0 that has no meaning?
+ * keel_opcode_clean() - are all unused members of a WQE 0?
  * @op: the operation
- * @wqe: copy of a WQE of a user process that asks for it
- * @type: type of the QP, which can do it
+ * @wqe: copy of a WQE of a user process that requests it
+ * @type: type of the QP, which supports it
  *
- * Members that userspace must leave 0 could never be given a meaning if they were
- * not checked from the first day.
+ * Only members that were always checked can be given a meaning later.
  *
  * Context: any.
  * Return: true if so.
@@ -140,7 +140,7 @@ bool keel_opcode_clean(const struct keel_opcode *op,
 {
 	u32 flags = IB_SEND_FENCE | IB_SEND_SIGNALED | IB_SEND_SOLICITED;
 	bool bare = op->flags & KEEL_OP_BARE;
-	/* A type of QP that is told an address each time has it there. */
+	/* UD has the address of each message there. */
 	u32 used = type == IB_QPT_UD ? KEEL_USED(ud, qkey) : op->used;
 
 	if (!bare)

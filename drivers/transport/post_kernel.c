@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Posting for consumers in the kernel: ib_post_send(), ib_post_recv(). They
- * may post from where nobody may sleep, so the workqueue does the work. The
- * rings are those of a program, in the kernel's own memory.
+ * Posting for kernel consumers: ib_post_send(), ib_post_recv(). They may post
+ * in atomic context, so the workqueue executes the WQEs. The rings have the
+ * same layout as those of userspace, but are in kernel memory.
  */
 #include "keel_qp.h"
 
@@ -16,7 +16,7 @@ static void keel_post_sges(struct keel_uapi_sge *to, const struct ib_sge *from,
 		};
 }
 
-/* The part behind the header: SGEs, or what they point at. */
+/* Write the part after the header: the SGEs, or the inline data. */
 static int keel_post_data(const struct keel_qp *qp,
 			  struct keel_uapi_send_wqe *wqe, void *data,
 			  const struct ib_send_wr *wr)
@@ -42,7 +42,10 @@ static int keel_post_data(const struct keel_qp *qp,
 	return 0;
 }
 
-/* Where a datagram goes. Other operations have something else there. */
+/*
+ * Write the destination of a datagram. Other operations use these bytes for
+ * other members.
+ */
 static void keel_post_ud(const struct keel_qp *qp,
 			 struct keel_uapi_send_wqe *wqe,
 			 const struct ib_send_wr *wr)
@@ -58,7 +61,7 @@ static int keel_post_op(const struct keel_qp *qp,
 			struct keel_uapi_send_wqe *wqe,
 			const struct ib_send_wr *wr)
 {
-	/* As a number: not all are in the enumeration of every kernel. */
+	/* Cast to a number: some kernels lack some of the enumerators. */
 	switch ((u32)wr->opcode) {
 	case IB_WR_SEND_WITH_INV:
 	case IB_WR_LOCAL_INV:
@@ -85,7 +88,7 @@ static int keel_post_op(const struct keel_qp *qp,
 		wqe->atomic.rkey = atomic_wr(wr)->rkey;
 		break;
 	case IB_WR_REG_MR:
-		/* The consumer keeps the region until this completes. */
+		/* The consumer keeps the memory region until this completes. */
 		wqe->bind.addr = (uintptr_t)reg_wr(wr)->mr;
 		wqe->bind.new_rkey = reg_wr(wr)->key;
 		wqe->bind.access = reg_wr(wr)->access;
@@ -104,7 +107,7 @@ static int keel_post_one(struct keel_qp *qp, const struct ib_send_wr *wr)
 	struct keel_uapi_send_wqe *wqe = keel_ring_entry(ring, user);
 	int ret;
 
-	/* Pairs with keel_ring_advance(): the entry was copied. */
+	/* Pairs with keel_ring_advance(): the old WQE was copied. */
 	if (user - smp_load_acquire(&ring->head->kernel) > ring->mask)
 		return -ENOMEM;
 	memset(wqe, 0, sizeof(*wqe));
@@ -122,10 +125,7 @@ static int keel_post_one(struct keel_qp *qp, const struct ib_send_wr *wr)
 	return 0;
 }
 
-/*
- * Return: 0 if work requests can be posted; otherwise the error that refuses
- * all of them.
- */
+/* Return: 0 if work requests can be posted; else the error for all of them. */
 static int keel_post_check(const struct keel_qp *qp,
 			   const struct keel_ring *ring, enum ib_qp_state first)
 {
@@ -136,7 +136,7 @@ static int keel_post_check(const struct keel_qp *qp,
 }
 
 /*
- * Consumers may look at @bad_wr after a success, too: it is written on failure
+ * Consumers may read @bad_wr after a success, too. So it is written on failure
  * only, and names the first work request that was not posted.
  */
 static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The lock of a responder: how a sender and the owner of the QP get it without
- * sleeping for it. See keel_resp_lock.h.
+ * The lock of a responder: a requester and the owner of the QP retry to get it,
+ * and do not sleep on it. See keel_resp_lock.h.
  */
 #include <linux/delay.h>
 #include <linux/ktime.h>
@@ -9,19 +9,20 @@
 
 #include "keel_resp_lock.h"
 
-/* Tries to get the lock of a responder before the processor is left to others. */
+/* Attempts to get the lock of a responder before the requester sleeps. */
 #define KEEL_RESP_SPINS		200
-/* How long it is waited for, ns. */
+/* How long a requester retries, ns, if the caller sets no other limit. */
 #define KEEL_RESP_NS		(100 * NSEC_PER_MSEC)
 
 /**
- * keel_resp_pause() - before the next try to get the lock of a peer's responder
- * @qp: the sender; its send queue's lock is held
- * @wait: zeroed by the caller before the first try, but for an end that it may set
+ * keel_resp_pause() - wait before the next attempt to lock the responder
+ * @qp: the requester; its send queue's lock is held
+ * @wait: zeroed by the caller before the first attempt, except for @until,
+ *	which the caller may set
  *
- * Context: may sleep; no key of a user process is in use.
- * Return: 0; -EINTR: the process is killed, or @qp is not to send any more; -EBUSY:
- * it has taken too long.
+ * Context: may sleep; no reference on a key of a user process is held.
+ * Return: 0 to retry; -EINTR if the process is killed, or @qp must not send any
+ * more; -EBUSY if the time is over.
  */
 int keel_resp_pause(const struct keel_qp *qp, struct keel_resp_wait *wait)
 {
@@ -45,14 +46,14 @@ int keel_resp_pause(const struct keel_qp *qp, struct keel_resp_wait *wait)
 }
 
 /**
- * keel_resp_try() - try to get the lock of a queue, and sleep if somebody has it
+ * keel_resp_try() - try to lock a queue; sleep if the lock is taken
  * @lock: of a responder or a send queue
  *
- * The sleep is one of 20 to 100 us, and not for the lock.
+ * The thread sleeps for 20 to 100 us, and not on the lock.
  *
- * Context: may sleep; no key is in use.
- * Return: true: with the lock, and without preemption; keel_resp_relax() is to
- * follow. False: without either.
+ * Context: may sleep; no reference on a key is held.
+ * Return: true: the lock is held, and preemption is disabled; the caller calls
+ * keel_resp_relax() later. False: neither.
  */
 bool keel_resp_try(struct mutex *lock)
 {
@@ -66,15 +67,16 @@ bool keel_resp_try(struct mutex *lock)
 
 /**
  * keel_resp_enter() - lock the responder of a QP, for a thread of its owner
- * @qp: the QP; the caller has a reference
- * @wanted: whether there is something to do; looked at with the lock, too
+ * @qp: the QP; the caller holds a reference
+ * @wanted: whether there is work to do; also called with the lock
  *
- * The owner does not sleep for the lock either: another of its threads may do the
- * work meanwhile, and then others send to the QP while this one sleeps.
+ * The owner does not sleep on the lock either. Another of its threads may do
+ * the work meanwhile. Then requesters need the lock again, which could be
+ * handed to this thread while it sleeps.
  *
- * Context: may sleep before.
- * Return: true: with the lock, and without preemption: keel_resp_relax() is to
- * follow. False: there is nothing to do.
+ * Context: may sleep before it gets the lock.
+ * Return: true: the lock is held, and preemption is disabled; the caller calls
+ * keel_resp_relax() later. False: there is no work to do.
  */
 bool keel_resp_enter(struct keel_qp *qp,
 		     bool (*wanted)(const struct keel_qp *qp))
