@@ -20,7 +20,9 @@ static struct ib_qp *keel_wc_qp(struct keel_dev *kdev, u32 qpn)
 	struct keel_qp *qp;
 
 	guard(rcu)();
-	/* No reference: to drop the last one may sleep, but callers may not. */
+	/*
+	 * No reference: dropping the last one may sleep, but callers may not.
+	 */
 	qp = xa_load(&kdev->qps, qpn);
 	return qp ? READ_ONCE(qp->ib) : NULL;
 }

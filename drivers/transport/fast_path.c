@@ -229,7 +229,7 @@ static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 	return done;
 }
 
-/* Execute the first WQE. Return: false if its state is unchanged. */
+/* Execute the first WQE. Return: false if it is left for the slow path. */
 static __always_inline bool keel_fast_send(struct keel_qp *qp)
 {
 	struct keel_uapi_send_wqe *done = &qp->sq.wqe;

@@ -249,7 +249,7 @@ void keel_fetch_give_up(struct keel_fetch *fetch)
 {
 	const struct keel_need *need = &fetch->req->open.need;
 
-	/* Access to a dma-buf does not end in time: the job goes on alone. */
+	/* Access to a dma-buf does not end in time: the job continues alone. */
 	if (need->kind == KEEL_NEED_CLOSE)
 		fetch->ctl.lost |= need->write;
 	else

@@ -2,7 +2,8 @@
 /*
  * The receive side of a responder: take a receive WQE, find its memory,
  * complete it, and flush the rest. The thread that runs the requester delivers
- * with the responder's lock held. The QP's own worker or doorbell flushes.
+ * with the responder's lock held. keel_rq_flush() is part of a turn of the
+ * responder's QP.
  */
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
@@ -207,7 +208,7 @@ int keel_recv_take(struct keel_xfer *x)
 			return 1;
 		/*
 		 * This message names another SRQ. Keep a reference on the old
-		 * one: to drop the last reference may sleep.
+		 * one: dropping the last reference may sleep.
 		 */
 		x->old_srq = resp->srq;
 		keel_obj_get(&resp->srq->obj);

@@ -102,7 +102,7 @@ static int keel_req_peer(struct keel_xfer *x)
 	return -ENOENT;
 }
 
-/* Drop references, which may sleep. */
+/* Drop references. This may sleep. */
 static void keel_req_put(struct keel_xfer *x)
 {
 	if (x->srq)

@@ -182,7 +182,7 @@ static int keel_srq_check(const struct ib_srq_init_attr *init)
 	if (!init->attr.max_wr || init->attr.max_wr > KEEL_MAX_WR ||
 	    init->attr.max_sge > KEEL_MAX_SGE)
 		return -EINVAL;
-	/* ib_core lets a kernel consumer leave it out. */
+	/* ib_core lets a kernel consumer leave out the XRC domain. */
 	if (init->srq_type == IB_SRQT_XRC && !init->ext.xrc.xrcd)
 		return -EINVAL;
 	return 0;

@@ -138,7 +138,7 @@ static bool keel_ud_take(struct keel_xfer *x, u32 len)
 	return false;
 }
 
-/* An earlier datagram is kept for the receive WQE. */
+/* Return: true if an earlier datagram is kept for the receive WQE. */
 static bool keel_ud_is_full(const struct keel_qp *peer)
 {
 	return peer->resp.dgram && READ_ONCE(peer->resp.dgram->pending);
