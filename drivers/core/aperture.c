@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The aperture: what all backends have in common. A core unit.
+ * The aperture: code that all backends share. A core unit.
  */
 #include <linux/err.h>
 #include <linux/mm.h>
@@ -10,7 +10,7 @@
 
 /**
  * keel_aperture_destroy() - free an aperture with its backend
- * @ap: the aperture, with nothing taken; NULL and ERR_PTR() are fine
+ * @ap: the aperture, without allocated ranges; NULL and ERR_PTR() are ignored
  */
 void keel_aperture_destroy(struct keel_aperture *ap)
 {
@@ -22,16 +22,15 @@ void keel_aperture_destroy(struct keel_aperture *ap)
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_destroy);
 
 /**
- * keel_aperture_alloc() - take part of an aperture, cleared
+ * keel_aperture_alloc() - allocate a cleared range of an aperture
  * @ap: the aperture
- * @len: bytes; what is taken is rounded up to pages, so that nobody else's
- *	bytes are ever in the same page
- * @log_align: @start shall be a multiple of 2^log_align
- * @start: where to store the offset
+ * @len: bytes; rounded up to pages, so that two ranges never share a page
+ * @log_align: @start is a multiple of 2^log_align
+ * @start: gets the offset
  *
- * Every byte of the pages taken is zero, whoever had them before.
+ * Every byte of the allocated pages is zero.
  *
- * Context: may sleep, and takes as long as clearing @len takes.
+ * Context: may sleep. Clearing takes time in proportion to @len.
  * Return: as keel_range_alloc().
  */
 int keel_aperture_alloc(struct keel_aperture *ap, u64 len, u32 log_align,
@@ -47,13 +46,13 @@ int keel_aperture_alloc(struct keel_aperture *ap, u64 len, u32 log_align,
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_alloc);
 
 /**
- * keel_aperture_free() - give part of an aperture back
+ * keel_aperture_free() - free a range of an aperture
  * @ap: the aperture
- * @start: as keel_aperture_alloc() said
- * @len: as it was asked for
+ * @start: the offset from keel_aperture_alloc()
+ * @len: the same @len as there
  *
- * The caller proves that no mapping and no access is left: the next owner may
- * get it at once.
+ * The caller ensures that no mapping and no access is left: the next owner may
+ * allocate the range at once.
  */
 void keel_aperture_free(struct keel_aperture *ap, u64 start, u64 len)
 {
@@ -62,16 +61,16 @@ void keel_aperture_free(struct keel_aperture *ap, u64 start, u64 len)
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_free);
 
 /**
- * keel_aperture_segment() - the stretch of a buffer that can be mapped at once
+ * keel_aperture_segment() - find the contiguous extent around an offset
  * @ap: the aperture
  * @start: where the buffer starts
  * @len: its length; the last page counts as a whole
  * @off: offset in the buffer, below @len
- * @seg: gets the largest stretch around @off that is one in physical memory
- *	and inside the buffer's own pages; offsets are those of the aperture
+ * @seg: gets the largest physically contiguous extent around @off that is
+ *	inside the buffer's own pages; its offsets are those of the aperture
  *
- * For one buffer, stretches are the same whichever offset in them is asked
- * for, and they do not overlap.
+ * Extents of one buffer do not overlap. Every offset in an extent yields that
+ * same extent.
  */
 void keel_aperture_segment(struct keel_aperture *ap, u64 start, u64 len,
 			   u64 off, struct keel_aperture_seg *seg)
@@ -96,10 +95,10 @@ static bool keel_aperture_inside(const struct keel_aperture *ap, u64 off,
 }
 
 /**
- * keel_aperture_read() - copy out of an aperture
+ * keel_aperture_read() - copy bytes out of an aperture
  * @ap: the aperture
  * @off: first offset
- * @to: where to
+ * @to: destination
  * @len: bytes, any number
  *
  * Return: 0, or -EINVAL for a range that leaves the aperture; then nothing is
@@ -115,10 +114,10 @@ int keel_aperture_read(struct keel_aperture *ap, u64 off, void *to, size_t len)
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_read);
 
 /**
- * keel_aperture_write() - copy into an aperture
+ * keel_aperture_write() - copy bytes into an aperture
  * @ap: the aperture
  * @off: first offset
- * @from: where from
+ * @from: source
  * @len: bytes, any number
  *
  * Return: 0, or -EINVAL for a range that leaves the aperture; then nothing is
@@ -135,17 +134,17 @@ int keel_aperture_write(struct keel_aperture *ap, u64 off, const void *from,
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_write);
 
 /**
- * keel_aperture_direct() - the kernel's address of a place in an aperture
+ * keel_aperture_direct() - get the kernel address of an offset in an aperture
  * @ap: the aperture
- * @off: the place, below the size
- * @len: gets how many bytes follow each other from there, at least one
+ * @off: the offset
+ * @len: gets the number of bytes that are contiguous from there, at least one
  *
- * For those who move many bytes, and call keel_aperture_order() before they
- * read and after they wrote. The address is good for loads and stores, and as
- * long as the aperture.
+ * For callers that move many bytes. They call keel_aperture_order() before they
+ * read and after they write. The address is valid for loads and stores as long
+ * as the aperture exists.
  *
  * Context: any.
- * Return: the address, or NULL for an offset outside.
+ * Return: the address, or NULL if @off is not below the size.
  */
 void *keel_aperture_direct(struct keel_aperture *ap, u64 off, size_t *len)
 {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Aperture backend: a BAR of a PCI function, and which one. Nothing here but
- * pci.c knows of PCI.
+ * Aperture backend: a BAR of a PCI function, and the choice of that BAR. Only
+ * pci.c uses PCI interfaces.
  *
- * It is mapped write-combining, by the kernel and by programs. So stores may
- * wait in one processor where no other sees them, and loads may come early:
- * keel_bar_order() stands between the bytes and whatever tells of them.
+ * The kernel and userspace map the BAR write-combining. So one processor may
+ * hold back stores that others do not see yet, and may execute loads early.
+ * keel_bar_order() orders the bytes against whatever announces them.
  *
- * The BAR has the bytes of buffers and nothing else. Others that reach
- * them another way, a peer or a second guest, may change any of them at any
+ * The BAR holds the bytes of buffers and nothing else. A peer or a second guest
+ * may reach the same memory in another way, and may change any byte at any
  * time.
  */
 #include <linux/err.h>
@@ -24,18 +24,18 @@
 #include "compat.h"
 #include "keel_aperture.h"
 
-/* Bytes that are cleared between two chances to schedule. */
+/* Bytes that are cleared between two calls of cond_resched(). */
 #define KEEL_BAR_STEP	SZ_64K
 
-/* The core keeps the length of a buffer in 32 bits. */
+/* Maximum size: ib_core keeps the length of a buffer in 32 bits. */
 #define KEEL_BAR_MAX	(U32_MAX & PAGE_MASK)
 
 /**
  * struct keel_aperture_bar - an aperture behind a BAR
  * @ap: the aperture
- * @addr: where it is for processors
- * @kva: where the kernel sees it
- * @lock: makes atomics one step
+ * @addr: its physical address
+ * @kva: its kernel address
+ * @lock: serializes atomic operations
  */
 struct keel_aperture_bar {
 	struct keel_aperture ap;
@@ -64,7 +64,7 @@ static pgprot_t keel_bar_prot(pgprot_t prot)
 
 static void keel_bar_order(struct keel_aperture *ap)
 {
-	/* Pairs with that of whoever learned of the bytes, or told of them. */
+	/* Pairs with the barrier of the thread that announces the bytes. */
 	mb();
 }
 
@@ -104,9 +104,10 @@ static void *keel_bar_direct(struct keel_aperture *ap, u64 off, size_t *len)
 }
 
 /*
- * Not the processor's own atomics: on memory that is not cached, one processor
- * stops the whole machine for them, another faults. A lock of our own does for
- * all queue pairs; for nobody else, and ibv_query_device() says so.
+ * Atomic instructions of the processor cannot be used: on uncached memory, some
+ * processors stop the whole machine for them, and others fault. keel's own lock
+ * makes the operation atomic among all queue pairs, but not against others;
+ * ibv_query_device() reports that.
  */
 static u64 keel_bar_atomic(struct keel_aperture *ap, u64 *word,
 			   enum keel_atomic_op op, u64 operand, u64 new)
@@ -120,7 +121,7 @@ static u64 keel_bar_atomic(struct keel_aperture *ap, u64 *word,
 		WRITE_ONCE(*word, old + operand);
 	else if (op == KEEL_ATOMIC_STORE || old == operand)
 		WRITE_ONCE(*word, new);
-	/* Before the next one is in. */
+	/* Before the next operation takes the lock. */
 	keel_bar_order(ap);
 	return old;
 }
@@ -145,7 +146,7 @@ static const struct keel_aperture_ops keel_aperture_bar_ops = {
 	.zero = keel_bar_zero,
 };
 
-/* Over memory that is mapped already; it stays the caller's on failure. */
+/* For memory that is mapped already. On failure, the caller still owns it. */
 VISIBLE_IF_KUNIT struct keel_aperture *keel_aperture_bar_over(u64 addr,
 							      void *kva,
 							      u64 size)
@@ -168,12 +169,12 @@ VISIBLE_IF_KUNIT struct keel_aperture *keel_aperture_bar_over(u64 addr,
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_bar_over);
 
 /**
- * keel_aperture_bar_create() - an aperture of memory behind a BAR
- * @addr: where it is for processors; the caller has requested the region
+ * keel_aperture_bar_create() - create an aperture of memory behind a BAR
+ * @addr: its physical address; the caller has requested the region
  * @size: bytes; both are multiples of PAGE_SIZE, and @size is not 0
  *
  * Context: may sleep.
- * Return: the aperture, the caller's to keel_aperture_destroy(); or
+ * Return: the aperture, which the caller frees with keel_aperture_destroy(); or
  * ERR_PTR(-ENOMEM).
  */
 struct keel_aperture *keel_aperture_bar_create(u64 addr, u64 size)
@@ -189,7 +190,7 @@ struct keel_aperture *keel_aperture_bar_create(u64 addr, u64 size)
 	return ap;
 }
 
-/* Why this one cannot be device memory, or NULL. */
+/* Returns why a BAR cannot be device memory, or NULL if it can. */
 static const char *keel_bar_unfit(const struct resource *bar)
 {
 	if (!resource_size(bar) || !bar->flags)
@@ -203,7 +204,7 @@ static const char *keel_bar_unfit(const struct resource *bar)
 		return "has no address";
 	if (resource_size(bar) < PAGE_SIZE)
 		return "is smaller than a page";
-	/* Its first page would have somebody else's bytes, too. */
+	/* Its first page would contain bytes of another resource. */
 	if (!PAGE_ALIGNED(bar->start))
 		return "does not start with a page";
 	if (bar->end >> PAGE_SHIFT > ULONG_MAX)
@@ -224,16 +225,16 @@ static int keel_bar_largest(const struct resource *bars, int n)
 }
 
 /**
- * keel_bar_choose() - which part of which BAR shall be device memory
+ * keel_bar_choose() - choose the part of a BAR that becomes device memory
  * @bars: the BARs of a function
- * @n: how many; what has none has no size
- * @wish: what the administrator said
- * @window: gets what it shall be
- * @why: gets the reason of a refusal: what is wrong with BAR &window->bar, or
- *	with all of them if that is negative
+ * @n: number of BARs; a BAR that does not exist has size 0
+ * @wish: the request of the administrator
+ * @window: gets the chosen part
+ * @why: gets the cause of an error: it applies to BAR &window->bar, or to all
+ *	BARs if that is negative
  *
- * Return: 0; -ENODEV if there is no such BAR to be had, -EINVAL if the part
- * cannot be.
+ * Return: 0; -ENODEV if no such BAR is usable; -EINVAL if the part does not fit
+ * the BAR, is not made of whole pages, or has 4 GiB or more.
  */
 int keel_bar_choose(const struct resource *bars, int n,
 		    const struct keel_bar_window *wish,

@@ -2,11 +2,11 @@
 /*
  * Aperture backend: kernel memory.
  *
- * The core maps physically contiguous memory only (rdma_user_mmap_io()), and
- * nobody can promise 64 MiB of that on a host that has run for a while. So
- * the aperture is made of blocks, as large as the page allocator gives them;
- * neighbours that happen to touch count as one. The kernel sees all of it as
- * one stretch of virtual memory.
+ * ib_core maps physically contiguous memory only (rdma_user_mmap_io()). A host
+ * that has run for a while may not have 64 MiB of contiguous memory. So the
+ * aperture is made of blocks, as large as the page allocator provides them.
+ * Blocks that happen to be adjacent count as one. The kernel maps all of them
+ * to one contiguous range of virtual addresses.
  */
 #include <linux/cc_platform.h>
 #include <linux/err.h>
@@ -18,15 +18,16 @@
 
 #include "keel_aperture.h"
 
-/* Bytes that are cleared or copied between two chances to schedule. */
+/* Bytes that are cleared between two calls of cond_resched(). */
 #define KEEL_MEM_STEP	SZ_1M
 
 /**
  * struct keel_aperture_mem - an aperture of kernel memory
  * @ap: the aperture
- * @npages: pages in it
- * @kva: all of it, for the kernel
- * @order: of the block that starts at a page, valid for first pages of blocks
+ * @npages: number of pages
+ * @kva: its kernel address
+ * @order: order of each block, at the index of its first page; other elements
+ *	are not used
  * @pages: all pages
  */
 struct keel_aperture_mem {
@@ -61,7 +62,7 @@ static void keel_mem_segment(struct keel_aperture *ap, u64 off,
 
 static pgprot_t keel_mem_prot(pgprot_t prot)
 {
-	/* The kernel's own mapping is cached; so must be every other. */
+	/* All mappings must be cached, as the kernel's own mapping is. */
 	return prot;
 }
 
@@ -121,7 +122,7 @@ static const struct keel_aperture_ops keel_aperture_mem_ops = {
 	.zero = keel_mem_zero,
 };
 
-/* Fill mem->pages from block to block; on failure what is there stays. */
+/* Fill mem->pages block by block. On failure, the caller frees the blocks. */
 static int keel_mem_populate(struct keel_aperture_mem *mem)
 {
 	unsigned int order = MAX_PAGE_ORDER;
@@ -132,7 +133,7 @@ static int keel_mem_populate(struct keel_aperture_mem *mem)
 		struct page *page;
 
 		order = min_t(unsigned int, order, ilog2(mem->npages - i));
-		/* Fail, rather than kill somebody for a size that is too large. */
+		/* If the size is too large, fail without the OOM killer. */
 		gfp |= __GFP_NOWARN;
 		gfp |= order ? __GFP_NORETRY : __GFP_RETRY_MAYFAIL;
 		page = alloc_pages(gfp, order);
@@ -152,12 +153,12 @@ static int keel_mem_populate(struct keel_aperture_mem *mem)
 }
 
 /**
- * keel_aperture_mem_create() - an aperture of kernel memory, cleared
+ * keel_aperture_mem_create() - create a cleared aperture of kernel memory
  * @size: bytes; a multiple of PAGE_SIZE, and not 0
  *
  * Context: may sleep.
- * Return: the aperture, the caller's to keel_aperture_destroy(); or
- * ERR_PTR(-EINVAL) for a size that cannot be, ERR_PTR(-ENOMEM).
+ * Return: the aperture, which the caller frees with keel_aperture_destroy();
+ * ERR_PTR(-EINVAL) if @size is more than INT_MAX pages; or ERR_PTR(-ENOMEM).
  */
 struct keel_aperture *keel_aperture_mem_create(u64 size)
 {
@@ -173,7 +174,7 @@ struct keel_aperture *keel_aperture_mem_create(u64 size)
 	mem->npages = npages;
 	mem->ap.ops = &keel_aperture_mem_ops;
 	mem->ap.size = size;
-	/* The core maps all for programs as if it were a device's: in clear. */
+	/* ib_core maps the memory to userspace in clear, like device memory. */
 	mem->ap.encrypted = cc_platform_has(CC_ATTR_MEM_ENCRYPT);
 
 	mem->order = kvcalloc(npages, sizeof(*mem->order), GFP_KERNEL);

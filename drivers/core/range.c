@@ -2,12 +2,14 @@
 /*
  * Range allocator: first fit over a bitmap.
  *
- * A bitmap, because it can do three things together that the kernel's other
- * range allocators cannot: any alignment (a maple tree knows none, genalloc
- * stops at 2^30), an exact answer (whatever fits is found, the whole range
- * included), and a free that needs no memory and so cannot fail; the last
- * matters because ranges come back from munmap() and exit. 64 MiB of pages
- * take 2 KiB.
+ * Only a bitmap combines three properties that other range allocators of the
+ * kernel lack:
+ * - It supports any alignment. A maple tree supports none, and genalloc stops
+ *   at 2^30.
+ * - It is exact: it finds any range that fits, even the whole range.
+ * - Freeing needs no memory and so cannot fail. That matters because munmap()
+ *   and exit free ranges.
+ * The bitmap for 64 MiB of pages takes 2 KiB.
  */
 #include <linux/bitmap.h>
 #include <linux/log2.h>
@@ -22,19 +24,20 @@ static unsigned long keel_range_units(const struct keel_range *r, u64 len)
 }
 
 /**
- * keel_range_init() - a range with nothing taken
+ * keel_range_init() - initialise an allocator with everything free
  * @r: the range
  * @size: bytes; a multiple of the unit, and not 0
  * @shift: log2 of the unit
  *
  * Context: may sleep.
- * Return: 0, -EINVAL for a @size that does not fit the unit, -ENOMEM.
+ * Return: 0; -EINVAL if @size is 0, no multiple of the unit, or more than
+ * INT_MAX units; -ENOMEM.
  */
 int keel_range_init(struct keel_range *r, u64 size, unsigned int shift)
 {
 	u64 units = size >> shift;
 
-	/* Bitmap searches count bits in an unsigned int here and there. */
+	/* Some bitmap searches count bits in an unsigned int. */
 	if (!units || units > INT_MAX || units << shift != size)
 		return -EINVAL;
 	r->units = units;
@@ -48,8 +51,8 @@ int keel_range_init(struct keel_range *r, u64 size, unsigned int shift)
 EXPORT_SYMBOL_IF_KUNIT(keel_range_init);
 
 /**
- * keel_range_fini() - take a range down; nothing in it may be taken
- * @r: the range; may be all zero, if it was never set up
+ * keel_range_fini() - free an allocator without allocated ranges
+ * @r: the range; may be all zero if it was never initialised
  */
 void keel_range_fini(struct keel_range *r)
 {
@@ -63,15 +66,15 @@ void keel_range_fini(struct keel_range *r)
 EXPORT_SYMBOL_IF_KUNIT(keel_range_fini);
 
 /**
- * keel_range_check() - could a stretch ever be taken?
+ * keel_range_check() - check whether an allocation could ever succeed
  * @r: the range
  * @len: bytes
- * @log_align: the start shall be a multiple of 2^log_align
+ * @log_align: the start is a multiple of 2^log_align
  *
  * Context: any.
- * Return: 0; -EINVAL for a @len of 0, or an alignment coarser than the whole
- * range, which no stretch but one at 0 could ever have; -ENOMEM for a @len
- * beyond the whole range.
+ * Return: 0; -EINVAL if @len is 0, or if the alignment exceeds the size of the
+ * whole range, so that only offset 0 could have it; -ENOMEM if @len exceeds the
+ * whole range.
  */
 int keel_range_check(const struct keel_range *r, u64 len, u32 log_align)
 {
@@ -85,14 +88,14 @@ int keel_range_check(const struct keel_range *r, u64 len, u32 log_align)
 EXPORT_SYMBOL_IF_KUNIT(keel_range_check);
 
 /**
- * keel_range_alloc() - take the lowest free stretch that fits
+ * keel_range_alloc() - allocate the lowest free extent that fits
  * @r: the range
  * @len: bytes; rounded up to units
- * @log_align: the start shall be a multiple of 2^log_align
- * @start: where to store the first byte's offset
+ * @log_align: the start is a multiple of 2^log_align
+ * @start: gets the offset of the first byte
  *
  * Context: may sleep.
- * Return: 0; as keel_range_check(); or -ENOMEM when no such stretch is free.
+ * Return: as keel_range_check(); or -ENOMEM if no such extent is free.
  */
 int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start)
 {
@@ -116,10 +119,10 @@ int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start)
 EXPORT_SYMBOL_IF_KUNIT(keel_range_alloc);
 
 /**
- * keel_range_free() - give a stretch back
+ * keel_range_free() - free an allocated extent
  * @r: the range
- * @start: as keel_range_alloc() said
- * @len: as it was asked for
+ * @start: the offset from keel_range_alloc()
+ * @len: the same @len as there
  *
  * Context: may sleep. Needs no memory.
  */
@@ -129,7 +132,7 @@ void keel_range_free(struct keel_range *r, u64 start, u64 len)
 	unsigned long units = keel_range_units(r, len);
 
 	guard(mutex)(&r->lock);
-	/* Freed twice, or never taken: leave the map alone. */
+	/* A double free, or never allocated: do not change the map. */
 	if (WARN_ON(at > r->units || units > r->units - at ||
 		    find_next_zero_bit(r->map, at + units, at) < at + units))
 		return;
