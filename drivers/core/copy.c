@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The segment walker. For memory of any kind, the walker asks for the next
- * piece of it that the kernel sees as one, and copies between two pieces.
+ * The segment walker. It gets the next virtually contiguous piece of the source
+ * and of the destination, whatever their types, and copies between the two.
  *
- * Pages have addresses here at all times: a device without a DMA device
+ * Every page has a kernel address: a device without a DMA device
  * (INFINIBAND_VIRT_DMA) needs a kernel without high memory.
  */
 #include <linux/atomic.h>
@@ -21,14 +21,14 @@
 #include "keel_copy.h"
 #include "keel_worker.h"
 
-/* Between two looks at what else there is to do. */
+/* Bytes that are copied between two checks whether to stop or reschedule. */
 #define KEEL_COPY_STEP	SZ_64K
 
 /**
- * struct keel_pinned - pages of a program that are pinned for a piece
- * @n: how many
- * @at: first byte of @page that no piece was made of
- * @end: end of what may be used of @page
+ * struct keel_pinned - pages of a user process, pinned for the current piece
+ * @n: number of pages
+ * @at: offset in @page of the first byte that is in no piece yet
+ * @end: offset in @page behind the last byte to use
  * @page: the pages
  */
 struct keel_pinned {
@@ -39,19 +39,20 @@ struct keel_pinned {
 };
 
 /**
- * struct keel_cursor - where a copy is on one of its sides
+ * struct keel_cursor - position of a copy in its source or destination
  * @list: all segments
- * @n: how many
+ * @n: number of segments
  * @seg: current segment
- * @left: how many there are from @seg on
- * @write: it is the destination
- * @wrote: device memory that was written, and whose bytes were not ordered yet
- * @off: first byte in @seg that no piece was made of
- * @addr: what is left of the current piece
- * @len: bytes of it
- * @pinned: room for what ODP needs; may be NULL where there is none. Kernels
- *	that clear their stack take longer for it than for a short message.
- * @ctl: the transfer; gets what is absent
+ * @left: number of segments from @seg on
+ * @write: this is the destination
+ * @wrote: device memory that was written, and whose bytes are not ordered yet
+ * @off: offset in @seg of the first byte that is in no piece yet
+ * @addr: kernel address of the rest of the current piece
+ * @len: bytes at @addr
+ * @pinned: room for pinned pages; may be NULL without ODP memory. It is not in
+ *	this structure: kernels that clear their stack take longer to clear it
+ *	than to copy a short message.
+ * @ctl: the transfer; its @need gets the absent memory
  */
 struct keel_cursor {
 	const struct keel_seg *list;
@@ -94,7 +95,7 @@ static void keel_cursor_odp(struct keel_cursor *c, struct keel_pinned *pinned)
 	c->pinned = pinned;
 }
 
-/* To a segment that has bytes left; false if there is none. */
+/* Advance to a segment that has bytes left. Returns false if there is none. */
 static bool keel_cursor_settle(struct keel_cursor *c)
 {
 	for (; c->left && c->off >= c->seg->len; c->seg++, c->left--)
@@ -103,10 +104,10 @@ static bool keel_cursor_settle(struct keel_cursor *c)
 }
 
 /*
- * Pages that were written. They were marked when they were pinned; this is for
- * those that were cleaned since. All are swap's or shared memory's, for which a
- * mark is all there is to do. Somebody may have the page's lock for long: it is
- * not waited for.
+ * Mark written pages as dirty. They were marked when they were pinned, but may
+ * have been cleaned since. All of them belong to swap or shared memory, which
+ * need nothing but the mark. Another thread may hold the lock of a page for
+ * long, so this does not wait for it.
  */
 static void keel_pages_dirty(struct page **page, u32 n)
 {
@@ -134,8 +135,8 @@ static void keel_cursor_unpin(struct keel_cursor *c)
 }
 
 /*
- * The bytes from offset @in of @page[0] that the kernel sees as one, of @max
- * that are in @page all together.
+ * Get the virtually contiguous bytes from offset @in of @page[0] on. All pages
+ * of @page have @max bytes from there.
  */
 static void *keel_pages_run(struct page *const *page, size_t in, size_t max,
 			    size_t *len)
@@ -149,7 +150,7 @@ static void *keel_pages_run(struct page *const *page, size_t in, size_t max,
 	return start;
 }
 
-/* As keel_pages_run(), of a list of pages: from offset @pos of its first one. */
+/* As keel_pages_run(), for LIST: from offset @pos of the first page. */
 static void *keel_list_run(const struct keel_mem *mem, u64 pos, size_t max,
 			   size_t *len)
 {
@@ -164,7 +165,7 @@ static void *keel_list_run(const struct keel_mem *mem, u64 pos, size_t max,
 	return (void *)start;
 }
 
-/* Bytes that were written are to be seen before the completion is. */
+/* Other threads must see the written bytes before they see the CQE. */
 static void keel_cursor_done(struct keel_cursor *c)
 {
 	keel_cursor_unpin(c);
@@ -174,7 +175,7 @@ static void keel_cursor_done(struct keel_cursor *c)
 	}
 }
 
-/* Pages that are not present: whose they are, and how many are of use. */
+/* Set &keel_copy_ctl.need: pages are not present. */
 static int keel_piece_absent(struct keel_cursor *c, u64 addr)
 {
 	const struct keel_mem *mem = c->seg->mem;
@@ -204,7 +205,7 @@ static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
 
 	if (p->at == p->end) {
 		keel_cursor_unpin(c);
-		/* It does not wait, but it looks for others that want to run. */
+		/* keel_odp_pin() does not wait, but may reschedule. */
 		non_block_end();
 		got = keel_odp_pin(c->seg->mem->mm, addr,
 				   min_t(size_t, KEEL_ODP_BATCH,
@@ -227,8 +228,8 @@ static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
 }
 
 /*
- * The next piece of what @c goes through, of @max bytes at most. The caller
- * uses all of it before it asks for another. -EFAULT when there is none.
+ * Get the next piece of @c, of at most @max bytes. The caller uses all of it
+ * before it gets another one. Returns -EFAULT if no bytes are left.
  */
 static int keel_piece(struct keel_cursor *c, size_t max)
 {
@@ -281,7 +282,7 @@ static enum keel_copy_result keel_piece_result(int err,
 	return err == -EAGAIN ? KEEL_COPY_ABSENT : side;
 }
 
-/* Nothing in here waits for anybody, which the debug build checks. */
+/* Must not wait for another thread; debug kernels check that. */
 static enum keel_copy_result keel_copy_step(struct keel_cursor *to,
 					    struct keel_cursor *from, size_t *n)
 {
@@ -344,7 +345,7 @@ static enum keel_copy_result keel_copy_all(struct keel_cursor *to,
 	return res;
 }
 
-/* On its own, for the stack that others need not have. */
+/* noinline: only transfers of ODP memory need this much stack. */
 static noinline enum keel_copy_result
 keel_copy_odp(struct keel_cursor *to, struct keel_cursor *from, u64 len,
 	      struct keel_copy_ctl *ctl)
@@ -356,7 +357,7 @@ keel_copy_odp(struct keel_cursor *to, struct keel_cursor *from, u64 len,
 	return keel_copy_all(to, from, len, ctl);
 }
 
-/* BIT() of enum keel_mem_type. */
+/* Returns a mask of BIT(enum keel_mem_type). */
 static u32 keel_segs_types(const struct keel_segs *segs)
 {
 	u32 i, types = 0;
@@ -366,7 +367,7 @@ static u32 keel_segs_types(const struct keel_segs *segs)
 	return types;
 }
 
-/* Access to the dma-bufs of both sides has begun, or what it lacks. */
+/* Check that access to the dma-bufs of both sides has begun. */
 static enum keel_copy_result keel_copy_opened(const struct keel_segs *dst,
 					      const struct keel_segs *src,
 					      struct keel_copy_ctl *ctl)
@@ -381,7 +382,7 @@ static enum keel_copy_result keel_copy_opened(const struct keel_segs *dst,
 }
 
 /**
- * keel_copy_ctl_init() - a transfer that has not begun
+ * keel_copy_ctl_init() - initialise a transfer
  * @ctl: the transfer
  * @stop: &keel_copy_ctl.stop, or NULL
  * @arg: for @stop
@@ -395,12 +396,13 @@ void keel_copy_ctl_init(struct keel_copy_ctl *ctl, bool (*stop)(void *arg),
 EXPORT_SYMBOL_IF_KUNIT(keel_copy_ctl_init);
 
 /**
- * keel_copy_end() - all is copied: access to dma-bufs is to end
+ * keel_copy_end() - end access to dma-bufs after all bytes were copied
  * @ctl: the transfer
  *
  * Context: any.
- * Return: KEEL_COPY_DONE; KEEL_COPY_ABSENT for KEEL_NEED_CLOSE, as long as there
- * is one open; KEEL_COPY_DST: the exporter of a destination has failed.
+ * Return: KEEL_COPY_DONE; KEEL_COPY_ABSENT with KEEL_NEED_CLOSE if access to a
+ * dma-buf has not ended, or if a request is pending; KEEL_COPY_DST if the
+ * exporter of a destination has failed.
  */
 enum keel_copy_result keel_copy_end(struct keel_copy_ctl *ctl)
 {
@@ -416,18 +418,18 @@ EXPORT_SYMBOL_IF_KUNIT(keel_copy_end);
 
 /**
  * keel_copy() - copy between two lists of segments
- * @dst: where to
- * @dst_off: bytes of @dst to leave out at its start
- * @src: where from
- * @src_off: likewise
- * @len: bytes; either list has as many behind its offset
- * @ctl: the transfer, which goes on where it was
+ * @dst: the destination
+ * @dst_off: bytes to skip at the start of @dst
+ * @src: the source
+ * @src_off: bytes to skip at the start of @src
+ * @len: bytes; both lists have at least as many behind their offsets
+ * @ctl: the transfer, which continues behind &keel_copy_ctl.done
  *
- * The result is undefined where memory of both sides overlaps. The call never
+ * The result is undefined if source and destination overlap. The call never
  * waits for another process: see KEEL_COPY_ABSENT.
  *
- * Context: process context; may sleep if &keel_copy_ctl.stop is NULL, or for
- * memory of keel_segs_may_lack().
+ * Context: process context; may sleep if &keel_copy_ctl.stop is NULL, or if
+ * keel_segs_may_lack() is true for one of the lists.
  * Return: how it ended.
  */
 enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
@@ -438,7 +440,7 @@ enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 	enum keel_copy_result res;
 	struct keel_cursor to, from;
 
-	/* The owner of a queue may have changed the request meanwhile. */
+	/* Userspace may have changed the WQE since the last attempt. */
 	if (ctl->done > len)
 		ctl->done = 0;
 	if (types & BIT(KEEL_MEM_DMABUF) && ctl->done < len) {
@@ -458,7 +460,7 @@ enum keel_copy_result keel_copy(const struct keel_segs *dst, u64 dst_off,
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_copy);
 
-/* All 8 bytes of @seg as one; on success keel_cursor_unpin() is to follow. */
+/* Get the address of an atomic operand. keel_cursor_unpin() must follow. */
 static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
 		     const struct keel_seg *seg, struct keel_copy_ctl *ctl)
 {
@@ -474,7 +476,7 @@ static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
 	non_block_start();
 	ret = keel_piece(c, sizeof(u64));
 	non_block_end();
-	/* Aligned, they are in one page, and all of them in one piece. */
+	/* An aligned operand is in one page, and so in one piece. */
 	if (!ret && !IS_ALIGNED((uintptr_t)c->addr, sizeof(u64)))
 		ret = -EINVAL;
 	if (ret)
@@ -482,7 +484,7 @@ static int keel_word(struct keel_cursor *c, struct keel_pinned *pinned,
 	return ret;
 }
 
-/* @op by the processor, unless that is no way to change device memory. */
+/* Do @op with an atomic instruction, or as the backend of the aperture does. */
 static u64 keel_word_change(const struct keel_seg *seg, u64 *word,
 			    enum keel_atomic_op op, u64 operand, u64 new)
 {
@@ -502,23 +504,23 @@ static u64 keel_word_change(const struct keel_seg *seg, u64 *word,
 }
 
 /**
- * keel_atomic() - change 8 bytes in one go
- * @seg: the bytes
- * @swap: store @new if they are @compare_add; else add @compare_add
+ * keel_atomic() - do an atomic operation on 8 bytes
+ * @seg: the atomic operand
+ * @swap: store @new if the operand equals @compare_add; else add @compare_add
  * @compare_add: see @swap
  * @new: see @swap
- * @old: gets what they were
+ * @old: gets the old value
  * @ctl: the transfer
  *
- * Atomic against every other atomic operation on them, of other queue pairs
- * and of processors, whoever maps them where; but of device
- * memory whose backend has an atomic() against those of queue pairs only.
- * Numbers are in host order.
+ * The operation is atomic against all other atomic operations on these bytes,
+ * by queue pairs and by processors, through any mapping. If the backend of
+ * device memory has an atomic(), it is atomic against operations of queue pairs
+ * only. Numbers are in host order.
  *
- * Context: process context; waits for nobody.
- * Return: 0; -EINVAL for bytes that are not aligned, -EFAULT for memory that
- * is not to be had, -EAGAIN with &keel_copy_ctl.need as for keel_copy(). On
- * failure nothing changes.
+ * Context: process context; does not wait for another thread.
+ * Return: 0; -EINVAL if @seg is shorter than 8 bytes or not aligned; -EFAULT if
+ * the memory cannot be used; -EAGAIN if it is absent, with &keel_copy_ctl.need
+ * as for keel_copy(). On failure, the operand does not change.
  */
 int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 		u64 new, u64 *old, struct keel_copy_ctl *ctl)
@@ -539,15 +541,15 @@ int keel_atomic(const struct keel_seg *seg, bool swap, u64 compare_add,
 EXPORT_SYMBOL_IF_KUNIT(keel_atomic);
 
 /**
- * keel_atomic_write() - store 8 bytes in one go
- * @seg: where
- * @value: the bytes, as they are to be in memory
+ * keel_atomic_write() - atomically store 8 bytes
+ * @seg: the destination
+ * @value: the bytes, in the order in which memory gets them
  * @ctl: the transfer
  *
- * Nobody sees a part of it. A reader that sees it sees all that the caller
- * wrote before. Atomic against keel_atomic(), too.
+ * No reader sees a part of the value. A reader that sees it also sees all that
+ * the caller wrote before. The store is atomic against keel_atomic(), too.
  *
- * Context: process context; waits for nobody.
+ * Context: process context; does not wait for another thread.
  * Return: as keel_atomic().
  */
 int keel_atomic_write(const struct keel_seg *seg, u64 value,

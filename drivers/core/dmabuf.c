@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * dma-bufs of other drivers as memory. There is no DMA here that they could be
- * mapped for: processors copy, through the exporter's kernel mapping, and each
- * access is bracketed as dma-buf wants it of processors.
+ * dma-bufs of other drivers as memory. keel has no DMA device to map them for:
+ * processors copy through the exporter's kernel mapping. Each access is between
+ * dma_buf_begin_cpu_access() and dma_buf_end_cpu_access().
  *
- * So a buffer must have such a mapping, and it must be of memory: one that
- * only devices reach, or that is I/O space, is of no use. The exporter keeps
- * it in place while it is mapped; nothing has to be told when it moves.
+ * So the exporter must provide a kernel mapping, and of memory, not I/O space.
+ * It keeps the buffer in place while it is mapped, so keel needs no callback
+ * for moves.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
@@ -18,23 +18,24 @@
 #include "keel_copy.h"
 #include "keel_worker.h"
 
-/* Between two looks at whether to go on waiting. */
+/* Time between two calls of @stop. */
 #define KEEL_DMABUF_WAIT	(HZ / 10)
 
 static enum dma_data_direction keel_dmabuf_dir(bool write)
 {
-	/* A write changes a part, next to bytes that shall stay. */
+	/* A write may change a part; the bytes next to it must remain. */
 	return write ? DMA_BIDIRECTIONAL : DMA_FROM_DEVICE;
 }
 
 /**
- * keel_dmabuf_check() - only ranges inside, and what the file was opened for
+ * keel_dmabuf_check() - check a range, and the mode of the dma-buf's file
  * @dmabuf: the dma-buf
  * @offset: first byte
  * @length: bytes
- * @write: they are to be written, by a way that the file has a say in
+ * @write: the bytes will be written, in a way that needs a writable file
  *
- * Return: 0; -EINVAL, -EACCES.
+ * Return: 0; -EINVAL if the range is empty or leaves the dma-buf; -EACCES if
+ * the file is not open for reading, or with @write for writing.
  */
 int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset, u64 length,
 		      bool write)
@@ -43,15 +44,15 @@ int keel_dmabuf_check(const struct dma_buf *dmabuf, u64 offset, u64 length,
 
 	if (!length || offset > dmabuf->size || length > dmabuf->size - offset)
 		return -EINVAL;
-	/* As for mmap(): what cannot be read cannot be shared at all. */
+	/* As for mmap(): without read access there is no mapping at all. */
 	if (want & ~dmabuf->file->f_mode)
 		return -EACCES;
 	return 0;
 }
 
 /*
- * The first access decides for some exporters (udmabuf) what later ones can
- * be: it is for all that the file allows.
+ * With some exporters (udmabuf), the first access defines which later ones are
+ * possible. So it requests all that the mode of the file allows.
  */
 static int keel_dmabuf_vmap(struct dma_buf *dmabuf, u64 *addr)
 {
@@ -67,7 +68,7 @@ static int keel_dmabuf_vmap(struct dma_buf *dmabuf, u64 *addr)
 	ret = -EOPNOTSUPP;
 	if (map.is_iomem)
 		goto err_map;
-	/* An exporter that cannot let processors in says so now. */
+	/* If the exporter does not support access by processors, fail now. */
 	ret = dma_buf_begin_cpu_access(dmabuf, dir);
 	if (ret)
 		goto err_map;
@@ -83,20 +84,19 @@ err_map:
 }
 
 /**
- * keel_dmabuf_map() - a dma-buf as memory
- * @mem: becomes that memory, from @offset on
- * @dmabuf: the dma-buf, on which the caller has a reference; the memory's on
- *	success
- * @offset: first byte in it
+ * keel_dmabuf_map() - use a dma-buf as memory
+ * @mem: gets the memory, from @offset on
+ * @dmabuf: the dma-buf; on success, the caller's reference passes to @mem
+ * @offset: offset of the first byte
  * @length: bytes
- * @write: they are to be written, too
+ * @write: the bytes will also be written
  *
- * The dma-buf stays, whoever closes which file, until keel_dmabuf_unmap().
+ * The dma-buf exists until keel_dmabuf_unmap(), even if all its file
+ * descriptors are closed.
  *
  * Context: may sleep.
- * Return: 0; -EINVAL for a range that is empty or leaves it; -EACCES for one
- * not opened for such use, -EOPNOTSUPP for one that the kernel cannot reach;
- * or what the exporter says.
+ * Return: 0; -EINVAL or -EACCES as keel_dmabuf_check(); -EOPNOTSUPP if the
+ * memory is I/O space; or the error of the exporter.
  */
 int keel_dmabuf_map(struct keel_mem *mem, struct dma_buf *dmabuf, u64 offset,
 		    u64 length, bool write)
@@ -118,8 +118,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_dmabuf_map);
 
 /**
  * keel_dmabuf_unmap() - undo keel_dmabuf_map()
- * @mem: the memory, which nobody uses any more
- * @offset: as it was given there
+ * @mem: the memory, which is no longer in use
+ * @offset: the same @offset as there
  *
  * Context: may sleep.
  */
@@ -134,7 +134,7 @@ void keel_dmabuf_unmap(const struct keel_mem *mem, u64 offset)
 EXPORT_SYMBOL_IF_KUNIT(keel_dmabuf_unmap);
 
 /*
- * Wait for the work of others on the buffer, which may take long: 0, -EAGAIN or
+ * Wait for the fences of the buffer, which may take long. Returns 0, -EAGAIN or
  * -EINTR.
  */
 static int keel_dmabuf_wait(struct dma_buf *dmabuf, bool write, bool wait,
@@ -158,16 +158,17 @@ static int keel_dmabuf_wait(struct dma_buf *dmabuf, bool write, bool wait,
 
 /**
  * keel_dmabuf_open() - begin to access a dma-buf
- * @need: which; KEEL_NEED_OPEN
- * @wait: wait for the work of others on it
- * @stop: with @wait: asked ten times a second; true ends the wait
+ * @need: the dma-buf; KEEL_NEED_OPEN
+ * @wait: wait for the fences of the dma-buf
+ * @stop: with @wait: called ten times a second; true ends the wait
  * @arg: for @stop
  *
- * Without @wait the exporter is not called: it may wait as well.
+ * Without @wait, this does not call the exporter, which may also wait.
  *
- * Context: may sleep; no lock is held and no key in use.
- * Return: 0, and keel_dmabuf_close() is to follow; -EAGAIN without @wait;
- * -EFAULT where the exporter refuses, -EINTR for a signal or @stop.
+ * Context: may sleep; the caller holds no lock and no reference on a key.
+ * Return: 0, and the caller must call keel_dmabuf_close(); -EAGAIN without
+ * @wait; -EFAULT if the exporter refuses; -EINTR for a signal or if @stop
+ * returned true.
  */
 int keel_dmabuf_open(const struct keel_need *need, bool wait,
 		     bool (*stop)(void *arg), void *arg)
@@ -188,12 +189,12 @@ int keel_dmabuf_open(const struct keel_need *need, bool wait,
 
 /**
  * keel_dmabuf_close() - end access to a dma-buf
- * @need: which; keel_dmabuf_open() succeeded with it
+ * @need: the dma-buf; keel_dmabuf_open() succeeded with it
  *
- * Bytes that were written are there for every device.
+ * Makes the written bytes visible to all devices.
  *
- * Context: may sleep; no lock is held and no key in use.
- * Return: 0, or -EFAULT where the exporter does not say that it is.
+ * Context: may sleep; the caller holds no lock and no reference on a key.
+ * Return: 0, or -EFAULT if the exporter fails.
  */
 int keel_dmabuf_close(const struct keel_need *need)
 {
@@ -214,14 +215,15 @@ static bool keel_dmabuf_is_open(const struct keel_copy_ctl *ctl,
 }
 
 /**
- * keel_dmabuf_ready() - has access to all dma-bufs of a list begun?
- * @seg: segments; those of other memory than dma-bufs are of no interest
- * @n: how many
- * @write: they are to be written
+ * keel_dmabuf_ready() - check that access to all dma-bufs of a list has begun
+ * @seg: segments; only those with dma-bufs matter
+ * @n: number of segments
+ * @write: they will be written
  * @ctl: the transfer
  *
- * Context: any. The caller uses the keys of the segments.
- * Return: 0; -EAGAIN: &keel_copy_ctl.need is set; -EFAULT: it was refused.
+ * Context: any. The caller has references on the keys of the segments.
+ * Return: 0; -EAGAIN if access to one has not begun: &keel_copy_ctl.need is set
+ * unless a request is pending; -EFAULT if the exporter refused.
  */
 int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 		      struct keel_copy_ctl *ctl)
@@ -243,7 +245,7 @@ int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 			return -EFAULT;
 		if (ctl->asked)
 			return -EAGAIN;
-		/* The key that is in use keeps both until here. */
+		/* Until here, the reference on the key keeps both. */
 		get_dma_buf(need.dmabuf);
 		if (need.worker)
 			keel_worker_hold(need.worker);

@@ -12,7 +12,7 @@
 #define KEEL_KEY_INDEX_MAX	(U32_MAX >> KEEL_KEY_INDEX_SHIFT)
 
 /**
- * keel_keys_init() - an empty table
+ * keel_keys_init() - initialise an empty table
  * @keys: the table
  */
 void keel_keys_init(struct keel_keys *keys)
@@ -26,7 +26,7 @@ void keel_keys_init(struct keel_keys *keys)
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_init);
 
 /**
- * keel_keys_fini() - take an empty table down
+ * keel_keys_fini() - destroy an empty table
  * @keys: the table
  */
 void keel_keys_fini(struct keel_keys *keys)
@@ -37,8 +37,9 @@ void keel_keys_fini(struct keel_keys *keys)
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_fini);
 
 /*
- * The lower 8 bits of a key. One index has a start and a step that only the
- * secret tells, and an odd step comes back to the same value after 256 rounds.
+ * Compute the lower 8 bits of a key. Each index has a start and a step, which
+ * depend on the secret. The step is odd, so a value returns after 256 rounds
+ * only.
  */
 static u8 keel_key_salt(const struct keel_keys *keys, u32 index)
 {
@@ -48,7 +49,7 @@ static u8 keel_key_salt(const struct keel_keys *keys, u32 index)
 	return (u8)hash + step * keys->round;
 }
 
-/* The slot of its index is there: this cannot need memory. */
+/* The slot of the index exists, so xa_store() needs no memory. */
 static void keel_key_publish(struct keel_keys *keys, struct keel_key *key)
 {
 	key->dead = false;
@@ -57,14 +58,15 @@ static void keel_key_publish(struct keel_keys *keys, struct keel_key *key)
 }
 
 /**
- * keel_key_insert() - issue a key
+ * keel_key_insert() - allocate a key
  * @keys: the table
- * @key: complete but for @key->key, which is set; must stay valid for an RCU
+ * @key: complete except @key->key, which this sets; must stay valid for an RCU
  *	grace period after keel_key_remove()
  *
- * The key works from here on. Indexes go round before one is used again, and
- * it then has other lower 8 bits: a stale key opens nothing, and the next one
- * is not worth guessing. Key 0 is never given out.
+ * Lookups find the key before this returns. All other indexes are used before
+ * an index is reused. The reused index gets other lower 8 bits: a stale key
+ * opens nothing, and userspace cannot guess the next key. Key 0 is never
+ * allocated.
  *
  * Context: may sleep.
  * Return: 0, or -ENOMEM.
@@ -78,7 +80,7 @@ int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 	ret = __xa_alloc_cyclic(&keys->xa, &index, NULL,
 				XA_LIMIT(1, KEEL_KEY_INDEX_MAX), &keys->next,
 				GFP_KERNEL);
-	/* 1 says that this one started from the lowest index again. */
+	/* 1 means that the search wrapped around to the lowest index. */
 	if (ret > 0)
 		keys->round++;
 	if (ret >= 0)
@@ -92,31 +94,31 @@ int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
 
-/* Nobody finds @key any more: wait for those who did. */
+/* Lookups no longer find @key. Wait for threads that have references. */
 static void keel_key_retire(struct keel_keys *keys, struct keel_key *key)
 {
-	/* A reader that sees the count finds the key no more: keel_key_recall(). */
+	/* A reader that observes the new count cannot find the key. */
 	smp_mb__before_atomic();
 	atomic64_inc(&keys->retired);
 	WRITE_ONCE(key->dead, true);
 	keel_key_put(key);
 	wait_var_event(&key->users, !refcount_read(&key->users));
-	/* The accesses of its users come before what its owner does now. */
+	/* Order the accesses of its users before those of the owner. */
 	smp_acquire__after_ctrl_dep();
 }
 
 /**
- * keel_key_replace() - let a key open something else
+ * keel_key_replace() - replace the memory and rights of a key
  * @keys: the table
- * @old: the key until now
- * @new: the key from now on, complete; its number differs from that of @old in
- *	the lower 8 bits at most
+ * @old: the current key
+ * @new: the new key, complete; only the lower 8 bits of its number may differ
+ *	from those of @old
  *
- * A lookup at that moment finds either, or none. Afterwards nobody uses @old any
- * more; it is the caller's, to free after an RCU grace period.
+ * A concurrent lookup finds @old, @new or none. When this returns, no thread
+ * uses @old. The caller owns it, and may free it after an RCU grace period.
  *
- * Context: may sleep. Waits for the users of @old, so the caller must not be
- * one, nor have a lock that one of them may want.
+ * Context: may sleep. Waits until all references on @old are dropped, so the
+ * caller must have none, nor hold a lock that a thread with one may need.
  */
 void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 		      struct keel_key *new)
@@ -128,11 +130,11 @@ void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 EXPORT_SYMBOL_IF_KUNIT(keel_key_replace);
 
 /**
- * keel_key_swap() - keel_key_replace() for keys that are on their own
+ * keel_key_swap() - keel_key_replace() for a key with its own allocation
  * @keys: the table
- * @slot: where the owner has the key until now, and gets the new one; others
- *	may look there under RCU. The caller is the only one who changes it.
- * @new: as keel_key_replace(); allocated with kmalloc(), as is the old one
+ * @slot: the owner's pointer to the key, replaced by @new; others may read it
+ *	under RCU. Only the caller changes it.
+ * @new: as keel_key_replace(); allocated with kmalloc(), as the old key
  *
  * Context: as keel_key_replace().
  */
@@ -147,15 +149,15 @@ void keel_key_swap(struct keel_keys *keys, struct keel_key __rcu **slot,
 EXPORT_SYMBOL_IF_KUNIT(keel_key_swap);
 
 /**
- * keel_key_remove() - take a key back
+ * keel_key_remove() - invalidate a key
  * @keys: the table
  * @key: the key
  *
- * Afterwards nobody uses it any more; it is the caller's, to free after an RCU
- * grace period.
+ * When this returns, no thread uses the key. The caller owns it, and may free
+ * it after an RCU grace period.
  *
- * Context: may sleep. Waits for the users of @key, so the caller must not be
- * one, nor have a lock that one of them may want.
+ * Context: may sleep. Waits until all references on @key are dropped, so the
+ * caller must have none, nor hold a lock that a thread with one may need.
  */
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key)
 {
@@ -165,21 +167,21 @@ void keel_key_remove(struct keel_keys *keys, struct keel_key *key)
 EXPORT_SYMBOL_IF_KUNIT(keel_key_remove);
 
 /**
- * keel_key_get() - the memory behind a key, if it may be used so
+ * keel_key_get() - look up a key, check it, and take a reference
  * @keys: the table
- * @key: what the program gave
+ * @key: the key, as userspace wrote it
  * @domain: domain of the queue pair that wants it
- * @access: rights it needs, enum ib_access_flags
+ * @access: the rights that are needed, enum ib_access_flags
  * @addr: first byte, in the addresses of the key
  * @len: bytes
  *
- * &keel_key.qpn is for the caller to look at.
+ * The caller checks &keel_key.qpn.
  *
  * Context: any.
- * Return: the key, with a use of it that the caller gives back with
- * keel_key_put(), soon: dereg waits for it; or ERR_PTR(): -ENOENT for a key
- * that is none (any more), -EPERM for one of another domain, -EACCES for want
- * of a right, -ERANGE for a range that leaves the memory.
+ * Return: the key, with a reference that the caller soon drops with
+ * keel_key_put(), because deregistration waits for it; or ERR_PTR(): -ENOENT if
+ * the key is invalid, -EPERM if it belongs to another domain, -EACCES if it
+ * lacks a right, -ERANGE if the range leaves the memory.
  */
 struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 			      u32 access, u64 addr, u64 len)
@@ -194,7 +196,7 @@ struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 	ret = keel_key_check(k, domain, access, addr, len);
 	if (ret)
 		return ERR_PTR(ret);
-	/* RCU keeps k until here; what is behind it, only a use does. */
+	/* RCU keeps k until here; only a reference keeps its memory. */
 	if (!refcount_inc_not_zero(&k->users))
 		return ERR_PTR(-ENOENT);
 	return k;
@@ -202,13 +204,13 @@ struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 EXPORT_SYMBOL_IF_KUNIT(keel_key_get);
 
 /**
- * keel_key_find() - the object behind a key
+ * keel_key_find() - look up a key without checks of rights and range
  * @keys: the table
- * @key: what the program gave
+ * @key: the key, as userspace wrote it
  * @domain: domain of the queue pair that wants it
  *
- * As keel_key_get(), for those who do not want bytes: no right is asked for,
- * and the key may open nothing at all.
+ * As keel_key_get(), for callers that access no bytes. The key may be a null
+ * key.
  *
  * Context: any.
  * Return: as keel_key_get(): -ENOENT and -EPERM.
@@ -230,8 +232,8 @@ struct keel_key *keel_key_find(struct keel_keys *keys, u32 key, u32 domain)
 EXPORT_SYMBOL_IF_KUNIT(keel_key_find);
 
 /**
- * keel_key_put() - end a use of a key
- * @key: the key; may be gone afterwards
+ * keel_key_put() - drop a reference on a key
+ * @key: the key; may be freed afterwards
  *
  * Context: any.
  */
@@ -240,9 +242,9 @@ void keel_key_put(struct keel_key *key)
 	if (!refcount_dec_and_test(&key->users))
 		return;
 	/*
-	 * From here on the key may be gone: only its address counts. The
-	 * barrier is for whoever begins to wait now: it sees that there are no
-	 * users, or we see it.
+	 * From here on the key may be freed; only its address is used. The
+	 * barrier pairs with that of a thread that begins to wait: either it
+	 * sees that no references are left, or wake_up_var() sees the waiter.
 	 */
 	smp_mb();
 	wake_up_var(&key->users);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Pages of user processes that are looked up when they are used: on-demand
- * paging. A core unit, as the walker that it is for.
+ * On-demand paging: pages of user processes that are looked up at each access.
+ * A core unit, like the segment walker, which uses it.
  *
- * A transfer never waits here, for it has keys and locks that others want: it
- * uses pages that are present, if the mmap_lock is free. Otherwise the page is
- * brought in by the process that owns it, while the transfer holds nothing.
+ * A transfer never waits here, because it has references and locks that others
+ * need. It uses pages that are present, if the mmap_lock is free. Otherwise the
+ * process that owns the page faults it in, while the transfer holds nothing.
  */
 #include <linux/fs.h>
 #include <linux/hugetlb_inline.h>
@@ -21,10 +21,10 @@
 #include "keel_worker.h"
 
 /*
- * Memory whose faults end without anybody else's help: anonymous, shared
- * memory (tmpfs, memfd), huge pages. A file system can be a user process that
- * does not answer, and not even a signal ends that wait: of other files only
- * pages that are present are used.
+ * Returns true if faults never depend on another process: for anonymous memory,
+ * shared memory (tmpfs, memfd) and huge pages. A file system can be implemented
+ * by a user process that does not answer, and even a signal may not end that
+ * wait. Of other files, keel only uses pages that are present.
  */
 static bool keel_odp_may_fault(struct vm_area_struct *vma)
 {
@@ -37,14 +37,13 @@ static bool keel_odp_may_fault(struct vm_area_struct *vma)
 	if (!vma->vm_file)
 		return false;
 	inode = file_inode(vma->vm_file);
-	/* /dev is tmpfs as well, and its devices are anything. */
+	/* /dev is tmpfs, too; its device files have other memory. */
 	return S_ISREG(inode->i_mode) && inode->i_sb->s_magic == TMPFS_MAGIC;
 }
 
 /*
- * To mark a page as written may wait for its file system, so pages that belong
- * to another file are only read. Bytes that are written in a private mapping are
- * not the file's.
+ * Marking a page as dirty may wait for its file system, so keel only reads
+ * pages of other files. Writes to a private mapping do not reach the file.
  */
 static bool keel_odp_may_use(struct vm_area_struct *vma, bool write)
 {
@@ -55,12 +54,13 @@ static bool keel_odp_may_use(struct vm_area_struct *vma, bool write)
 }
 
 /*
- * The pages from the one with @addr on, @n at most. There is no way to let go
- * of the mmap_lock in between, which makes userfaultfd fail and not wait.
+ * Pin at most @n pages from that of @addr on. The lookup cannot drop the
+ * mmap_lock, so userfaultfd fails instead of waiting.
  *
  * Context: the mmap_lock is held.
- * Return: how many, 1 at least; -EAGAIN: not present, and a fault may help;
- * -EFAULT: not to be had; -EINTR for a fatal signal.
+ * Return: the number of pages, at least 1; -EAGAIN if the page is not present
+ * and a fault may help; -EFAULT if it cannot be used; -EINTR for a fatal
+ * signal.
  */
 static long keel_odp_lookup(struct mm_struct *mm, u64 addr, unsigned long n,
 			    unsigned int flags, struct page **page)
@@ -84,18 +84,18 @@ static long keel_odp_lookup(struct mm_struct *mm, u64 addr, unsigned long n,
 }
 
 /**
- * keel_odp_pin() - pages of a user process that are present, for a while
- * @mm: its address space; the caller keeps the structure
- * @addr: an address; the pages are from the one that has it on
- * @n: how many are wanted
- * @write: they are to be written
- * @page: gets them; the caller unpins them
+ * keel_odp_pin() - pin pages of a user process that are present
+ * @mm: its address space; the caller has a reference on the structure
+ * @addr: an address in the first page
+ * @n: maximum number of pages
+ * @write: they will be written
+ * @page: gets the pages; the caller unpins them
  *
- * Waits for nobody.
+ * Does not wait for another thread.
  *
- * Context: process context, with any mutex.
- * Return: how many there are, 1 at least; -EAGAIN when the first is not present
- * or the mmap_lock is taken, -EFAULT when it is not to be had.
+ * Context: process context; the caller may hold any mutex.
+ * Return: the number of pages, at least 1; -EAGAIN if the first is not present
+ * or the mmap_lock is taken; -EFAULT if it cannot be used.
  */
 long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n, bool write,
 		  struct page **page)
@@ -109,9 +109,9 @@ long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n, bool write,
 		got = keel_odp_lookup(mm, addr, n, flags, page);
 		mmap_read_unlock(mm);
 	}
-	/* The last one takes the whole address space down; not in here. */
+	/* The last mmput() tears down the address space: not here. */
 	mmput_async(mm);
-	/* Only the copy knows what else a signal ends. */
+	/* The caller decides whether a signal ends the transfer. */
 	return got == -EINTR ? -EAGAIN : got;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_odp_pin);
@@ -123,7 +123,7 @@ static int keel_odp_lock(const struct keel_need *need, bool wait)
 	return wait ? keel_worker_lock_mm(need->worker, need->mm) : -EAGAIN;
 }
 
-/* A few pages from @addr on; they are let go at once. */
+/* Fault in a few pages from @addr on, and unpin them at once. */
 static long keel_odp_fetch_some(const struct keel_need *need, u64 addr,
 				unsigned long n, bool wait)
 {
@@ -139,20 +139,20 @@ static long keel_odp_fetch_some(const struct keel_need *need, u64 addr,
 		mmap_read_unlock(need->mm);
 	}
 	mmput_async(need->mm);
-	/* Nothing was written: the pages are as clean as they were. */
+	/* Nothing was written, so the pages need not be marked dirty. */
 	if (got > 0)
 		unpin_user_pages(page, got);
 	return got;
 }
 
 /**
- * keel_odp_fetch() - bring pages of a user process in
- * @need: which; KEEL_NEED_PAGES
+ * keel_odp_fetch() - fault in pages of a user process
+ * @need: the pages; KEEL_NEED_PAGES
  * @wait: the caller is the worker of that process: wait for the mmap_lock
  *
- * Context: may sleep; no lock is held and no key in use.
- * Return: 0; -EFAULT when one cannot be used so, -EINTR when the process is
- * killed, -EAGAIN without @wait when the mmap_lock is taken.
+ * Context: may sleep; the caller holds no lock and no reference on a key.
+ * Return: 0; -EFAULT if a page cannot be used; -EINTR if the process is killed;
+ * -EAGAIN without @wait if the mmap_lock is taken.
  */
 int keel_odp_fetch(const struct keel_need *need, bool wait)
 {

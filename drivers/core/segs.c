@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Lists of segments and the end of a copy: what the walker needs besides itself.
+ * Lists of segments, and the end of a copy: helpers of the segment walker.
  */
 #include <linux/string.h>
 #include <kunit/visibility.h>
 
 #include "keel_copy.h"
 
-/* Up to 8 bytes to where a word begins, each piece in one store. */
+/* Copy at most 8 bytes to an aligned address, each part in one store. */
 static void keel_copy_tail(void *to, const void *from, size_t len)
 {
 	union {
@@ -27,7 +27,7 @@ static void keel_copy_tail(void *to, const void *from, size_t len)
 		WRITE_ONCE(*(u32 *)to, v.word);
 		to += sizeof(u32);
 		from += sizeof(u32);
-		/* In order, as the bytes before the tail. */
+		/* Keep the order of the bytes before the tail. */
 		smp_wmb();
 	}
 	if (len & sizeof(u16)) {
@@ -44,12 +44,13 @@ static void keel_copy_tail(void *to, const void *from, size_t len)
 
 /**
  * keel_copy_last() - copy the last bytes of a message
- * @to: where to
- * @from: where from
+ * @to: destination
+ * @from: source
  * @len: bytes
  *
- * Userspace polls the end of what an RDMA write brings. So the last aligned word
- * is stored last, in one go where the message ends on a word.
+ * Applications poll the last bytes of an RDMA WRITE. So the last aligned 8
+ * bytes are stored last, and with one store if the message ends on an 8-byte
+ * boundary.
  *
  * Context: any.
  */
@@ -65,20 +66,20 @@ void keel_copy_last(void *to, const void *from, size_t len)
 	memcpy(to, from, len);
 	to += len;
 	from += len;
-	/* The bytes before it are seen before it is. */
+	/* The bytes before the tail must be visible before the tail. */
 	smp_wmb();
 	keel_copy_tail(to, from, tail);
 }
 
 /**
- * keel_segs_may_lack() - may memory of a list be absent?
+ * keel_segs_may_lack() - check whether memory of a list may be absent
  * @segs: the list
  *
- * To copy from or to it may sleep, then, for what it has to look at; it waits for
- * nobody.
+ * If so, a copy from or to it may sleep for the lookup, but does not wait for
+ * another process.
  *
  * Context: any.
- * Return: true if so: on demand, or of a dma-buf.
+ * Return: true if the list has ODP memory or a dma-buf.
  */
 bool keel_segs_may_lack(const struct keel_segs *segs)
 {
@@ -92,15 +93,15 @@ bool keel_segs_may_lack(const struct keel_segs *segs)
 }
 
 /**
- * keel_segs_dead() - was a key taken back meanwhile?
- * @seg: segments, whose keys the caller has
- * @n: how many
+ * keel_segs_dead() - check whether a key of a list was invalidated
+ * @seg: segments; the caller has references on their keys
+ * @n: number of segments
  *
- * Any of them counts, be it done with or not needed at all: whoever took it
- * back waits until the whole list is let go of.
+ * Checks all segments, even those that are already copied or not needed: the
+ * thread that invalidates a key waits until keel_segs_put() of the whole list.
  *
  * Context: any.
- * Return: whether one was.
+ * Return: true if a key was invalidated.
  */
 bool keel_segs_dead(const struct keel_seg *seg, u32 n)
 {
@@ -113,7 +114,7 @@ bool keel_segs_dead(const struct keel_seg *seg, u32 n)
 }
 
 /**
- * keel_segs_put() - let go of what a list uses
+ * keel_segs_put() - drop the references of a list
  * @segs: the list; empty afterwards
  *
  * Context: any.
