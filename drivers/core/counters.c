@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Counters: "rdma statistic show link keel0/1". One counts on its own CPU, and
- * who asks adds the CPUs up.
+ * Counters: "rdma statistic show link keel0/1". Each CPU has its own set of
+ * counters; a query adds them up.
  */
 #include "keel.h"
 
@@ -33,7 +33,7 @@ static int keel_get_hw_stats(struct ib_device *ibdev,
 {
 	int n;
 
-	/* The port has them all, the device none besides. */
+	/* All counters belong to the port; the device itself has none. */
 	if (port != KEEL_PORT)
 		return -EINVAL;
 	for (n = 0; n < KEEL_NCOUNTERS; n++)

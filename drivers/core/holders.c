@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The holders of an object: the answer to "why is it busy", for every object
- * that has a KEEL_METHOD_*_HOLDERS.
+ * The holders of an object: they tell why it is busy. For every object that has
+ * a KEEL_METHOD_*_HOLDERS.
  */
 #include <linux/slab.h>
 
@@ -11,10 +11,10 @@
 static_assert(sizeof(struct keel_uapi_holder) == 32);
 
 /**
- * keel_holders_respond() - handler body of a KEEL_METHOD_*_HOLDERS
+ * keel_holders_respond() - implement a KEEL_METHOD_*_HOLDERS
  * @attrs: the call
- * @obj: the object; the call's lock on its uobject keeps it alive
- * @core: the core refuses to destroy the object, and never asks keel
+ * @obj: the object, kept by the lock that the call has on its uobject
+ * @core: ib_core refuses to destroy the object itself, without calling keel
  *
  * Return: 0 or a negative errno.
  */

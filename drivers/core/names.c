@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The words for kinds of objects and for what users share, in debugfs, traces and
+ * Names of kinds of objects and of shared resources, for debugfs, traces and
  * messages.
  */
 #include <kunit/visibility.h>
@@ -15,7 +15,7 @@ static const char * const keel_kind_names[KEEL_KINDS] = {
 };
 
 /**
- * keel_kind_name() - the word for a kind of object
+ * keel_kind_name() - get the name of a kind of object
  * @kind: the kind
  *
  * Return: a constant string, never NULL.
@@ -37,7 +37,7 @@ static const char * const keel_resource_names[KEEL_RESOURCES] = {
 static_assert((int)KEEL_RESOURCES <= KEEL_QUOTAS);
 
 /**
- * keel_resource_name() - the word for something that users share
+ * keel_resource_name() - get the name of a resource that users share
  * @what: enum keel_resource, or enum keel_kind
  *
  * Return: a constant string, never NULL.

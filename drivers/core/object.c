@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Registry of objects: birth, references, death, and who holds what.
- * A core unit: it knows no uverbs and no device.
+ * Registry of objects: creation, references, release, and which objects hold
+ * others. A core unit: it depends on no uverbs and no device.
  */
 #include <linux/err.h>
 #include <linux/seq_file.h>
@@ -11,7 +11,7 @@
 #include "keel_trace.h"
 
 /**
- * keel_registry_init() - make an empty registry without limits
+ * keel_registry_init() - initialise an empty registry without limits
  * @reg: the registry
  * @name: name of the device; must stay valid as long as @reg
  */
@@ -32,13 +32,13 @@ void keel_registry_init(struct keel_registry *reg, const char *name)
 EXPORT_SYMBOL_IF_KUNIT(keel_registry_init);
 
 /**
- * keel_registry_fini() - take an empty registry down
+ * keel_registry_fini() - destroy an empty registry
  * @reg: the registry
  *
- * ib_core destroys every uobject before it lets a device go, and a mapping of
- * device memory loses its reference when the core zaps it. An object that is
- * still here is a bug of keel's, and whoever holds it would run into freed
- * memory: say so.
+ * ib_core destroys every uobject before the device is freed. A mapping of
+ * device memory drops its reference when ib_core zaps it. So an object that is
+ * still listed is a bug in keel, and its holder would access freed memory:
+ * warn.
  */
 void keel_registry_fini(struct keel_registry *reg)
 {
@@ -53,7 +53,7 @@ void keel_registry_fini(struct keel_registry *reg)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_registry_fini);
 
-/* The limit that a kind counts against. */
+/* Returns the kind whose limit applies to a kind. */
 static enum keel_kind keel_quota(enum keel_kind kind)
 {
 	switch (kind) {
@@ -78,7 +78,7 @@ static void keel_obj_hold(struct keel_obj *obj, int slot,
 		kref_get(&target->ref);
 }
 
-/* Kernel consumers make and destroy AHs in any context. */
+/* Kernel consumers create and destroy AHs in any context. */
 static int keel_obj_number(struct keel_registry *reg, struct keel_obj *obj,
 			   enum keel_kind kind, gfp_t gfp)
 {
@@ -108,31 +108,31 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
 		}
 	spin_unlock_irqrestore(&reg->lock, flags);
 	xa_lock_irqsave(objs, flags);
-	/* The slot exists: this cannot need memory. */
+	/* The slot exists, so this needs no memory. */
 	__xa_store(objs, obj->id, obj, GFP_ATOMIC);
 	xa_unlock_irqrestore(objs, flags);
 }
 
 /**
- * keel_obj_add_holds() - bring an object to life
- * @reg: where to list it
+ * keel_obj_add_holds() - initialise an object and list it
+ * @reg: the registry that lists it
  * @obj: the object, zeroed, inside a structure that is otherwise complete:
  *	debugfs can show it from here on
- * @kind: what it is
- * @ops: what it does
- * @holds: the objects that it needs, each may be NULL; the first is its place
+ * @kind: its kind
+ * @ops: its operations
+ * @holds: the objects that it needs, each may be NULL; the first is its parent
  *	in the tree
- * @gfp: how to allocate
+ * @gfp: flags for allocations
  *
- * The object takes a reference on each of @holds and keeps it until it is
- * released; the caller must have one of its own on each during the call. The
- * caller owns the reference that a live object starts with, and gives it up
- * with keel_obj_close().
+ * The object takes a reference on each of @holds and drops it when it is
+ * released. The caller must have its own reference on each during the call. The
+ * caller owns the first reference of the object and drops it with
+ * keel_obj_close().
  *
  * Context: may sleep if @gfp may.
- * Return: 0; -ENOMEM for want of memory, or with as many objects of this kind
- * as the device, or the calling user, can have. On failure @obj is as it was, the caller's to free,
- * and nothing was taken.
+ * Return: 0; -ENOMEM if memory is short, or if the device or the calling user
+ * cannot have more objects of this kind. On failure, no reference was taken,
+ * and the caller frees @obj.
  */
 int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 		       enum keel_kind kind, const struct keel_obj_ops *ops,
@@ -165,7 +165,7 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	for (i = 0; i < KEEL_MAX_HOLDS; i++)
 		keel_obj_hold(obj, i, holds[i]);
 
-	/* Reserve a number first: what readers find must be complete. */
+	/* Only reserve the number: readers must find complete objects. */
 	ret = keel_obj_number(reg, obj, kind, gfp);
 	if (ret < 0)
 		goto err_count;
@@ -174,7 +174,7 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	return 0;
 
 err_count:
-	/* The caller's references keep them alive: these are not the last. */
+	/* The caller has references, so these are not the last ones. */
 	for (i = KEEL_MAX_HOLDS - 1; i >= 0; i--)
 		if (holds[i])
 			keel_obj_put(holds[i]);
@@ -214,18 +214,18 @@ static void keel_obj_release(struct kref *ref)
 	for (i = KEEL_MAX_HOLDS - 1; i >= 0; i--)
 		if (targets[i])
 			keel_obj_put(targets[i]);
-	/* Last: the limit counts what still takes memory. */
+	/* Last: the limit counts objects that still take memory. */
 	keel_quota_uncharge(user, keel_quota(kind), 1);
 }
 
 /**
  * keel_obj_put() - drop a reference
- * @obj: the object; may be gone afterwards
+ * @obj: the object; may be freed afterwards
  *
- * Context: may sleep, for the last reference of an object may be among those
- * that it holds in turn. Chains are as short as the tree is deep: an object
- * only ever holds older kinds (see Documentation/objects.rst). Any context for
- * an AH whose PD is alive.
+ * Context: may sleep: the object may hold the last reference on another one.
+ * Chains are as short as the tree is deep, because an object only holds older
+ * kinds (see Documentation/objects.rst). Any context for an AH whose PD has
+ * another reference.
  */
 void keel_obj_put(struct keel_obj *obj)
 {
@@ -234,8 +234,8 @@ void keel_obj_put(struct keel_obj *obj)
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_put);
 
 /**
- * keel_obj_close() - the uobject goes, and with it its reference
- * @obj: the object; may be gone afterwards
+ * keel_obj_close() - drop the reference of the uobject
+ * @obj: the object; may be freed afterwards
  *
  * Context: as keel_obj_put().
  */
@@ -250,7 +250,7 @@ void keel_obj_close(struct keel_obj *obj)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_close);
 
-/* See keel_obj_holders(); @global asks for the numbers of the first namespace. */
+/* See keel_obj_holders(). With @global, pids are of the initial namespace. */
 static u32 keel_obj_list_holders(struct keel_obj *obj,
 				 struct keel_uapi_holder *list, u32 room,
 				 bool global)
@@ -262,7 +262,7 @@ static u32 keel_obj_list_holders(struct keel_obj *obj,
 	list_for_each_entry(hold, &obj->holders, node) {
 		const struct keel_obj *holder = hold->holder;
 
-		/* There may be any number, and everybody waits for this lock. */
+		/* Limit the time under the lock: there may be any number. */
 		if (n == room)
 			break;
 		list[n].kind = holder->kind;
@@ -276,15 +276,15 @@ static u32 keel_obj_list_holders(struct keel_obj *obj,
 }
 
 /**
- * keel_obj_holders() - who holds an object
+ * keel_obj_holders() - list the holders of an object
  * @obj: the object; the caller has a reference
- * @list: where to write them, zeroed by the caller
- * @room: how many fit
+ * @list: gets the holders; zeroed by the caller
+ * @room: number of elements of @list
  *
- * Process numbers are those of the caller's pid namespace, 0 for a process
- * that cannot be seen from there.
+ * Process IDs are those of the caller's pid namespace, or 0 for a process that
+ * is not visible from there.
  *
- * Return: how many there are, which may be more than @room.
+ * Return: the number of holders, which may exceed @room.
  */
 u32 keel_obj_holders(struct keel_obj *obj, struct keel_uapi_holder *list,
 		     u32 room)
@@ -294,10 +294,10 @@ u32 keel_obj_holders(struct keel_obj *obj, struct keel_uapi_holder *list,
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_holders);
 
 /**
- * keel_obj_refused() - leave a trace of a destroy that was refused
+ * keel_obj_refused() - trace a destroy that was refused
  * @obj: the object that is in use; the caller has a reference
  *
- * Names the first holder: the place to start looking.
+ * The trace event names the first holder.
  */
 void keel_obj_refused(struct keel_obj *obj)
 {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Quotas: what the users of a device share, by the rule of keel_quota_check().
+ * Quotas: limits of the resources that users of a device share. The rule is
+ * keel_quota_check().
  *
- * A device has a fixed number of protection domains, queue pairs and so on, and
- * a fixed amount of memory. Without a rule, one process that takes everything
- * leaves nothing to the others. The rule needs no configuration: how much a user
- * may hold depends on how much is free at that moment. A process that may exceed
- * resource limits (CAP_SYS_RESOURCE) may take everything that is left.
+ * A device has a fixed number of protection domains, queue pairs and so on,
+ * and a fixed amount of memory. Without a rule, one process can take everything
+ * and leave nothing to the others. The rule needs no configuration: how much a
+ * user may hold depends on how much is free at that moment. A process that may
+ * exceed resource limits (CAP_SYS_RESOURCE) may take everything that is left.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -19,9 +20,9 @@
 #include "keel_trace.h"
 
 /**
- * keel_quotas_init() - resources without limits, and no users
- * @quotas: to initialise
- * @name: of the device; must stay valid as long as @quotas
+ * keel_quotas_init() - initialise quotas without limits and users
+ * @quotas: the quotas
+ * @name: name of the device; must stay valid as long as @quotas
  */
 void keel_quotas_init(struct keel_quotas *quotas, const char *name)
 {
@@ -38,8 +39,8 @@ void keel_quotas_init(struct keel_quotas *quotas, const char *name)
 EXPORT_SYMBOL_IF_KUNIT(keel_quotas_init);
 
 /**
- * keel_quotas_fini() - forget the users that were kept
- * @quotas: nobody uses them any more, and all references were dropped
+ * keel_quotas_fini() - free the users that were kept
+ * @quotas: the quotas, no longer in use; all references were dropped
  */
 void keel_quotas_fini(struct keel_quotas *quotas)
 {
@@ -48,7 +49,7 @@ void keel_quotas_fini(struct keel_quotas *quotas)
 	int bucket;
 
 	hash_for_each_safe(quotas->users, bucket, next, user, node) {
-		/* Any other user still has a reference: it is left behind. */
+		/* Any other user still has references: do not free it. */
 		if (WARN_ON(!user->kept || refcount_read(&user->ref) != 1))
 			continue;
 		hash_del_rcu(&user->node);
@@ -58,14 +59,15 @@ void keel_quotas_fini(struct keel_quotas *quotas)
 EXPORT_SYMBOL_IF_KUNIT(keel_quotas_fini);
 
 /**
- * keel_user_id() - the user that a process counts as
+ * keel_user_id() - get the user that a process counts as
  * @cred: credentials of the process
  *
- * In the initial user namespace it is the real user. A user can make user
- * namespaces with many user IDs in them, so a process in one counts as the owner
- * of the outermost namespace around it. An exception are containers of root: a
- * namespace that root owns, but in which root itself has no ID, is a user of its
- * own. To make one takes CAP_SETUID, with which a process can be any user anyway.
+ * In the initial user namespace it is the real user. A user can create user
+ * namespaces with many user IDs, so a process in one counts as the owner of the
+ * outermost namespace around it. Containers of root are an exception: a
+ * namespace that root owns, but in which root itself has no ID, is a user of
+ * its own. Creating one needs CAP_SETUID, with which a process can be any user
+ * anyway.
  *
  * Return: the user ID, or the number of the namespace in the upper half.
  */
@@ -96,7 +98,7 @@ static struct keel_user *keel_user_find(struct keel_quotas *quotas, u64 id)
 	return NULL;
 }
 
-/* List @new, unless somebody else has listed that user meanwhile. */
+/* List @new, unless another thread has listed that user meanwhile. */
 static struct keel_user *keel_user_add(struct keel_quotas *quotas,
 				       struct keel_user *new)
 {
@@ -112,12 +114,12 @@ static struct keel_user *keel_user_add(struct keel_quotas *quotas,
 
 /**
  * keel_user_get() - take a reference on a user
- * @quotas: the device's
+ * @quotas: quotas of the device
  * @id: the user, as keel_user_id()
- * @gfp: how to allocate
+ * @gfp: flags for allocations
  *
  * Context: may sleep if @gfp may.
- * Return: the user, or NULL for want of memory.
+ * Return: the user, or NULL if memory is short.
  */
 struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp)
 {
@@ -165,7 +167,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_user_put);
  * keel_user_keep() - remember a user until the device is freed
  * @user: the user; the caller's reference is passed on
  *
- * For a resource that is used up and never given back.
+ * For a resource that is used up and never freed.
  *
  * Context: any.
  */
@@ -177,14 +179,14 @@ void keel_user_keep(struct keel_user *user)
 EXPORT_SYMBOL_IF_KUNIT(keel_user_keep);
 
 /**
- * keel_user_take() - count something for a user, if the user may have it
+ * keel_user_take() - charge a resource to a user, if the quota allows it
  * @user: the user; the caller has a reference
  * @what: number of the resource
- * @n: how much
- * @all: the user may have all that is left
+ * @n: amount
+ * @all: the user may have everything that is left
  *
- * Takes of one user come one after the other, so that two of its processes never
- * get more together than one would.
+ * Charges of one user are serialized, so two of its processes never get more
+ * together than one process would.
  *
  * Context: process context.
  * Return: as keel_quota_check().
@@ -211,32 +213,32 @@ int keel_user_take(struct keel_user *user, unsigned int what, u64 n, bool all)
 EXPORT_SYMBOL_IF_KUNIT(keel_user_take);
 
 /**
- * keel_user_give() - the opposite of a keel_user_take() that returned 0
+ * keel_user_give() - undo a keel_user_take() that returned 0
  * @user: the user; the caller has a reference
  * @what: number of the resource
- * @n: how much
+ * @n: amount
  *
  * Context: any.
  */
 void keel_user_give(struct keel_user *user, unsigned int what, u64 n)
 {
-	/* In between, the user seems to hold too much rather than too little. */
+	/* Between the two, the user seems to hold too much, not too little. */
 	atomic64_sub(n, &user->quotas->count[what]);
 	atomic64_sub(n, &user->held[what]);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_user_give);
 
 /**
- * keel_quota_charge() - count something for the calling process
- * @quotas: the device's
+ * keel_quota_charge() - charge a resource to the user of the calling process
+ * @quotas: quotas of the device
  * @what: number of the resource
- * @n: how much
- * @gfp: how to allocate
+ * @n: amount
+ * @gfp: flags for allocations
  *
  * Context: process context; may sleep if @gfp may.
- * Return: the user it counts for, with a reference, for keel_quota_uncharge();
- * or ERR_PTR(-ENOMEM), if the device has no more, the user has its share, or
- * for want of memory.
+ * Return: the user, with a reference, for keel_quota_uncharge(); or
+ * ERR_PTR(-ENOMEM) if the device has no more, the user has its share, or memory
+ * is short.
  */
 struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
 				    unsigned int what, u64 n, gfp_t gfp)
@@ -248,7 +250,7 @@ struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
 	if (!user)
 		return ERR_PTR(-ENOMEM);
 	ret = keel_user_take(user, what, n, false);
-	/* Asked last: the answer is audited. */
+	/* Check the capability last, because the check is audited. */
 	if (ret == -EDQUOT && capable(CAP_SYS_RESOURCE))
 		ret = keel_user_take(user, what, n, true);
 	if (!ret)
@@ -261,9 +263,10 @@ EXPORT_SYMBOL_IF_KUNIT(keel_quota_charge);
 
 /**
  * keel_quota_uncharge() - undo a keel_quota_charge()
- * @user: what it returned; may be freed afterwards. NULL: nothing was charged
+ * @user: the user that it returned; may be freed afterwards. NULL: nothing was
+ *	charged
  * @what: number of the resource
- * @n: how much
+ * @n: amount
  *
  * Context: any.
  */

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The page that tells programs that their device has gone.
+ * The state page, which tells userspace that the device was removed.
  *
- * Operations without a system call (copies through a mapping, posting receives,
- * polling) cannot fail by themselves when the device goes. So every program can
- * map one page of the device, for reading, and look there. It says
- * so before ib_uverbs begins to take anything away: who has copied, and then
- * still finds the device there, has copied through a mapping that was whole.
+ * Operations without a system call (copies through a mapping, posting receive
+ * WQEs, polling) cannot fail by themselves at device removal. So every
+ * application can map one page of the device for reading, and check it. keel
+ * sets the page before ib_uverbs disassociates anything. If the application
+ * finds the device present after a copy, the mapping was intact during the
+ * copy.
  *
- * The page is ordinary memory with a count, which a mapping keeps: unlike
- * mappings of device memory it needs nothing from anybody when the device goes.
+ * The page is ordinary memory, and a mapping has a reference on it. Unlike
+ * mappings of device memory, it needs no work at device removal.
  *
- * A device that is moved to another network namespace goes for the programs
- * that have it open, and comes again, with a new page.
+ * If a device is moved to another network namespace, applications that have it
+ * open see a device removal. The device then returns with a new page.
  */
 #include <linux/mm.h>
 
@@ -24,23 +25,23 @@ static struct keel_uapi_state *keel_state_of(struct page *page)
 	return page_address(page);
 }
 
-/* The core is about to let clients, and through them programs, use the device. */
+/* ib_core calls this before clients, and through them userspace, may use it. */
 static int keel_enable(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
 
-	/* Nobody told us of the port while the device was not to be had. */
+	/* keel received no port events while the device was disabled. */
 	WRITE_ONCE(kdev->port_event, KEEL_EVENT_NONE);
 	if (kdev->state && !keel_state_of(kdev->state)->gone)
 		return 0;
-	/* Contexts of before have ended: nobody looks at the old pointer. */
+	/* All earlier contexts have ended: the old pointer is not in use. */
 	keel_state_free(kdev);
 	kdev->state = alloc_page(GFP_KERNEL | __GFP_ZERO);
 	return kdev->state ? 0 : -ENOMEM;
 }
 
 /**
- * keel_state_free() - drop the page of a device
+ * keel_state_free() - drop the reference on the state page of a device
  * @kdev: the device, without contexts
  */
 void keel_state_free(struct keel_dev *kdev)
@@ -51,13 +52,13 @@ void keel_state_free(struct keel_dev *kdev)
 }
 
 /**
- * keel_state_mmap() - a program maps the page
- * @kdev: its device
+ * keel_state_mmap() - map the state page to userspace
+ * @kdev: the device
  * @vma: a mapping at KEEL_STATE_OFFSET
  *
- * Context: from mmap(), while the core keeps the device.
- * Return: 0; -EINVAL for a mapping that is private or has another length,
- * -EPERM for one that could be written to: the page is everybody's.
+ * Context: called by mmap(), while ib_core keeps the device.
+ * Return: 0; -EINVAL if the mapping is private or not one page long; -EPERM if
+ * it is writable or executable, because all applications share the page.
  */
 int keel_state_mmap(struct keel_dev *kdev, struct vm_area_struct *vma)
 {
@@ -71,9 +72,9 @@ int keel_state_mmap(struct keel_dev *kdev, struct vm_area_struct *vma)
 }
 
 /*
- * Clients that came last are removed first. So ib_uverbs must have come before
- * us, and must not be unloaded and loaded again meanwhile: for that it is enough
- * to name a symbol of its.
+ * ib_core removes clients in reverse order of registration. So ib_uverbs must
+ * be registered before keel, and must not be reloaded meanwhile. A reference to
+ * one of its symbols ensures both.
  */
 static const void *const keel_needs_uverbs __used = &KEEL_OF_UVERBS;
 
@@ -90,7 +91,7 @@ static struct ib_client keel_client = {
 };
 
 /**
- * keel_removal_init() - hear of devices that go, before programs lose anything
+ * keel_removal_init() - register for device removal, ahead of ib_uverbs
  *
  * Return: 0 or a negative errno.
  */
@@ -100,7 +101,7 @@ int keel_removal_init(void)
 }
 
 /**
- * keel_removal_exit() - undo keel_removal_init(), without devices
+ * keel_removal_exit() - undo keel_removal_init(), when no device is left
  */
 void keel_removal_exit(void)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * "rdma resource": what is shown of an object.
+ * "rdma resource": the details of an object.
  */
 #include <net/netlink.h>
 #include <rdma/ib_verbs.h>
@@ -13,10 +13,10 @@
  * keel_res_fill() - add keel's table of an object to a netlink message
  * @msg: the message
  * @obj: the object; its reference is dropped
- * @fill: adds the rows: 0 or -EMSGSIZE; may not sleep
+ * @fill: adds the rows; returns 0 or -EMSGSIZE; must not sleep
  *
- * Context: any in which a reference may be dropped; calls @fill.
- * Return: 0; -EMSGSIZE if the message is full, and nothing was added.
+ * Context: as keel_obj_put(); calls @fill.
+ * Return: 0; -EMSGSIZE if the message is full: then nothing was added.
  */
 int keel_res_fill(struct sk_buff *msg, struct keel_obj *obj,
 		  int (*fill)(struct sk_buff *msg, struct keel_obj *obj))

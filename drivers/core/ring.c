@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory of rings: a program's, pinned and mapped, or the kernel's own.
+ * Memory of rings: pinned and mapped memory of a user process, or kernel
+ * memory.
  */
 #include <linux/lockdep.h>
 #include <linux/log2.h>
@@ -20,7 +21,7 @@ static_assert(sizeof(struct keel_uapi_send_wqe) == 64);
 static_assert(sizeof(struct keel_uapi_recv_wqe) == 16);
 static_assert(sizeof(struct keel_uapi_sge) == 16);
 
-/* Entries that are copied without a pause. */
+/* Number of WQEs or CQEs that are copied before rescheduling. */
 #define KEEL_RING_MOVE	1024U
 
 static size_t keel_ring_bytes(u32 entries, u32 stride)
@@ -37,7 +38,7 @@ static void keel_ring_set(struct keel_ring *ring, void *start, u32 entries,
 	ring->index = 0;
 }
 
-/* One address for pages that are anywhere. */
+/* Map the pages to contiguous kernel addresses. */
 static void *keel_ring_vmap(struct ib_umem *umem)
 {
 	size_t n = ib_umem_num_pages(umem), i = 0;
@@ -57,18 +58,17 @@ static void *keel_ring_vmap(struct ib_umem *umem)
 }
 
 /**
- * keel_ring_map() - use the memory of a program as a ring
+ * keel_ring_map() - use memory of a user process as a ring
  * @ring: the ring, zeroed
  * @ibdev: the device, in the context of the verb
- * @buf: what the program said, copied and not looked at yet
+ * @buf: the buffer, copied from userspace and not checked yet
  *
- * The caller has compared @buf->entries and @buf->stride with what the queue
- * needs at least. The memory stays pinned until keel_ring_free().
+ * The caller has checked that @buf->entries and @buf->stride are enough for the
+ * queue. The memory stays pinned until keel_ring_free().
  *
  * Context: may sleep.
- * Return: 0; -EINVAL for a @buf that no ring looks like, or if the header of
- * the ring is not all zero; else what pinning memory says (-EFAULT, -ENOMEM,
- * -EPERM).
+ * Return: 0; -EINVAL if @buf is invalid, or if the header of the ring is not
+ * all zero; or an error of pinning memory (-EFAULT, -ENOMEM, -EPERM).
  */
 int keel_ring_map(struct keel_ring *ring, struct ib_device *ibdev,
 		  const struct keel_uapi_buf *buf)
@@ -93,7 +93,7 @@ int keel_ring_map(struct keel_ring *ring, struct ib_device *ibdev,
 	keel_ring_set(ring, map + offset_in_page(buf->addr), buf->entries,
 		      buf->stride);
 	ring->umem = umem;
-	/* Once, through the mapping: userspace may write to it at any time. */
+	/* Check through the mapping; userspace may still write at any time. */
 	if (memchr_inv(ring->head, 0, sizeof(*ring->head))) {
 		keel_ring_free(ring);
 		return -EINVAL;
@@ -102,10 +102,10 @@ int keel_ring_map(struct keel_ring *ring, struct ib_device *ibdev,
 }
 
 /**
- * keel_ring_alloc() - a ring for a queue of the kernel's own
+ * keel_ring_alloc() - allocate a ring for a queue of a kernel consumer
  * @ring: the ring, zeroed
- * @entries: at least so many
- * @stride: bytes of an entry
+ * @entries: minimum number of WQEs or CQEs
+ * @stride: bytes of each
  *
  * Context: may sleep.
  * Return: 0, or -ENOMEM.
@@ -124,10 +124,10 @@ int keel_ring_alloc(struct keel_ring *ring, u32 entries, u32 stride)
 EXPORT_SYMBOL_IF_KUNIT(keel_ring_alloc);
 
 /**
- * keel_ring_free() - let go of a ring's memory
- * @ring: the ring; may be one that never got any
+ * keel_ring_free() - free the memory of a ring
+ * @ring: the ring; may be one without memory
  *
- * Context: may sleep; nobody uses the ring any more.
+ * Context: may sleep; the ring is no longer in use.
  */
 void keel_ring_free(struct keel_ring *ring)
 {
@@ -147,20 +147,22 @@ void keel_ring_free(struct keel_ring *ring)
 EXPORT_SYMBOL_IF_KUNIT(keel_ring_free);
 
 /**
- * keel_ring_move() - copy entries to the ring that shall replace another one
- * @from: the ring that has them
- * @to: the ring that gets them, under the same indexes
- * @first: the first one
- * @end: behind the last one; read under @lock, and may grow while @lock is dropped
- * @bytes: of an entry; no more than either stride
- * @lock: the lock of @from, which the caller has; dropped now and then, for others
- *	must not wait for a million entries
- * @dead: nothing is moved any more; under @lock
+ * keel_ring_move() - copy WQEs or CQEs to a ring that will replace another
+ * @from: the ring to copy from
+ * @to: the ring to copy to, under the same indexes
+ * @first: index of the first one
+ * @end: index behind the last one; read under @lock, and may grow while @lock
+ *	is dropped
+ * @bytes: bytes of each; no more than either stride
+ * @lock: the lock of @from, which the caller holds. It is dropped now and then,
+ *	because others must not wait for a million copies.
+ * @dead: if true, the copy ends; read under @lock
  *
- * The entries do not change while they are there.
+ * The copied WQEs or CQEs do not change while they are in @from.
  *
  * Context: process context; sleeps if @lock is dropped.
- * Return: 0; -EINVAL if they are more than @to has room for, or @dead. @lock is held.
+ * Return: 0; -EINVAL if @to has not enough room, or if @dead is true. @lock is
+ * held.
  */
 int keel_ring_move(const struct keel_ring *from, const struct keel_ring *to,
 		   u32 first, const u32 *end, u32 bytes, spinlock_t *lock,

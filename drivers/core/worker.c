@@ -2,15 +2,14 @@
 /*
  * Workers: see keel_worker.h.
  *
- * Lifetime: the context's list has a reference on each worker, and so has
- * everything that may queue a job on it. keel_workers_stop() ends the threads,
- * when the context has no object left; the structure goes with its last
- * reference.
+ * Lifetime: the context's list has a reference on each worker, and so does
+ * everything that may queue a job on it. keel_workers_stop() ends the threads
+ * when the context has no object left; the last reference frees the structure.
  *
  * A process that is stopped (SIGSTOP, a debugger, the cgroup freezer) stops its
- * worker as well, which then does not end before the process goes on. Nobody
- * waits for one that is stopped: the thread asks for its end when it runs again,
- * see keel_worker_end().
+ * worker as well, which cannot end before the process continues. keel does not
+ * wait for a stopped thread: the thread itself requests its end when it runs
+ * again, see keel_worker_end().
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -25,27 +24,28 @@
 #include "compat.h"
 #include "keel_worker.h"
 
-/* How long rmmod waits for processes that are stopped before it ends them. */
+/* How long rmmod waits for stopped processes before it kills them. */
 #define KEEL_REAP_PATIENCE	(HZ / 4)
-/* The longest pause between two tries to get an mmap_lock that is taken. */
+/* The longest pause between two attempts to take an mmap_lock. */
 #define KEEL_LOCK_PAUSE		max(HZ / 100L, 1L)
 
 /**
  * struct keel_worker - a thread that works for a process
- * @ref: see above
+ * @ref: references, see above
  * @node: in &keel_workers.list
- * @mm: the memory of the process, to be compared only; mmgrab()
+ * @mm: the memory of the process, only compared; mmgrab()
  * @owner: the process
- * @lock: protects the four below; taken in any context, inside anything
+ * @lock: protects the four fields below; taken in any context, inside all other
+ *	locks
  * @jobs: struct keel_job, the oldest first
- * @dead: takes no more jobs
- * @ending: in keel_reaps.list: @reap is to be queued when the thread runs
- * @killed: the thread runs no more, since its process was killed
- * @running: the job that the thread runs, and the one that is run where the
- *	worker is ended; to be compared only
+ * @dead: accepts no more jobs
+ * @ending: in keel_reaps.list: the thread queues @reap when it runs
+ * @killed: the thread no longer runs, because its process was killed
+ * @running: the job that the thread runs, and the job that runs where the
+ *	worker is ended; only compared
  * @task: the thread
- * @rcu: for those who look for the worker of a QP
- * @reap: waits until the thread has ended, which is soon when this is queued
+ * @rcu: for readers that look for the worker of a QP
+ * @reap: waits until the thread has ended, which is soon once @reap is queued
  * @reaping: in keel_reaps.list, from @ending on
  */
 struct keel_worker {
@@ -65,7 +65,7 @@ struct keel_worker {
 	struct list_head reaping;
 };
 
-/* Threads that are to end, and what waits for those that run. */
+/* Threads that will end, and the work that waits for them. */
 static struct {
 	spinlock_t lock;
 	struct list_head list;
@@ -111,11 +111,11 @@ void keel_worker_put(struct keel_worker *worker)
 }
 
 /**
- * keel_worker_is_dead() - does a worker take no more jobs?
+ * keel_worker_is_dead() - check whether a worker accepts no more jobs
  * @worker: the worker
  *
- * Context: any. A worker that is dead stays so.
- * Return: whether its process was killed or has let go of the context.
+ * Context: any. A dead worker stays dead.
+ * Return: true if its process was killed or has closed the context.
  */
 bool keel_worker_is_dead(const struct keel_worker *worker)
 {
@@ -123,11 +123,11 @@ bool keel_worker_is_dead(const struct keel_worker *worker)
 }
 
 /**
- * keel_worker_is_busy() - does other work wait for a worker?
+ * keel_worker_is_busy() - check whether other jobs wait for a worker
  * @worker: the worker
  *
  * Context: any.
- * Return: whether the job that runs now should let others have a turn.
+ * Return: true if the current job should let other jobs run.
  */
 bool keel_worker_is_busy(const struct keel_worker *worker)
 {
@@ -135,11 +135,11 @@ bool keel_worker_is_busy(const struct keel_worker *worker)
 }
 
 /**
- * keel_worker_is_ours() - does a worker belong to the calling process?
+ * keel_worker_is_ours() - check whether a worker belongs to the calling process
  * @worker: the worker, kept by RCU or a reference
  *
  * Context: process context.
- * Return: true if so, and if it is not dead.
+ * Return: true if it does and is not dead.
  */
 bool keel_worker_is_ours(const struct keel_worker *worker)
 {
@@ -148,7 +148,7 @@ bool keel_worker_is_ours(const struct keel_worker *worker)
 }
 
 /**
- * keel_job_init() - make a job that is not queued
+ * keel_job_init() - initialise a job that is not queued
  * @job: the job
  * @run: &keel_job.run
  */
@@ -163,22 +163,22 @@ void keel_job_init(struct keel_job *job,
 EXPORT_SYMBOL_IF_KUNIT(keel_job_init);
 
 /**
- * keel_job_queue() - have a worker do a job
+ * keel_job_queue() - queue a job on a worker
  * @worker: the worker; the caller has a reference
  * @job: the job
  *
- * A job that runs may be queued again.
+ * A running job may be queued again.
  *
  * Context: any.
- * Return: 1: queued; 0: it is queued already, on whichever worker; -ESRCH: the
- * worker is dead, and the job is as it was.
+ * Return: 1 if it was queued; 0 if it is queued already, on any worker; -ESRCH
+ * if the worker is dead: the job is unchanged.
  */
 int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
 {
 	unsigned long flags;
 	bool dead;
 
-	/* From here on the job's node is ours. */
+	/* From here on, this thread owns the job's node. */
 	if (test_and_set_bit(0, &job->state))
 		return 0;
 	spin_lock_irqsave(&worker->lock, flags);
@@ -186,7 +186,7 @@ int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
 	if (!dead) {
 		job->worker = worker;
 		list_add_tail(&job->node, &worker->jobs);
-		/* Under the lock: a dead worker's thread may be gone. */
+		/* Under the lock: a dead worker's thread may have ended. */
 		keel_thread_wake(&worker->task);
 	}
 	spin_unlock_irqrestore(&worker->lock, flags);
@@ -203,17 +203,17 @@ static void keel_job_take(struct keel_job *job)
 	list_del_init(&job->node);
 	job->worker = NULL;
 	clear_bit_unlock(0, &job->state);
-	/* A kick that still finds the bit set is one that the job sees. */
+	/* A thread that still finds the bit set: the job sees its changes. */
 	smp_mb__after_atomic();
 }
 
 /**
- * keel_job_take_back() - take a job back that has not begun
+ * keel_job_take_back() - dequeue a job that has not begun
  * @worker: the worker that it may be queued on
  * @job: the job
  *
  * Context: any.
- * Return: whether it was queued there: its references are the caller's.
+ * Return: true if it was queued there: the caller now owns its references.
  */
 bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
 {
@@ -225,12 +225,12 @@ bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
 }
 
 /**
- * keel_job_cancel() - take a job back, or wait until it has run
+ * keel_job_cancel() - dequeue a job, or wait until it has run
  * @worker: the worker that it may be queued on
- * @job: the job, which nobody queues any more, and which waits for nobody
+ * @job: the job, which is not queued again and does not wait for anything
  *
  * Context: may sleep.
- * Return: whether it was queued there and has not begun.
+ * Return: true if it was queued there and had not begun.
  */
 bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job)
 {
@@ -239,7 +239,7 @@ bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job)
 	wait_var_event(&worker->running,
 		       READ_ONCE(worker->running[0]) != job &&
 		       READ_ONCE(worker->running[1]) != job);
-	/* The job's last steps come before those of the caller. */
+	/* Order the accesses of the job before those of the caller. */
 	smp_acquire__after_ctrl_dep();
 	return was_queued;
 }
@@ -262,15 +262,16 @@ static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
 			   bool alive, int slot)
 {
 	job->run(job, alive);
-	/* It may be gone. Pairs with keel_job_cancel(). */
+	/* The job may be freed by now. Pairs with keel_job_cancel(). */
 	smp_store_release(&worker->running[slot], NULL);
-	/* A waiter sees that, or we see the waiter. */
+	/* Either the waiter sees NULL, or wake_up_var() sees the waiter. */
 	smp_mb();
 	wake_up_var(&worker->running);
 }
 
 /*
- * The thread runs, or never will again: it can be waited for.
+ * Queue the reaper. The thread runs, or will never run again, so waiting for
+ * its end is short.
  *
  * Context: the worker's lock is held.
  */
@@ -282,7 +283,7 @@ static void keel_worker_reap_once(struct keel_worker *worker)
 	queue_work(keel_reaps.wq, &worker->reap);
 }
 
-/* One job, or false if there is none. The thread's function. */
+/* The thread's function: run one job. Returns false if none is queued. */
 static bool keel_worker_run(void *data)
 {
 	struct keel_worker *worker = data;
@@ -293,7 +294,7 @@ static bool keel_worker_run(void *data)
 		return true;
 	}
 	job = keel_worker_next(worker, 0);
-	/* Without a job the state stays: a job that comes now changes it. */
+	/* Without a job, keep the task state: a new job changes it. */
 	if (!job) {
 		guard(spinlock_irqsave)(&worker->lock);
 		keel_worker_reap_once(worker);
@@ -305,14 +306,14 @@ static bool keel_worker_run(void *data)
 	return true;
 }
 
-/* No more jobs. */
+/* Accept no more jobs. */
 static void keel_worker_kill(struct keel_worker *worker)
 {
 	guard(spinlock_irqsave)(&worker->lock);
 	WRITE_ONCE(worker->dead, true);
 }
 
-/* No more jobs; those that are left hear of it. */
+/* Accept no more jobs, and run those that are left with @alive false. */
 static void keel_worker_drain(struct keel_worker *worker, int slot)
 {
 	struct keel_job *job;
@@ -322,7 +323,7 @@ static void keel_worker_drain(struct keel_worker *worker, int slot)
 		keel_worker_do(worker, job, false, slot);
 }
 
-/* The process is killed. The thread's function, again. */
+/* The thread's function if the process is killed. */
 static void keel_worker_die(void *data)
 {
 	struct keel_worker *worker = data;
@@ -335,14 +336,14 @@ static void keel_worker_die(void *data)
 
 /**
  * keel_worker_lock_mm() - take the mmap_lock of a process for reading
- * @worker: the worker of the process whose memory it is; runs a job
- * @mm: the memory; the caller keeps it
+ * @worker: the worker of the process that owns the memory; it runs a job
+ * @mm: the memory; the caller has a reference
  *
- * This is the only wait for an mmap_lock in keel, and nothing is held meanwhile.
- * It ends when the process is killed, and when the context goes: so it cannot be
- * a wait for the lock itself.
+ * This is the only place where keel waits for an mmap_lock, and it holds
+ * nothing meanwhile. The wait ends when the process is killed or the context is
+ * destroyed, so it cannot be a wait for the lock itself.
  *
- * Context: may sleep; no lock is held and no key in use.
+ * Context: may sleep; the caller holds no lock and no reference on a key.
  * Return: 0, or -EINTR.
  */
 int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm)
@@ -367,16 +368,16 @@ static void keel_worker_reap(struct work_struct *work)
 	keel_thread_stop(&worker->task);
 	spin_lock(&keel_reaps.lock);
 	list_del(&worker->reaping);
-	/* Under the lock: nobody who sees an empty list leaves before. */
+	/* Under the lock: rmmod must not see an empty list before this ends. */
 	wake_up_all(&keel_reaps.wait);
 	spin_unlock(&keel_reaps.lock);
 	keel_worker_put(worker);
 }
 
 /*
- * End the thread and drop the reference of the context's list. The thread runs
- * in a moment, and has itself reaped then; if its process is stopped, when that
- * goes on or is killed. Nothing sleeps for it until it has run once more.
+ * End the thread and drop the reference of the context's list. The thread soon
+ * runs and queues its own reaper. If its process is stopped, it does so when
+ * the process continues or is killed. Nothing waits for the thread before that.
  */
 static void keel_worker_end(struct keel_worker *worker)
 {
@@ -415,7 +416,7 @@ static struct keel_worker *keel_worker_new(void)
 	return ERR_PTR(ret);
 }
 
-/* Their jobs run here, so the lock of the context's list is not held. */
+/* Runs jobs, so the caller must not hold the lock of the context's list. */
 static void keel_workers_end(struct list_head *gone)
 {
 	struct keel_worker *worker, *next;
@@ -425,8 +426,8 @@ static void keel_workers_end(struct list_head *gone)
 }
 
 /*
- * With a reference for the caller, or an error. Workers of processes that are no
- * more go to @gone.
+ * Returns a worker with a reference for the caller, or an error. Workers of
+ * processes that have exited move to @gone.
  */
 static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 					    struct list_head *gone)
@@ -436,7 +437,7 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 	lockdep_assert_held(&workers->lock);
 	list_for_each_entry_safe(worker, next, &workers->list, node) {
 		if (worker->dead || !atomic_read(&worker->mm->mm_users)) {
-			/* Now: the caller takes over what it ran. */
+			/* Now, because the caller takes over its work. */
 			keel_worker_kill(worker);
 			list_move_tail(&worker->node, gone);
 		} else if (worker->mm == current->mm) {
@@ -453,13 +454,14 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 }
 
 /**
- * keel_worker_get() - the worker of the calling process
- * @workers: of a context that it uses
+ * keel_worker_get() - get or create the worker of the calling process
+ * @workers: the workers of a context that the process uses
  *
  * Context: process context of a user process.
- * Return: the worker, with a reference that the caller drops; ERR_PTR(-ENOMEM),
- * ERR_PTR(-EAGAIN) when the process can have no more threads, or
- * ERR_PTR(-ERESTARTNOINTR) for a signal, after which the call starts anew.
+ * Return: the worker, with a reference that the caller drops; ERR_PTR(-EINVAL)
+ * if the caller has no user memory; ERR_PTR(-ENOMEM); ERR_PTR(-EAGAIN) if the
+ * process cannot have more threads; or ERR_PTR(-ERESTARTNOINTR) for a signal,
+ * after which the call restarts.
  */
 struct keel_worker *keel_worker_get(struct keel_workers *workers)
 {
@@ -475,8 +477,8 @@ struct keel_worker *keel_worker_get(struct keel_workers *workers)
 }
 
 /**
- * keel_workers_setup() - make a context that has no worker
- * @workers: of the context
+ * keel_workers_setup() - initialise the workers of a context
+ * @workers: the workers of the context
  */
 void keel_workers_setup(struct keel_workers *workers)
 {
@@ -485,10 +487,10 @@ void keel_workers_setup(struct keel_workers *workers)
 }
 
 /**
- * keel_workers_stop() - a context goes, and with it its workers
- * @workers: of the context, which has no object any more
+ * keel_workers_stop() - end the workers of a context
+ * @workers: the workers of the context, which has no object any more
  *
- * Jobs that are queued are run with @alive false, before this returns.
+ * Runs all queued jobs with @alive false before it returns.
  *
  * Context: may sleep.
  */
@@ -511,13 +513,13 @@ static void keel_workers_free(void)
 }
 
 /**
- * keel_workers_init() - for all workers of the module
+ * keel_workers_init() - allocate the workqueues that all workers share
  *
  * Return: 0, or -ENOMEM.
  */
 int keel_workers_init(void)
 {
-	/* One may have to wait for a thread that others do not let run. */
+	/* A reaper may wait for a thread that does not get a processor. */
 	keel_reaps.wq = alloc_workqueue("keel_reap", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	keel_reaps.deferred = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
 	if (keel_reaps.wq && keel_reaps.deferred)
@@ -527,8 +529,8 @@ int keel_workers_init(void)
 }
 
 /**
- * keel_worker_defer() - something short that must be done, and not here
- * @work: a work; done before the module goes
+ * keel_worker_defer() - do short work in another context
+ * @work: the work; done before the module is unloaded
  *
  * Context: any.
  */
@@ -543,7 +545,7 @@ static bool keel_reaps_done(void)
 	return list_empty(&keel_reaps.list);
 }
 
-/* The code that would end their threads is about to go. */
+/* Kill processes with threads left: the module, and so their code, unloads. */
 static void keel_reaps_kill(void)
 {
 	struct keel_worker *worker;
@@ -557,12 +559,12 @@ static void keel_reaps_kill(void)
 }
 
 /**
- * keel_workers_exit() - undo keel_workers_init(), without devices
+ * keel_workers_exit() - undo keel_workers_init(), when no device is left
  *
- * A process that was stopped when its device went, or does not get a processor,
- * still has its thread. One that stays so for a moment is killed: nothing else
- * ends the thread, and the module must not wait for whoever may wake the process
- * one day.
+ * A process that was stopped at device removal, or that gets no processor,
+ * still has its thread. keel kills it after a short wait: nothing else ends the
+ * thread, and the module must not wait until another process continues the
+ * stopped one.
  */
 void keel_workers_exit(void)
 {
@@ -570,6 +572,6 @@ void keel_workers_exit(void)
 				KEEL_REAP_PATIENCE))
 		keel_reaps_kill();
 	wait_event(keel_reaps.wait, keel_reaps_done());
-	/* Waits for the functions that have reported themselves. */
+	/* Waits for reapers that have left the list but not returned yet. */
 	keel_workers_free();
 }
