@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory: ibv_alloc_dm(). How programs map it is in dm_map.c.
+ * Device memory: ibv_alloc_dm(). dm_map.c maps it to userspace.
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -22,9 +22,9 @@ static void keel_dm_release(struct keel_obj *obj)
 	struct keel_dm *dm = container_of(obj, struct keel_dm, obj);
 
 	/*
-	 * Every MR of the buffer holds this object and every mmap entry has a
-	 * reference until its last mapping and dma-buf are gone, these with
-	 * their MRs: nobody reaches the bytes.
+	 * Every MR of the buffer holds this object. Every mmap entry has a
+	 * reference until its last mapping and dma-buf are freed, and a dma-buf
+	 * is freed after its MRs. So no thread can access the bytes.
 	 */
 	WARN_ON(!list_empty(&dm->maps));
 	keel_dm_give(dm);
@@ -44,14 +44,14 @@ static const struct keel_obj_ops keel_dm_obj_ops = {
 	.release = keel_dm_release,
 };
 
-/* Take device memory: first the user's right to so much of it. */
+/* Allocate device memory, after charging it to the user. */
 static int keel_dm_take(struct keel_dev *kdev, struct keel_dm *dm,
 			u32 log_align)
 {
 	u64 bytes = PAGE_ALIGN(dm->length);
 	int ret;
 
-	/* A length or alignment that cannot be is that, and not too much. */
+	/* Report an invalid length or alignment before a quota. */
 	ret = keel_range_check(&dm->ap->range, dm->length, log_align);
 	if (ret)
 		return ret;
@@ -101,7 +101,7 @@ static int keel_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs)
 {
 	struct keel_ib_dm *wrap = container_of(ibdm, struct keel_ib_dm, ib);
 
-	/* The core has seen to it that no MR is left. */
+	/* ib_core has ensured that no MR is left. */
 	keel_dm_unmap(wrap->dm);
 	keel_obj_close(&wrap->dm->obj);
 	kfree(wrap);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory behind a BAR as a dma-buf: what ib_uverbs asks a driver for.
- * A process may export the buffers that it may map.
+ * Device memory behind a BAR as a dma-buf: the driver's part of the export by
+ * ib_uverbs. A process may export the buffers that it may map.
  *
- * The dma-buf has a reference on the mmap entry, which keeps the bytes from
- * getting another owner until its last file is closed or the context that
- * exported it has ended. Destroying the buffer, and so the end of its owner or
- * of the device, revokes it: that returns when every importer has unmapped it,
- * so nobody reaches a BAR that is ours no more.
+ * The dma-buf has a reference on the mmap entry. That keeps the bytes from
+ * being allocated again until the last file of the dma-buf is closed, or the
+ * context that exported it has ended. Destroying the buffer revokes the
+ * dma-buf; so do the exit of its owner and device removal. The revocation
+ * returns when every importer has unmapped the dma-buf, so no importer accesses
+ * a BAR that keel no longer owns.
  */
 #include <linux/mm.h>
 #include <linux/moduleparam.h>
@@ -36,7 +37,7 @@ static int keel_mmap_get_pfns(struct rdma_user_mmap_entry *entry,
 static struct rdma_user_mmap_entry *
 keel_pgoff_to_mmap_entry(struct ib_ucontext *context, off_t pgoff)
 {
-	/* The page of removal.c has no entry: it is not for export. */
+	/* The state page of removal.c has no mmap entry: no export. */
 	return rdma_user_mmap_entry_get_pgoff(context, pgoff);
 }
 
@@ -46,13 +47,14 @@ static const struct ib_device_ops keel_dm_export_ops = {
 };
 
 /**
- * keel_dm_export_offer() - let programs export device memory, if they can
+ * keel_dm_export_offer() - let userspace export device memory, if supported
  * @kdev: a device that is not registered yet
  *
- * Without the ops, the core has no such method for the device. They are for who
- * asks for them: what the core does to the dma-buf is beyond us, and when its
- * last file is closed while its owner's context ends, that is to use it after
- * it was freed (Documentation/device-memory.rst).
+ * Without these ops, ib_core offers no such method for the device. They are off
+ * unless the administrator enables them, because keel does not control how
+ * ib_core handles the dma-buf. If its last file is closed while the context of
+ * its owner ends, ib_core may use it after it was freed
+ * (Documentation/device-memory.rst).
  */
 void keel_dm_export_offer(struct keel_dev *kdev)
 {

@@ -2,11 +2,11 @@
 /*
  * Mapping device memory: KEEL_METHOD_DM_MAP and mmap() on the uverbs file.
  *
- * A buffer is mapped stretch by stretch, one mmap entry of the core for each
- * that is one in physical memory. The core tracks the mappings: it zaps them
- * when the device goes, and calls keel_mmap_free() when an entry is removed
- * and its last mapping closed. Until then the entry's reference on the buffer
- * keeps its pages from getting another owner.
+ * A buffer is mapped in physically contiguous extents, with one mmap entry of
+ * ib_core for each. ib_core tracks the mappings. It zaps them at device
+ * removal, and calls keel_mmap_free() when an entry is removed and its last
+ * mapping is closed. Until then, the entry's reference on the buffer keeps its
+ * pages from being allocated again.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -19,11 +19,11 @@
 #define KEEL_STATE_PGOFF	(KEEL_STATE_OFFSET >> PAGE_SHIFT)
 
 /**
- * struct keel_dm_map - one stretch of a buffer that has an mmap offset
- * @entry: the core's part
+ * struct keel_dm_map - a contiguous extent of a buffer with an mmap offset
+ * @entry: the mmap entry of ib_core
  * @node: in &keel_dm.maps
- * @dm: the buffer; owns a reference
- * @seg: the stretch
+ * @dm: the buffer, with a reference
+ * @seg: the extent
  */
 struct keel_dm_map {
 	struct rdma_user_mmap_entry entry;
@@ -43,7 +43,7 @@ static struct keel_dm_map *keel_dm_map_find(struct keel_dm *dm, u64 at)
 	return NULL;
 }
 
-/* The map of the stretch at offset @off of the buffer, made on first use. */
+/* Get the map of the extent at offset @off, and create it on first use. */
 static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 					   struct ib_ucontext *context, u64 off)
 {
@@ -59,7 +59,7 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 		return ERR_PTR(-ENOMEM);
 	map->dm = dm;
 	keel_aperture_segment(dm->ap, dm->start, dm->length, off, &map->seg);
-	/* The first page is that of removal.c. */
+	/* The first page is the state page of removal.c. */
 	ret = rdma_user_mmap_entry_insert_range(context, &map->entry,
 						map->seg.len,
 						KEEL_STATE_PGOFF + 1, U32_MAX);
@@ -73,8 +73,8 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 }
 
 /**
- * keel_dm_map_seg() - which stretch of the aperture can be mapped there
- * @entry: what the core keeps of it; the caller has a reference
+ * keel_dm_map_seg() - get the extent of the aperture that an mmap entry maps
+ * @entry: the mmap entry; the caller has a reference
  */
 const struct keel_aperture_seg *
 keel_dm_map_seg(struct rdma_user_mmap_entry *entry)
@@ -83,20 +83,19 @@ keel_dm_map_seg(struct rdma_user_mmap_entry *entry)
 }
 
 /**
- * keel_dm_unmap() - no new mappings of a buffer
+ * keel_dm_unmap() - prevent new mappings of a buffer
  * @dm: the buffer, whose uobject is being destroyed
  *
- * Mappings that exist stay, and so do the bytes behind them, until the
- * program unmaps them or ends. Nobody uses any more what was exported of it.
- *
- * Context: may sleep, until those who imported it have let go.
+ * Existing mappings and the bytes behind them stay until the process unmaps
+ * them or exits. No importer uses an export of the buffer when this returns.
+ * Context: may sleep, until all importers have unmapped it.
  */
 void keel_dm_unmap(struct keel_dm *dm)
 {
 	struct keel_dm_map *map, *next;
 	LIST_HEAD(maps);
 
-	/* Removing an entry may free it, and with it drop the buffer. */
+	/* Removing an entry may free it, and drop the buffer. */
 	scoped_guard(mutex, &dm->lock)
 		list_splice_init(&dm->maps, &maps);
 	list_for_each_entry_safe(map, next, &maps, node) {
@@ -113,17 +112,17 @@ static int keel_mmap(struct ib_ucontext *context, struct vm_area_struct *vma)
 
 	if (vma->vm_pgoff == KEEL_STATE_PGOFF)
 		return keel_state_mmap(to_kdev(context->device), vma);
-	/* Refuses private mappings, unknown offsets and any other length. */
+	/* Fails for private mappings, unknown offsets and any other length. */
 	entry = rdma_user_mmap_entry_get(context, vma);
 	if (!entry)
 		return -EINVAL;
 	map = container_of(entry, struct keel_dm_map, entry);
-	/* One context has one file, so this is the same each time. */
+	/* A context has one file, so the value never changes. */
 	WRITE_ONCE(to_kctx(context)->mapping, vma->vm_file->f_mapping);
 	ret = rdma_user_mmap_io(context, vma, map->seg.pfn, map->seg.len,
 				map->dm->ap->ops->prot(vma->vm_page_prot),
 				entry);
-	/* The vma has a reference of its own now. */
+	/* The vma now has its own reference. */
 	rdma_user_mmap_entry_put(entry);
 	return ret;
 }
@@ -157,7 +156,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_DM_MAP)(struct uverbs_attr_bundle *attrs)
 		map = keel_dm_map_get(dm, attrs->context, off);
 		if (IS_ERR(map))
 			return PTR_ERR(map);
-		/* Only destroy removes it, and the call's lock bars that. */
+		/* Only destroy removes it: the uobject lock excludes that. */
 		resp.mmap_offset = rdma_user_mmap_get_offset(&map->entry);
 		resp.length = map->seg.len;
 		resp.start = map->seg.start - dm->start;

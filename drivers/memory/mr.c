@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory regions: ibv_reg_mr(), ibv_rereg_mr(), ibv_reg_dm_mr() and
- * ibv_dereg_mr(). A region pins what it opens as long as its key is valid or in
- * use: the pages of the process, or the buffer of device memory. On-demand
- * regions pin nothing; those are made in mr_odp.c, those of dma-bufs in
- * mr_dmabuf.c and mr_dmabuf_bar.c, and the kernel's own in mr_kernel.c. All are
- * objects, see mr_object.c.
+ * ibv_dereg_mr(). A region pins its memory as long as its key is valid or has
+ * references: pages of the process, or a buffer of device memory. Other types
+ * of regions: mr_odp.c creates on-demand regions, which pin nothing;
+ * mr_dmabuf.c and mr_dmabuf_bar.c those of dma-bufs; mr_kernel.c those of
+ * kernel consumers. All are objects, see mr_object.c.
  */
 #include <linux/mm.h>
 #include <linux/sched/mm.h>
@@ -52,14 +52,14 @@ static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 	return ERR_PTR(-EFAULT);
 }
 
-/* True if the pages, in the way they are pinned, are good for such rights. */
+/* Returns true if the pages are pinned in a way that allows @access. */
 static bool keel_pages_allow(const struct keel_pages *pages, u32 access)
 {
 	return !pages->umem || pages->umem->writable ||
 	       !ib_access_writable(access);
 }
 
-/* Takes @pages over. */
+/* Consumes the reference on @pages. */
 static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 start,
 					u64 length, u64 iova, u32 access)
 {
@@ -81,13 +81,13 @@ static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 start,
 	return mr;
 }
 
-/* A region of memory of the calling program. */
+/* Create a region of memory of the calling process. */
 static struct keel_mr *keel_mr_user(struct keel_dev *kdev, u64 start,
 				    u64 length, u64 iova, u32 access)
 {
 	if (access & IB_ZERO_BASED)
 		iova = 0;
-	/* Programs count from iova: the last byte must have an address too. */
+	/* Work requests use addresses from iova on: they must not wrap. */
 	if (length && iova + (length - 1) < iova)
 		return ERR_PTR(-EINVAL);
 	if (access & IB_ACCESS_ON_DEMAND)
@@ -120,7 +120,7 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	struct keel_dm *dm = to_kdm(ibdm);
 	struct keel_mr *mr;
 
-	/* The core has checked this against its own copy of the length. */
+	/* ib_core has checked this against its own copy of the length. */
 	if (attr->offset > dm->length || attr->length > dm->length - attr->offset)
 		return ERR_PTR(-EINVAL);
 	mr = keel_mr_new(attr->access_flags, 0, attr->length,
@@ -134,24 +134,24 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 	return keel_mr_publish(ibpd, mr);
 }
 
-/* Flags of a region that are no right to its memory. All others are. */
+/* Flags of a region that are not rights to its memory. All others are. */
 #define KEEL_MR_NO_RIGHT	(IB_ZERO_BASED | IB_ACCESS_ON_DEMAND |	\
 				 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
 
-/* The address space whose memory a region opens; only to be compared. */
+/* Returns the address space of a region's memory; only compared. */
 static const struct mm_struct *keel_mr_mm(const struct keel_mr *mr)
 {
 	return mr->pages ? mr->pages->mm : mr->mem.mm;
 }
 
 /*
- * The same memory with other rights.
+ * Create a region with the same memory and other rights.
  *
  * A process that imports a region (ibv_import_mr()), or inherits its device
- * file, has the same uobject as the process that registered it, and may take
- * rights away and change the PD. It cannot add a right: only the process whose
- * memory it is can. Memory is never pinned again, nor turned into on-demand
- * memory, for another process.
+ * file, has the same uobject as the process that registered it. It may remove
+ * rights and change the PD. Only the process that owns the memory can add a
+ * right. keel never pins memory again, or turns it into on-demand memory, for
+ * another process.
  */
 static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
 				     const struct keel_mr *old,
@@ -183,10 +183,10 @@ static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
 }
 
 /*
- * No window is bound to the region from here on. Its owner's own windows are
- * in the way (ibv_dereg_mr() says so). Windows that others bound, in a domain
- * that is shared, are unbound: what is made in one instance ends there, and
- * nobody keeps it alive.
+ * Prevent new bindings of windows to the region. If the owner's own windows are
+ * bound, return -EBUSY, as ibv_dereg_mr(3) documents. Windows that another
+ * context bound, in a shared domain, are unbound: they must not keep the region
+ * of this context alive.
  */
 static int keel_mr_seal(struct keel_mr *mr)
 {
@@ -202,7 +202,7 @@ static int keel_mr_seal(struct keel_mr *mr)
 	return 0;
 }
 
-/* A sealed region goes. */
+/* Deregister a sealed region. */
 static void keel_mr_close(struct keel_ib_mr *wrap)
 {
 	struct keel_mr *mr = wrap->mr;
@@ -210,7 +210,7 @@ static void keel_mr_close(struct keel_ib_mr *wrap)
 
 	if (mr->own)
 		keel_own_stop(mr);
-	/* A bind that uses the key may want the lock: it is not kept. */
+	/* A bind with a reference on the key may need the lock: drop it. */
 	scoped_guard(mutex, &mr->lock)
 		key = rcu_replace_pointer(mr->key, NULL,
 					  lockdep_is_held(&mr->lock));
@@ -221,16 +221,16 @@ static void keel_mr_close(struct keel_ib_mr *wrap)
 }
 
 /*
- * ib_core takes a region off its list ("rdma resource show") before it calls
- * the driver, and does not put it back if the driver refuses. Put it back, as
- * the region of the task that made it; its number in the list (mrn) is new.
+ * ib_core removes a region from its list ("rdma resource show") before it calls
+ * the driver, and does not add it again if the driver refuses. Add it again,
+ * for the task that registered it; its number in the list (mrn) is new.
  */
 static void keel_mr_list_again(struct ib_mr *ibmr)
 {
 	struct rdma_restrack_entry *res = &ibmr->res;
 	struct keel_mr *mr = to_kmr(ibmr);
 
-	/* ib_core itself puts back an entry that is still valid. */
+	/* ib_core itself adds an entry again that is still valid. */
 	if (res->valid || !mr->task)
 		return;
 	rdma_restrack_new(res, RDMA_RESTRACK_MR);
@@ -251,9 +251,9 @@ static int keel_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 }
 
 /*
- * Programs have told others the number of a key, so the region keeps it: @key
- * has the old number and opens the new region. The old region takes the number
- * that the new one came with, which nobody was told, away with it.
+ * Peers know the number of the key, so it must not change: @key gets the old
+ * number and opens the new region. The old region gets the number that was
+ * allocated for the new one, which no peer knows. Its deregistration frees it.
  */
 static void keel_mr_keep_key(struct ib_mr *new, struct keel_mr *old,
 			     struct keel_key *key)
@@ -278,8 +278,8 @@ static void keel_mr_keep_key(struct ib_mr *new, struct keel_mr *old,
 }
 
 /*
- * The new region takes the place of the old one in ib_core, which then
- * deregisters that. The old one is as it was until nothing can fail any more.
+ * The new region replaces the old one in ib_core, which then deregisters the
+ * old one. The old one does not change until nothing can fail any more.
  */
 static struct ib_mr *keel_rereg_user_mr(struct ib_mr *ibmr, int flags,
 					u64 start, u64 length, u64 iova,

@@ -11,8 +11,8 @@
 KEEL_IMPORT_NS(DMA_BUF);
 
 /*
- * Memory of an exporter may be mapped uncached, and only some processors have
- * atomics that work there as well.
+ * Memory of an exporter may be mapped uncached. Only some processors have
+ * atomic instructions that work on it.
  */
 static bool keel_dmabuf_atomics(void)
 {
@@ -20,9 +20,9 @@ static bool keel_dmabuf_atomics(void)
 }
 
 /*
- * Memory that processors reach, or the device's own. How the file was opened
- * has no say in what devices do, as one of which we come for the latter; those
- * of ib_uverbs are open for reading only, whatever they are meant for.
+ * Use memory that processors can access, or the device's own memory. For the
+ * latter, keel attaches as a device, and the mode of the file does not restrict
+ * devices: files of ib_uverbs are always opened read-only.
  */
 static int keel_mr_dmabuf_mem(struct keel_dev *kdev, struct keel_mr *mr,
 			      struct dma_buf *dmabuf, u64 offset, bool write)
@@ -36,7 +36,7 @@ static int keel_mr_dmabuf_mem(struct keel_dev *kdev, struct keel_mr *mr,
 	return ret ? ret : keel_own_map(kdev, mr, dmabuf, offset);
 }
 
-/* Takes @dmabuf over. */
+/* Consumes the reference on @dmabuf. */
 static struct keel_mr *keel_mr_of_dmabuf(struct keel_dev *kdev,
 					 struct dma_buf *dmabuf, u64 offset,
 					 u64 length, u64 iova, u32 access)
@@ -73,7 +73,7 @@ keel_reg_user_mr_dmabuf(struct ib_pd *ibpd, u64 offset, u64 length, u64 iova,
 	if (KEEL_DMAH_SET ||
 	    (access & IB_ACCESS_REMOTE_ATOMIC && !keel_dmabuf_atomics()))
 		return ERR_PTR(-EOPNOTSUPP);
-	/* Programs count from iova: the last byte must have an address too. */
+	/* Work requests use addresses from iova on: they must not wrap. */
 	if (!length || iova + (length - 1) < iova)
 		return ERR_PTR(-EINVAL);
 	mr = keel_mr_of_dmabuf(to_kdev(ibpd->device), dma_buf_get(fd), offset,

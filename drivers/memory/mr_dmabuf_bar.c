@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Regions of dma-bufs that no processor reaches, because they are somebody's
- * BAR: ibv_reg_dmabuf_mr() of device memory that ib_uverbs exported.
+ * Regions of dma-bufs without a kernel mapping, because they are part of a BAR:
+ * ibv_reg_dmabuf_mr() of device memory that ib_uverbs exported.
  *
- * One BAR keel does reach: the device's own. So the function attaches to the
- * dma-buf as any device would, for transfers from device to device, and looks
- * at the addresses it is told to use. If they are inside the device's memory,
- * it is that memory. There is no DMA, and no bus is involved.
+ * keel can access one BAR: the device's own. So the function attaches to the
+ * dma-buf for peer-to-peer DMA, as any device would, and compares the DMA
+ * addresses. If they are inside the device's memory, the region is that memory.
+ * There is no DMA, and no bus is involved.
  *
- * Then the exporter is ib_uverbs, on behalf of this very device, which revokes
- * the dma-buf when the buffer goes and waits until it is unmapped. Until then
- * the bytes are the buffer's. It holds a lock when it tells us, which a copy
- * under way may need in order to end (of another dma-buf, through whoever
- * locks both), so nothing is waited for there: work takes the key back, waits
- * for its users, and unmaps.
+ * Then the exporter is ib_uverbs, on behalf of this very device. When the
+ * buffer is destroyed, it revokes the dma-buf and waits until it is unmapped.
+ * Until then, the buffer owns the bytes. The exporter holds a lock when it
+ * calls keel_own_invalidate(). An in-flight copy may need that lock to end, if
+ * another thread locks both this and another dma-buf. So the callback does not
+ * wait: it queues work that invalidates the key, waits for its users, and
+ * unmaps.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
@@ -25,16 +26,16 @@
 #include "keel_mr.h"
 
 /**
- * struct keel_own - a region's part in a dma-buf of the device's own memory
+ * struct keel_own - attachment of a region to the device's own memory
  * @mr: the region
- * @attach: the function's attachment
- * @sgt: what it is mapped to; NULL: not any more. Protected, as are the flags,
- *	by the lock of the dma-buf
- * @spare: opens nothing, and takes the place of the region's key when the
- *	dma-buf is revoked
- * @work: does that, where nothing freezes it: removal waits for it
- * @live: the region has its key, and is not going: @work may run
- * @revoked: the exporter wants it back
+ * @attach: the attachment of the PCI function
+ * @sgt: its mapping, or NULL after it was unmapped. The lock of the dma-buf
+ *	protects it and the flags.
+ * @spare: null key that replaces the region's key when the dma-buf is revoked
+ * @work: does the revocation, on a workqueue that is not freezable, because
+ *	device removal waits for it
+ * @live: the region has its key and is not being deregistered: @work may run
+ * @revoked: the exporter has revoked the dma-buf
  */
 struct keel_own {
 	struct keel_mr *mr;
@@ -64,7 +65,7 @@ static void keel_own_revoke(struct work_struct *work)
 
 	keel_key_swap(own->mr->keys, &own->mr->key, own->spare);
 	own->spare = NULL;
-	/* Their keys open the same memory, and no new one can be bound. */
+	/* Keys of windows open the same memory. No new one can be bound. */
 	keel_mr_unbind(own->mr);
 	keel_own_unmap(own);
 }
@@ -84,7 +85,7 @@ static const struct dma_buf_attach_ops keel_own_attach_ops = {
 	.invalidate_mappings = keel_own_invalidate,
 };
 
-/* Where in the device's memory all of it is, one after the other. */
+/* Find the offset of a dma-buf that is contiguous in the device's memory. */
 static int keel_own_find(const struct keel_dev *kdev,
 			 const struct dma_buf *dmabuf, struct sg_table *sgt,
 			 u64 *start)
@@ -95,7 +96,7 @@ static int keel_own_find(const struct keel_dev *kdev,
 	u64 base, at, next = 0;
 	unsigned int i;
 
-	/* A BAR is one stretch. */
+	/* A BAR is one contiguous extent. */
 	ap->ops->segment(ap, 0, &seg);
 	base = PFN_PHYS(seg.pfn);
 	for_each_sgtable_dma_sg(sgt, sg, i) {
@@ -108,16 +109,16 @@ static int keel_own_find(const struct keel_dev *kdev,
 			*start = at;
 		next = at + sg_dma_len(sg);
 	}
-	/* The range of the region was compared with the size only. */
+	/* Until here, the range was only checked against the size. */
 	return i && next - *start == dmabuf->size ? 0 : -EOPNOTSUPP;
 }
 
 /*
- * Known before anything of another exporter's is touched.
+ * Check this before calling another exporter.
  *
- * Addresses are compared as a bus has them, and some ways to map a BAR give
- * them as processors do. So this is for functions where both are the same, and
- * for the exporter that is known to give either.
+ * keel compares bus addresses, but some mappings of a BAR return physical
+ * addresses. So this works only for functions where both are equal, and only
+ * for the exporter that is known to return one of them.
  */
 static bool keel_own_may_be(const struct keel_dev *kdev,
 			    const struct dma_buf *dmabuf)
@@ -126,7 +127,7 @@ static bool keel_own_may_be(const struct keel_dev *kdev,
 	       !strcmp(dmabuf->exp_name, "ib_uverbs");
 }
 
-/* Map it, and see what it is. */
+/* Map the dma-buf, and check that it is the device's own memory. */
 static int keel_own_look(const struct keel_dev *kdev, struct keel_own *own,
 			 u64 *start)
 {
@@ -145,26 +146,25 @@ static int keel_own_look(const struct keel_dev *kdev, struct keel_own *own,
 	if (!IS_ERR(sgt))
 		own->sgt = sgt;
 	dma_resv_unlock(dmabuf->resv);
-	/* That is what they say of devices with no way to each other. */
+	/* Exporters return -EINVAL if peer-to-peer DMA is impossible. */
 	if (IS_ERR(sgt))
 		return PTR_ERR(sgt) == -EINVAL ? -EOPNOTSUPP : PTR_ERR(sgt);
 	return keel_own_find(kdev, dmabuf, sgt, start);
 }
 
 /**
- * keel_own_map() - a dma-buf that is the device's own memory, as memory
+ * keel_own_map() - use a dma-buf of the device's own memory as memory
  * @kdev: the device
- * @mr: the region, whose memory it becomes
- * @dmabuf: the dma-buf, on which the caller has a reference; the region's on
- *	success
- * @offset: first byte in it; the range was checked
+ * @mr: the region, which gets the memory
+ * @dmabuf: the dma-buf; on success, the caller's reference passes to @mr
+ * @offset: offset of the first byte; the range was checked
  *
- * keel_own_start() is to follow when the region has its key; keel_own_free()
- * undoes it.
+ * The caller calls keel_own_start() when the region has its key.
+ * keel_own_free() undoes this.
  *
  * Context: may sleep.
- * Return: 0; -EOPNOTSUPP for other memory; -ENODEV when the buffer is gone;
- * -ENOMEM, -EINTR or -ERESTARTSYS, or what the exporter says.
+ * Return: 0; -EOPNOTSUPP for other memory; -ENODEV if the buffer was destroyed;
+ * -ENOMEM, -EINTR or -ERESTARTSYS; or the error of the exporter.
  */
 int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 		 struct dma_buf *dmabuf, u64 offset)
@@ -211,7 +211,7 @@ err_own:
 }
 
 /**
- * keel_own_start() - the region has its key, which can be revoked from now on
+ * keel_own_start() - allow revocation, after the region has got its key
  * @mr: the region
  *
  * Context: may sleep.
@@ -233,10 +233,11 @@ void keel_own_start(struct keel_mr *mr)
 }
 
 /**
- * keel_own_stop() - the region is going: its key is the caller's again
- * @mr: the region; it unmaps the dma-buf soon, which an exporter may wait for
+ * keel_own_stop() - stop revocation, before the region is deregistered
+ * @mr: the region; the caller invalidates its key and soon unmaps the dma-buf,
+ *	for which an exporter may wait
  *
- * Context: may sleep. The caller uses no key.
+ * Context: may sleep. The caller has no reference on a key.
  */
 void keel_own_stop(struct keel_mr *mr)
 {
@@ -251,7 +252,7 @@ void keel_own_stop(struct keel_mr *mr)
 
 /**
  * keel_own_free() - undo keel_own_map()
- * @mr: the region, whose key nobody uses any more
+ * @mr: the region, whose key has no users any more
  *
  * Context: may sleep.
  */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The kernel's own regions: all of its memory in one, and fast registration,
- * whose pages are chosen beforehand and whose key is made valid and invalid by
- * work requests. Kernel addresses are DMA addresses here.
+ * Regions of kernel consumers: one for all kernel memory, and fast
+ * registration. For the latter, the consumer sets the pages first, and work
+ * requests make the key valid and invalid. DMA addresses are kernel addresses
+ * here.
  */
 #include <linux/log2.h>
 #include <linux/slab.h>
@@ -33,7 +34,7 @@ static struct ib_mr *keel_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type,
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 	key = keel_mr_key(mr);
-	/* Until it is registered it opens nothing. */
+	/* It is a null key until it is registered. */
 	key->mem = NULL;
 	mr->list = max_num_sg;
 	mr->mem.type = KEEL_MEM_LIST;
@@ -71,7 +72,7 @@ static int keel_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg,
 	return n;
 }
 
-/* Whether the pages are there that the core says the region has. */
+/* Returns true if the list has all pages of @length bytes. */
 static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
 {
 	u64 bytes = (u64)mr->mem.n << mr->mem.shift;
@@ -79,7 +80,7 @@ static bool keel_mr_listed(const struct keel_mr *mr, u64 length)
 	return mr->mem.first <= bytes && length <= bytes - mr->mem.first;
 }
 
-/* @old is the region's key until now. */
+/* @old is the current key of the region. */
 static enum keel_uapi_why keel_fast_reg_check(const struct keel_mr *mr,
 					      const struct keel_key *old,
 					      u32 domain, u32 rkey, u64 length)
@@ -101,15 +102,15 @@ static enum keel_uapi_why keel_fast_reg_check(const struct keel_mr *mr,
  * @kdev: the device
  * @domain: number of the QP's domain
  * @ibmr: the region, after ib_map_mr_sg()
- * @rkey: its key from now on: &ib_reg_wr.key
+ * @rkey: its new key: &ib_reg_wr.key
  * @access: rights of the key
- * @why: reason of a failure
+ * @why: gets the vendor error
  *
- * A region that is registered must be invalidated first.
+ * A registered region must be invalidated first.
  *
- * Context: may sleep. The caller uses no key.
- * Return: IB_WC_SUCCESS; IB_WC_MW_BIND_ERR, which is what the specification's
- * "memory management operation error" is called here.
+ * Context: may sleep. The caller has no reference on a key.
+ * Return: IB_WC_SUCCESS; or IB_WC_MW_BIND_ERR, the name here of the
+ * specification's "memory management operation error".
  */
 enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 				   struct ib_mr *ibmr, u32 rkey, u32 access,
@@ -148,14 +149,15 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 }
 
 /**
- * keel_mr_invalidate() - make the key of a fast registration invalid
- * @mr: a region; the caller has a reference, and uses no key
- * @rkey: the key that the caller means
+ * keel_mr_invalidate() - invalidate the key of a fast registration
+ * @mr: a region; the caller has a reference on it, and none on a key
+ * @rkey: the key to invalidate
  *
- * Afterwards nobody uses its memory any more.
+ * When this returns, no thread uses its memory.
  *
  * Context: may sleep.
- * Return: 0; -EACCES for a region that is not of this kind, or not valid.
+ * Return: 0; -EACCES if the region is not a fast registration, or @rkey is not
+ * its valid key.
  */
 int keel_mr_invalidate(struct keel_mr *mr, u32 rkey)
 {

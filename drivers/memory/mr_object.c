@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A memory region as an object, of whatever memory: made, given a key, listed,
- * and released when nobody uses its key any more.
+ * A memory region as an object, with any type of memory: it is created, gets a
+ * key, is listed, and is released when its key has no users.
  */
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
@@ -12,7 +12,7 @@
 #include "keel_mr.h"
 
 /**
- * keel_pages_put() - drop a share of pages that regions may have in common
+ * keel_pages_put() - drop a reference on pages that regions may share
  * @pages: the pages, or NULL
  *
  * Context: may sleep.
@@ -26,7 +26,7 @@ void keel_pages_put(struct keel_pages *pages)
 	kvfree(pages);
 }
 
-/* Drop the memory that its key opened. Nobody uses that any more. */
+/* Free the memory of a region, whose key has no users any more. */
 static void keel_mr_drop_mem(struct keel_mr *mr)
 {
 	keel_pages_put(mr->pages);
@@ -74,15 +74,15 @@ static const struct keel_obj_ops keel_mr_obj_ops = {
 };
 
 /**
- * keel_mr_new() - a region without memory
+ * keel_mr_new() - allocate a region without memory
  * @access: rights of its key
- * @iova: what programs call its first byte
+ * @iova: address of the first byte, as work requests name it
  * @length: bytes
  * @gfp: keel_gfp_of()
  *
  * Context: may sleep.
- * Return: the region, the caller's to complete and keel_mr_publish(), or to
- * keel_mr_free(); or NULL.
+ * Return: the region, which the caller completes and passes to
+ * keel_mr_publish(), or to keel_mr_free(); or NULL.
  */
 struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp)
 {
@@ -107,7 +107,7 @@ struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp)
 
 /**
  * keel_mr_free() - free a region that was not published
- * @mr: the region, with what was given to it so far
+ * @mr: the region, with the memory that it has so far
  */
 void keel_mr_free(struct keel_mr *mr)
 {
@@ -116,7 +116,7 @@ void keel_mr_free(struct keel_mr *mr)
 	kfree(mr);
 }
 
-/* Memory that may have to be waited for: its process is to provide it. */
+/* Find the worker that provides this memory if a transfer has to wait. */
 static int keel_mr_find_worker(struct keel_mr *mr)
 {
 	struct keel_worker *worker;
@@ -132,13 +132,13 @@ static int keel_mr_find_worker(struct keel_mr *mr)
 }
 
 /**
- * keel_mr_publish() - give a complete region its number, key and struct ib_mr
+ * keel_mr_publish() - add a complete region, with a key and a struct ib_mr
  * @ibpd: its PD
- * @mr: the region, or ERR_PTR(), which is passed on. On failure it is freed
- *	with all it owns.
+ * @mr: the region, or ERR_PTR(), which is returned. On failure, the region and
+ *	its memory are freed.
  *
  * Context: may sleep.
- * Return: for ib_core, which wants ERR_PTR().
+ * Return: the &struct ib_mr, or ERR_PTR().
  */
 struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
 {
@@ -179,7 +179,7 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
 	return &wrap->ib;
 
 err_obj:
-	/* debugfs may be looking at the key. */
+	/* debugfs may be reading the key. */
 	RCU_INIT_POINTER(mr->key, NULL);
 	kfree_rcu(key, rcu);
 	keel_obj_close(&mr->obj);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On-demand regions: addresses of a program that are looked up when they are
- * used. Nothing is pinned meanwhile, and nothing has to be there.
+ * On-demand regions: user addresses that are looked up at each access. Nothing
+ * is pinned in between, and nothing needs to be mapped.
  */
 #include <linux/completion.h>
 #include <linux/mm.h>
@@ -10,20 +10,20 @@
 
 #include "keel_mr.h"
 
-/* How long ibv_advise_mr() with IBV_ADVISE_MR_FLAG_FLUSH waits for the owner. */
+/* How long ibv_advise_mr() with IBV_ADVISE_MR_FLAG_FLUSH waits for an owner. */
 #define KEEL_ADVISE_PATIENCE	(HZ / 2)
 
 /**
- * keel_mr_odp() - a region that pins nothing
- * @mm: the program's memory
- * @start: first address; with @length U64_MAX and 0 it is all that the program
- *	ever has ("implicit")
+ * keel_mr_odp() - create an on-demand region
+ * @mm: the memory of the process
+ * @start: first address; 0 with @length U64_MAX: the whole address space, also
+ *	future mappings ("implicit")
  * @length: bytes
- * @iova: what it calls @start
+ * @iova: address of @start, as work requests name it
  * @access: rights
  *
  * Context: may sleep.
- * Return: the region; ERR_PTR(-EINVAL) for addresses that wrap,
+ * Return: the region; ERR_PTR(-EINVAL) if the addresses wrap or @mm is NULL; or
  * ERR_PTR(-ENOMEM).
  */
 struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
@@ -36,7 +36,7 @@ struct keel_mr *keel_mr_odp(struct mm_struct *mm, u64 start, u64 length,
 	mr = keel_mr_new(access, iova, length, GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	/* Not what is mapped: that goes with the program. */
+	/* Only the structure: the mappings end with the process. */
 	mmgrab(mm);
 	mr->start = start;
 	mr->mem.type = KEEL_MEM_ODP;
@@ -58,10 +58,10 @@ static int keel_key_errno(int err)
 }
 
 /**
- * struct keel_prefetch - pages that their owner is to bring in
- * @ref: of the job, and of the caller
- * @job: for the worker of the owner
- * @need: which pages
+ * struct keel_prefetch - pages that the worker of their owner faults in
+ * @ref: references of the job and of the caller
+ * @job: the job for the worker of the owner
+ * @need: the pages
  * @done: the worker has tried
  * @result: 0 or a negative errno, once @done
  */
@@ -91,8 +91,8 @@ static void keel_prefetch_run(struct keel_job *job, bool alive)
 }
 
 /*
- * Have the owner bring the pages in. One request at a time: a process that does
- * not answer collects none.
+ * Let the worker of the owner fault in the pages. It gets only one request at a
+ * time, so a process that does not answer collects no requests.
  */
 static int keel_prefetch_ask(struct keel_need *need, bool flush)
 {
@@ -122,8 +122,9 @@ static int keel_prefetch_ask(struct keel_need *need, bool flush)
 }
 
 /*
- * A piece of an on-demand region, without a use of its key: whoever takes the
- * key back does not wait for pages. -ENOENT when it was taken back meanwhile.
+ * Get a piece of an on-demand region, without a reference on its key: so
+ * deregistration does not wait for pages. Returns -ENOENT if the key was
+ * invalidated meanwhile.
  */
 static int keel_advise_need(struct keel_dev *kdev, u32 domain,
 			    const struct ib_sge *sge, u64 done, bool write,
@@ -136,7 +137,7 @@ static int keel_advise_need(struct keel_dev *kdev, u32 domain,
 
 	if (IS_ERR(key))
 		return keel_key_errno(PTR_ERR(key));
-	/* A window is not a region, whatever region it is bound to. */
+	/* A window is not a region, even if it is bound to one. */
 	if (key->obj->kind == KEEL_MR && key->mem &&
 	    key->mem->type == KEEL_MEM_ODP) {
 		*need = (struct keel_need){
@@ -167,7 +168,7 @@ static int keel_advise_sge(struct keel_dev *kdev, u32 domain,
 		if (ret)
 			return ret;
 		done += need.len;
-		/* Without faults, a page that is not there is none to prefetch. */
+		/* NO_FAULT: there is nothing to do for absent pages. */
 		ret = need.len && fault ? -EAGAIN : 0;
 		if (ret && need.mm == current->mm)
 			ret = keel_odp_fetch(&need, false);
@@ -179,14 +180,18 @@ static int keel_advise_sge(struct keel_dev *kdev, u32 domain,
 }
 
 /*
- * The errors are those of ibv_advise_mr(3): ENOENT for no such lkey, also when
- * the region is deregistered before its last page is there; EPERM for
- * one of another domain or without the right to write, EINVAL for one that is
- * not an on-demand region's, EFAULT for bytes outside of it or not mapped.
- * In the calling process the pages are present afterwards, with or without
- * IBV_ADVISE_MR_FLAG_FLUSH. If they are another process's, or this one cannot
- * lock its memory now, the owner is asked: IBV_ADVISE_MR_FLAG_FLUSH waits for it
- * a moment, and EAGAIN says that this was not enough.
+ * Returns the errors of ibv_advise_mr(3):
+ * - -ENOENT if the lkey is invalid, also if the region is deregistered before
+ *   its last page is present
+ * - -EPERM if the key belongs to another domain, or lacks the right to write
+ * - -EINVAL if the key does not belong to an on-demand region
+ * - -EFAULT if bytes are outside of it or not mapped
+ * - -EAGAIN if IBV_ADVISE_MR_FLAG_FLUSH is set and a short wait for the owner
+ *   was not enough
+ *
+ * Pages of the calling process are present afterwards, with or without that
+ * flag. If the pages belong to another process, or this one cannot take its
+ * mmap_lock now, the worker of the owner faults them in.
  */
 static int keel_advise_mr(struct ib_pd *ibpd,
 			  enum ib_uverbs_advise_mr_advice advice, u32 flags,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows: ibv_alloc_mw(). A new window opens nothing: its rkey is
- * valid, with no right and no byte behind it, until a queue pair binds it
+ * Memory windows: ibv_alloc_mw(). A new window has a null key: the rkey is
+ * valid, but has no rights and no bytes until a queue pair binds the window
  * (mw_bind.c).
  */
 #include <linux/seq_file.h>
@@ -35,9 +35,9 @@ static const struct keel_obj_ops keel_mw_obj_ops = {
 };
 
 /**
- * keel_mw_link() - a window is bound to a region from here on
+ * keel_mw_link() - record that a window is bound to a region
  * @mw: the window, not bound
- * @mr: the region, whose lock the caller has, and which is not going
+ * @mr: the region, whose lock the caller holds, and which is not sealed
  *
  * Context: under &keel_mw.lock.
  */
@@ -51,7 +51,7 @@ void keel_mw_link(struct keel_mw *mw, struct keel_mr *mr)
 }
 
 /**
- * keel_mw_unlink() - a window's key does not open its region any more
+ * keel_mw_unlink() - record that a window is no longer bound to its region
  * @mw: the window, bound or not
  *
  * Context: may sleep; under &keel_mw.lock.
@@ -66,15 +66,16 @@ void keel_mw_unlink(struct keel_mw *mw)
 	scoped_guard(mutex, &mr->lock)
 		list_del_init(&mw->node);
 	mw->mr = NULL;
-	/* The region may have waited for this alone. */
+	/* This may be the last reference on the region. */
 	keel_obj_put(&mr->obj);
 }
 
 /**
- * keel_mw_unbind() - a window opens nothing any more; its rkey stays
+ * keel_mw_unbind() - give a window a null key with the same rkey
  * @mw: the window, bound
  *
- * Context: may sleep; under &keel_mw.lock. The caller uses no key.
+ * Context: may sleep; under &keel_mw.lock. The caller has no reference on a
+ * key.
  */
 void keel_mw_unbind(struct keel_mw *mw)
 {
@@ -94,9 +95,9 @@ void keel_mw_unbind(struct keel_mw *mw)
 
 /**
  * keel_mr_unbind() - unbind all windows of a region
- * @mr: the region, which is going: there will be no more of them
+ * @mr: the region, to which no more windows can be bound
  *
- * Context: may sleep. The caller uses no key.
+ * Context: may sleep. The caller has no reference on a key.
  */
 void keel_mr_unbind(struct keel_mr *mr)
 {
@@ -106,7 +107,7 @@ void keel_mr_unbind(struct keel_mr *mr)
 		scoped_guard(mutex, &mr->lock) {
 			mw = list_first_entry_or_null(&mr->windows,
 						      struct keel_mw, node);
-			/* It leaves the list before it drops its reference. */
+			/* It leaves the list before its reference drops. */
 			if (mw)
 				keel_obj_get(&mw->obj);
 		}

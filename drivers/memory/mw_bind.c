@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work requests that change what keys open: bind a window, and invalidate a
- * window or a fast registration.
+ * Work requests that change keys: bind a window, and invalidate a window or a
+ * fast registration.
  *
- * The rules are the specification's (10.6.7, memory windows), those of type 2
- * with the variant 2B: such a window belongs to the QP that bound it, and is
- * bound again only after it was invalidated. One of type 1 may be bound anew
- * at any time; bound with length 0 it opens nothing.
+ * The rules are those of the specification (10.6.7, memory windows), and for
+ * type 2 those of variant 2B: such a window belongs to the QP that bound it,
+ * and must be invalidated before it is bound again. A window of type 1 may be
+ * bound again at any time; a bind with length 0 gives it a null key.
  *
- * A bind or local invalidate that is refused ends with IB_WC_MW_BIND_ERR: the
- * specification's "memory management operation error", which is about all of
- * these work requests, and which was called "memory window bind error" when
- * windows were the only ones.
+ * A refused bind or local invalidate completes with IB_WC_MW_BIND_ERR, the
+ * specification's "memory management operation error". That error covers all of
+ * these work requests. It was called "memory window bind error" when only
+ * windows existed.
  */
 #include <linux/bits.h>
 #include <linux/slab.h>
@@ -20,16 +20,16 @@
 #include "keel_sge.h"
 
 /*
- * Rights that a window can open. Programs ask for local rights, too, which mean
- * nothing to it; and how it is addressed is no right.
+ * Rights that a window can have. Applications may also request local rights,
+ * which have no effect. IB_ZERO_BASED is not a right.
  */
 #define KEEL_MW_OTHER	(IB_ACCESS_LOCAL_WRITE | IB_ZERO_BASED)
 #define KEEL_MW_ACCESS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
 /*
- * The object of a key, with a reference. While a key is in use, its object has
- * not dropped the reference it was born with.
+ * Get the object of a key, with a reference. As long as the key has references,
+ * the object still has its first one.
  */
 static struct keel_obj *keel_obj_find(struct keel_dev *kdev, u32 key,
 				      u32 domain)
@@ -58,7 +58,7 @@ static u32 keel_bind_new_key(const struct keel_uapi_send_wqe *wqe)
 	return (wqe->bind.rkey & ~own) | (wqe->bind.new_rkey & own);
 }
 
-/* The part of a bind that does not depend on the region. */
+/* Check the part of a bind that does not depend on the region. */
 static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
 					  const struct keel_key *old,
 					  const struct keel_uapi_send_wqe *wqe)
@@ -66,12 +66,12 @@ static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
 	enum ib_mw_type type = wqe->bind.flags & KEEL_BIND_F_TYPE_1 ?
 			       IB_MW_TYPE_1 : IB_MW_TYPE_2;
 
-	/* Somebody else was faster. */
+	/* Another thread has changed the key since the lookup. */
 	if (!old || old->key != wqe->bind.rkey)
 		return KEEL_WHY_KEY;
 	if (mw->type != type || wqe->bind.flags & ~KEEL_BIND_F_TYPE_1)
 		return KEEL_WHY_WINDOW;
-	/* For type 1 the library chooses the key, as this window's next one. */
+	/* For type 1, rdma-core chooses the next key of this window. */
 	if (type == IB_MW_TYPE_1 && wqe->bind.new_rkey != keel_bind_new_key(wqe))
 		return KEEL_WHY_WINDOW;
 	if (type == IB_MW_TYPE_2 && mw->mr)
@@ -84,7 +84,7 @@ static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
 	return KEEL_WHY_NONE;
 }
 
-/* Whether a region may have such a window; @key is the region's. */
+/* Check that a region allows such a window; @key is the region's. */
 static enum keel_uapi_why
 keel_bind_check_mr(const struct keel_key *key,
 		   const struct keel_uapi_send_wqe *wqe)
@@ -100,7 +100,7 @@ keel_bind_check_mr(const struct keel_key *key,
 				IB_ACCESS_REMOTE_ATOMIC) &&
 	    !(key->access & IB_ACCESS_LOCAL_WRITE))
 		return KEEL_WHY_ACCESS;
-	/* No window may flush memory that its owner does not let be flushed. */
+	/* A window must not allow a FLUSH that its region does not allow. */
 	if (wqe->bind.access & ~key->access & IB_ACCESS_FLUSH_GLOBAL)
 		return KEEL_WHY_ACCESS;
 	if (off > key->length || wqe->bind.length > key->length - off)
@@ -117,7 +117,7 @@ static void keel_bind_key(struct keel_key *key, const struct keel_mw *mw,
 	key->obj = (struct keel_obj *)&mw->obj;
 }
 
-/* @key opens a part of what @of does. */
+/* Let @key open a part of the memory of @of. */
 static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
 			     const struct keel_scope *scope,
 			     const struct keel_uapi_send_wqe *wqe,
@@ -132,8 +132,8 @@ static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
 }
 
 /*
- * Bind to the region of @of, which the caller uses: the region cannot go
- * before that ends, whatever its owner does meanwhile.
+ * Bind to the region of @of, on which the caller has a reference. The region
+ * exists until the caller drops it, even if its owner deregisters the region.
  */
 static enum keel_uapi_why keel_mw_rebind(struct keel_mw *mw,
 					 struct keel_key *key,
@@ -151,12 +151,12 @@ static enum keel_uapi_why keel_mw_rebind(struct keel_mw *mw,
 			keel_mw_link(mw, mr);
 			return KEEL_WHY_NONE;
 		}
-	/* Its owner deregisters it: as if the bind had been a moment ago. */
+	/* The region is being deregistered: unbind, as if bound just before. */
 	keel_mw_unbind(mw);
 	return KEEL_WHY_KEY;
 }
 
-/* A bind that opens something. Takes @key over when it succeeds. */
+/* Bind with a length other than 0. Consumes @key. */
 static enum keel_uapi_why keel_mw_bind_mr(const struct keel_scope *scope,
 					  struct keel_mw *mw,
 					  const struct keel_uapi_send_wqe *wqe,
@@ -216,15 +216,16 @@ static enum keel_uapi_why keel_mw_bind(const struct keel_scope *scope,
 }
 
 /**
- * keel_wqe_bind() - IB_WR_BIND_MW, and ibv_bind_mw()
- * @scope: which keys the QP may name, whose send queue it is in
- * @wqe: the work request
- * @why: reason of a failure
+ * keel_wqe_bind() - bind a window: IB_WR_BIND_MW, and ibv_bind_mw()
+ * @scope: the keys that the QP with this send queue may name
+ * @wqe: the WQE
+ * @why: gets the vendor error
  *
- * On failure the window is as it was, unless its new region went away in the
- * same moment: then it opens nothing.
+ * On failure, the window does not change. Exception: if the new region was
+ * deregistered at the same moment, the window has a null key.
  *
- * Context: may sleep, with the send queue's lock; the caller uses no key.
+ * Context: may sleep, with the lock of the send queue. The caller has no
+ * reference on a key.
  * Return: IB_WC_SUCCESS or IB_WC_MW_BIND_ERR.
  */
 enum ib_wc_status keel_wqe_bind(const struct keel_scope *scope,
@@ -260,16 +261,18 @@ static int keel_mw_invalidate(struct keel_mw *mw, u32 qpn, u32 rkey)
 }
 
 /**
- * keel_invalidate() - invalidate a key, for whoever asks
- * @scope: which keys it may be: of a local invalidate those of the QP that has the
- *	work request, of a send with invalidate those of the one that receives it
+ * keel_invalidate() - invalidate a key, for a local or remote request
+ * @scope: the keys that may be used: for a local invalidate those of the QP
+ *	with the WQE, for a SEND with Invalidate those of the QP that receives
+ *	it
  * @rkey: the key
  *
- * Waits for those who use the key; afterwards nobody does.
+ * Waits until all references on the key are dropped.
  *
- * Context: may sleep, with the locks of queues. The caller uses no key.
- * Return: 0; -ENOENT for a key that is none, -EPERM for one of another domain,
- * -EACCES for one that cannot be invalidated (so).
+ * Context: may sleep, with the locks of queues. The caller has no reference on
+ * a key.
+ * Return: 0; -ENOENT if the key is invalid; -EPERM if it belongs to another
+ * domain; -EACCES if it cannot be invalidated, or not by this QP.
  */
 int keel_invalidate(const struct keel_scope *scope, u32 rkey)
 {
@@ -289,12 +292,13 @@ int keel_invalidate(const struct keel_scope *scope, u32 rkey)
 }
 
 /**
- * keel_wqe_invalidate() - IB_WR_LOCAL_INV
- * @scope: which keys the QP may name, whose send queue it is in
+ * keel_wqe_invalidate() - invalidate a key: IB_WR_LOCAL_INV
+ * @scope: the keys that the QP with this send queue may name
  * @rkey: the key
- * @why: reason of a failure
+ * @why: gets the vendor error
  *
- * Context: may sleep, with the send queue's lock; the caller uses no key.
+ * Context: may sleep, with the lock of the send queue. The caller has no
+ * reference on a key.
  * Return: IB_WC_SUCCESS or IB_WC_MW_BIND_ERR.
  */
 enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that a transfer cannot go on without, and how it is provided.
+ * Absent memory that a transfer needs, and how it is provided.
  */
 #include <linux/dma-buf.h>
 #include <linux/sched/mm.h>
@@ -10,11 +10,11 @@
 #include "keel_worker.h"
 
 /**
- * keel_need_drop() - drop what a need refers to
+ * keel_need_drop() - drop the references of a need
  * @need: the need; KEEL_NEED_NONE afterwards
  *
- * Context: may sleep; no lock is held and no key in use: the last reference on
- * a dma-buf may be among them.
+ * Context: may sleep, because the last reference on a dma-buf may be among
+ * them. The caller holds no lock and no reference on a key.
  */
 void keel_need_drop(struct keel_need *need)
 {
@@ -35,15 +35,15 @@ void keel_need_drop(struct keel_need *need)
 EXPORT_SYMBOL_IF_KUNIT(keel_need_drop);
 
 /**
- * keel_need_provide() - do what a transfer has to wait for
- * @need: what
- * @wait: the caller is the worker of the process whose memory it is
- * @stop: with @wait: asked now and then; true ends a long wait
+ * keel_need_provide() - provide what a transfer needs
+ * @need: the need
+ * @wait: the caller is the worker of the process that owns the memory
+ * @stop: with @wait: called from time to time; true ends a long wait
  * @arg: for @stop
  *
- * Context: may sleep; no lock is held and no key in use.
- * Return: 0; -EAGAIN without @wait if it has to be waited for; -EFAULT if it
- * cannot be provided; -EINTR for a fatal signal, or @stop.
+ * Context: may sleep; the caller holds no lock and no reference on a key.
+ * Return: 0; -EAGAIN without @wait if it needs a wait; -EFAULT if it cannot be
+ * provided; -EINTR for a fatal signal or if @stop returned true.
  */
 int keel_need_provide(const struct keel_need *need, bool wait,
 		      bool (*stop)(void *arg), void *arg)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * From SGEs and rkeys to segments: every key that a work request names is
- * looked up here.
+ * SGEs and rkeys to segments: looks up every key that a work request names.
  */
 #include "keel.h"
 #include "keel_sge.h"
 
-/* All of the kernel's memory, for consumers in the kernel. */
+/* All kernel memory, for kernel consumers. */
 static const struct keel_mem keel_kernel_mem = {
 	.type = KEEL_MEM_KERNEL,
 };
@@ -55,17 +54,17 @@ static int keel_segs_add_key(const struct keel_scope *scope,
 }
 
 /**
- * keel_segs_local() - segments of a list of SGEs
- * @scope: which keys it may name
- * @segs: the list to fill, empty on failure; keel_segs_put() it
- * @sge: a copy of what the program wrote
- * @n: how many, KEEL_MAX_SGE at most
- * @len: bytes that are used of them; what is behind is not looked at
+ * keel_segs_local() - get the segments of a list of SGEs
+ * @scope: the keys that the SGEs may name
+ * @segs: gets the segments, none on failure; the caller calls keel_segs_put()
+ * @sge: a copy of the SGEs that userspace wrote
+ * @n: number of SGEs, at most KEEL_MAX_SGE
+ * @len: bytes to use of them; SGEs behind them are not checked
  * @access: IB_ACCESS_LOCAL_WRITE or 0
- * @why: reason of a failure
+ * @why: gets the vendor error
  *
  * Context: any.
- * Return: IB_WC_SUCCESS, with less than @len if that is all there is; or
+ * Return: IB_WC_SUCCESS, with fewer bytes if the SGEs have less than @len; or
  * IB_WC_LOC_PROT_ERR.
  */
 enum ib_wc_status keel_segs_local(const struct keel_scope *scope,
@@ -99,7 +98,7 @@ enum ib_wc_status keel_segs_local(const struct keel_scope *scope,
 	return IB_WC_SUCCESS;
 }
 
-/* A window of type 2 is for the QP that bound it. */
+/* Only the QP that bound a window of type 2 may use it. */
 static bool keel_key_is_others(const struct keel_key *key,
 			       const struct keel_scope *scope)
 {
@@ -107,17 +106,17 @@ static bool keel_key_is_others(const struct keel_key *key,
 }
 
 /**
- * keel_segs_remote() - the segment behind an rkey
- * @scope: which keys it may be
- * @segs: the list to fill; keel_segs_put() it
- * @rkey: key
- * @access: rights it needs
+ * keel_segs_remote() - get the segment of an rkey
+ * @scope: the keys that may be used
+ * @segs: gets the segment; the caller calls keel_segs_put()
+ * @rkey: the key
+ * @access: the rights that are needed
  * @addr: first byte
- * @len: bytes; of none, no key is looked at
- * @why: reason of a failure
+ * @len: bytes; if 0, the key is not checked
+ * @why: gets the vendor error
  *
  * Context: any.
- * Return: 0, or a negative errno for whatever is wrong with the key.
+ * Return: 0, or a negative errno that tells what is wrong with the key.
  */
 int keel_segs_remote(const struct keel_scope *scope, struct keel_segs *segs,
 		     u32 rkey, u32 access, u64 addr, u64 len, u32 *why)
@@ -145,13 +144,13 @@ int keel_segs_remote(const struct keel_scope *scope, struct keel_segs *segs,
 }
 
 /**
- * keel_flush_check() - may what is behind an rkey be flushed?
- * @scope: which keys it may be
- * @wqe: the flush
- * @access: rights it needs
- * @why: reason of a failure
+ * keel_flush_check() - check that a FLUSH may use its rkey
+ * @scope: the keys that may be used
+ * @wqe: the WQE of the FLUSH
+ * @access: the rights that are needed
+ * @why: gets the vendor error
  *
- * Of a flush of no bytes the key is looked at, too.
+ * The key is checked even for a FLUSH of 0 bytes.
  *
  * Context: any.
  * Return: as keel_segs_remote().
