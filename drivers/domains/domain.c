@@ -28,12 +28,12 @@ static const struct keel_obj_ops keel_domain_obj_ops = {
 };
 
 /**
- * keel_domain_create() - a new domain with one instance
+ * keel_domain_create() - create a domain with one instance
  * @kdev: the device
- * @kernel: it is for a consumer in the kernel
+ * @kernel: the domain is for a kernel consumer
  *
  * Return: the domain. The caller owns a reference (keel_obj_put()) and the
- * instance (keel_domain_leave()). ERR_PTR(-ENOMEM).
+ * instance (keel_domain_leave()). Or ERR_PTR(-ENOMEM).
  */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel)
 {
@@ -54,12 +54,12 @@ struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel)
 }
 
 /**
- * keel_domain_leave() - one instance less
+ * keel_domain_leave() - drop an instance of a domain
  * @kdev: the device
  * @domain: the domain; the caller has a reference
  *
- * The last one takes the shared-PD handle with it. The domain itself lives on
- * while an object below it is still in use.
+ * The last instance removes the shared-PD handle. The domain itself exists as
+ * long as an object below it is in use.
  */
 void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain)
 {

@@ -3,9 +3,9 @@
  * Protection domains: ibv_alloc_pd(), ibv_alloc_parent_domain() and
  * ibv_share_pd().
  *
- * All three are PD uobjects and struct ib_pd's, so that the kernel lists,
- * counts, charges and cleans up each of them like any PD (rdma resource show,
- * the rdma cgroup) and every verb that takes a PD takes any of them.
+ * All three create PD uobjects and struct ib_pd's. So the kernel lists, counts,
+ * charges and cleans up each of them like any PD (rdma resource show, the rdma
+ * cgroup), and every verb that takes a PD takes any of them.
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -35,8 +35,8 @@ static const struct keel_obj_ops keel_pd_obj_ops = {
 };
 
 /*
- * Make a PD of a domain. Takes over the caller's instance of it, and a
- * reference of its own.
+ * Create a PD of a domain. Consumes the caller's instance of the domain, and
+ * takes its own reference.
  */
 static struct keel_pd *keel_pd_create(struct keel_dev *kdev,
 				      struct keel_domain *domain, bool joined)
@@ -94,7 +94,7 @@ static struct keel_pd *keel_pd_shared(struct keel_dev *kdev,
 
 /*
  * The caller holds the read locks of both uobjects: neither can be destroyed
- * between the look at it and the count that makes its destroy fail.
+ * between the check and the increment of its users, which makes destroy fail.
  */
 static struct keel_pd *keel_pd_parent(struct keel_dev *kdev,
 				      struct keel_pd *base, struct keel_td *td)
@@ -186,7 +186,7 @@ static int keel_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 {
 	struct keel_pd *pd = to_kpd(ibpd);
 
-	/* The core has looked at what it counts; parent domains we count. */
+	/* ib_core has checked its own count. keel counts parent domains. */
 	if (atomic_read(&pd->users)) {
 		keel_obj_refused(&pd->obj);
 		return -EBUSY;
@@ -223,12 +223,12 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_ALLOC_PARENT)(
 	ibpd->device = ibdev;
 	ibpd->uobject = uobj;
 	atomic_set(&ibpd->usecnt, 0);
-	/* As the core's own ALLOC_PD does to have it listed. */
+	/* As ALLOC_PD of ib_core does, to list it. */
 	rdma_restrack_new(&ibpd->res, RDMA_RESTRACK_PD);
 	rdma_restrack_set_name(&ibpd->res, NULL);
 	rdma_restrack_add(&ibpd->res);
 
-	/* From here on the core destroys it, if the answer does not get out. */
+	/* From here on, ib_core destroys it if the response fails. */
 	uobj->object = ibpd;
 	uverbs_finalize_uobj_create(attrs, KEEL_ATTR_PD_ALLOC_PARENT_HANDLE);
 	info = keel_pd_info(pd);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared protection domains: ibv_alloc_shpd() gives a domain a handle that
- * other programs can join it by, with ibv_share_pd() (see pd.c).
+ * Shared protection domains: ibv_alloc_shpd() gives a domain a handle, with
+ * which other processes can join it by ibv_share_pd() (see pd.c).
  *
- * A handle is a secret permutation of a counter: no two are ever alike, and
- * one says nothing about the next. The key protects a domain; it is
- * compared in constant time, and a wrong key and a wrong handle look alike.
+ * A handle is a secret permutation of a counter: handles never repeat, and one
+ * does not reveal the next. The key protects a domain. It is compared in
+ * constant time, and a wrong key returns the same error as a wrong handle.
  */
 #include <linux/random.h>
 #include <linux/slab.h>
@@ -19,10 +19,10 @@
  * @obj: the object; holds the domain
  * @node: in the device's table, under its lock
  * @domain: the domain
- * @handle: what programs call it
- * @key: what they must know
+ * @handle: the number that userspace uses for it
+ * @key: the secret that a process must know to join
  *
- * Has no uobject: it ends with the last instance of the domain.
+ * It has no uobject: it is destroyed with the last instance of the domain.
  */
 struct keel_shpd {
 	struct keel_obj obj;
@@ -44,7 +44,7 @@ static const struct keel_obj_ops keel_shpd_obj_ops = {
 };
 
 /**
- * keel_shpds_init() - an empty table of handles
+ * keel_shpds_init() - initialise an empty table of handles
  * @shpds: the table
  */
 void keel_shpds_init(struct keel_shpds *shpds)
@@ -82,12 +82,12 @@ static struct keel_shpd *keel_shpd_find(struct keel_shpds *shpds, u32 handle)
 	return NULL;
 }
 
-/* Equal? It takes as long for any two. */
+/* Compare two keys in constant time. */
 VISIBLE_IF_KUNIT bool keel_shpd_key_equal(u64 a, u64 b)
 {
 	u64 diff = a ^ b;
 
-	/* Fold, so that no machine can stop at the first half. */
+	/* Fold, so that a 32-bit machine does not stop at the first half. */
 	diff |= diff >> 32;
 	OPTIMIZER_HIDE_VAR(diff);
 	return !(u32)diff;
@@ -96,19 +96,19 @@ EXPORT_SYMBOL_IF_KUNIT(keel_shpd_key_equal);
 
 static bool keel_shpd_key_ok(const struct keel_shpd *shpd, u64 key)
 {
-	/* Without a handle, compare all the same: it shall take as long. */
+	/* Compare even without a handle, to take the same time. */
 	return keel_shpd_key_equal(shpd ? shpd->key : ~key, key);
 }
 
 /**
  * keel_shpd_join() - join a shared domain
  * @kdev: the device
- * @handle: which one
+ * @handle: its handle
  * @key: its key
  *
  * Return: the domain; the caller owns a reference (keel_obj_put()) and an
- * instance (keel_domain_leave()). ERR_PTR(-EACCES) if there is no such handle
- * on this device, or the key is not its own.
+ * instance (keel_domain_leave()). ERR_PTR(-EACCES) if the handle does not exist
+ * on this device, or the key is wrong.
  */
 struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 {
@@ -118,15 +118,15 @@ struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 	shpd = keel_shpd_find(&kdev->shpds, handle);
 	if (!keel_shpd_key_ok(shpd, key))
 		return ERR_PTR(-EACCES);
-	/* The last instance takes it from the table, under this lock. */
+	/* The last instance removes it from the table under this lock. */
 	keel_domain_join(shpd->domain);
 	keel_obj_get(&shpd->domain->obj);
 	return shpd->domain;
 }
 
 /**
- * keel_shpd_remove() - no one can join a domain any more
- * @domain: the domain, shared or not; the caller has a reference and the
+ * keel_shpd_remove() - remove the handle of a domain
+ * @domain: the domain, shared or not; the caller has a reference and holds the
  *	device's &keel_shpds.lock
  */
 void keel_shpd_remove(struct keel_domain *domain)
@@ -140,7 +140,7 @@ void keel_shpd_remove(struct keel_domain *domain)
 	keel_obj_close(&shpd->obj);
 }
 
-/* Make the handle of a domain that has none, under the table's lock. */
+/* Create the handle of a domain that has none, under the table's lock. */
 static int keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain,
 			    u64 key)
 {
@@ -171,7 +171,7 @@ static int keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain,
 		kfree(shpd);
 		return ret;
 	}
-	/* A handle is never given out again, so it is never given back. */
+	/* Handles are never reused, so this charge is never undone. */
 	keel_user_keep(user);
 	shpds->given++;
 	hash_add(shpds->table, &shpd->node, shpd->handle);
@@ -203,9 +203,9 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 		handle = pd->domain->shpd->handle;
 	}
 	/*
-	 * Not under the lock: a program decides how long a copy to its memory
+	 * Not under the lock: userspace decides how long a copy to its memory
 	 * takes. The call's lock on the PD keeps an instance, and with it the
-	 * handle; nobody else knows it yet.
+	 * handle, which no other process knows yet.
 	 */
 	ret = uverbs_copy_to(attrs, KEEL_ATTR_PD_SHARE_RESP_SHPD, &handle,
 			     sizeof(handle));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Thread domains: ibv_alloc_td(). The common verbs know no such object, so it
- * is one of keel's own; it has no ib_core structure, the uobject points at it
- * directly.
+ * Thread domains: ibv_alloc_td(). The common verbs have no such object, so keel
+ * defines its own. It has no ib_core structure: the uobject points directly to
+ * it.
  */
 #include <linux/slab.h>
 #include <rdma/uverbs_std_types.h>

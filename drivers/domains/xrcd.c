@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * XRC domains: ibv_open_xrcd(). The core ties them to inodes, one struct
- * ib_xrcd for all that open the same one, and calls here for the first open
- * and the last close.
+ * XRC domains: ibv_open_xrcd(). ib_core ties them to inodes, with one struct
+ * ib_xrcd for all opens of the same inode. It calls keel for the first open and
+ * the last close.
  */
 #include <linux/fs.h>
 #include <linux/seq_file.h>
@@ -49,7 +49,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 	if (!xrcd)
 		return -ENOMEM;
 	xrcd->ib = ibxrcd;
-	/* The core took the inode from an open file, and keeps it. */
+	/* ib_core got the inode from an open file, and has a reference. */
 	if (ibxrcd->inode) {
 		xrcd->dev = ibxrcd->inode->i_sb->s_dev;
 		xrcd->ino = ibxrcd->inode->i_ino;
@@ -66,7 +66,7 @@ static int keel_alloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 	return 0;
 }
 
-/* Must not fail: without an inode the core would forget the domain. */
+/* Must not fail: ib_core would lose a domain that has no inode. */
 static int keel_dealloc_xrcd(struct ib_xrcd *ibxrcd, struct ib_udata *udata)
 {
 	keel_obj_close(&to_kxrcd(ibxrcd)->obj);
