@@ -65,7 +65,7 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 	return ret;
 }
 
-/* The core has destroyed the uobjects: nobody queues anything any more. */
+/* ib_core has destroyed the uobjects, so no more jobs are queued. */
 static void keel_dealloc_ucontext(struct ib_ucontext *context)
 {
 	keel_workers_stop(&to_kctx(context)->workers);
@@ -73,20 +73,20 @@ static void keel_dealloc_ucontext(struct ib_ucontext *context)
 }
 
 /*
- * The device goes while the program lives. The core has destroyed the uobjects
- * and zapped the mappings that it tracks. It lost track of one that fork() or
- * mremap() was making while it destroyed: the page table entries come after
- * its ->open(), and with them a way into pages that are about to be freed.
- * Going by the file's mapping is ordered against both.
+ * Device removal while the process lives. ib_core has destroyed the uobjects
+ * and zapped the mappings that it tracks. It may have missed a mapping that
+ * fork() or mremap() created meanwhile: the page table entries are written
+ * after ->open() of the vma, and would give access to pages that are about to
+ * be freed. Unmapping by the file's address_space is ordered against both.
  *
- * The core holds hw_destroy_rwsem for writing, which the last close of the
- * file has to wait for: the inode is there.
+ * ib_core holds hw_destroy_rwsem for writing, and the last close of the file
+ * waits for it, so the inode exists.
  */
 static void keel_disassociate_ucontext(struct ib_ucontext *context)
 {
 	struct address_space *mapping = READ_ONCE(to_kctx(context)->mapping);
 
-	/* The first page tells of it, and stays. */
+	/* The first page is the state page, which stays mapped. */
 	if (mapping)
 		unmap_mapping_range(mapping, KEEL_STATE_OFFSET + PAGE_SIZE, 0, 1);
 }

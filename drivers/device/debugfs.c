@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * debugfs keel/<device>/objects: the tree of live objects of programs, and
- * kernel_objects: likewise of consumers in the kernel, such as the GSI QP.
+ * debugfs keel/<device>/objects: the tree of live objects of userspace.
+ * kernel_objects: likewise for kernel consumers, such as the GSI QP.
  *
- * A line an object, below the object that it needs first:
+ * Each object has one line, below the object that it holds first:
  *
  *	domain 1 refs 1 pid 812 (demo) instances 1 held by pd 1
  *	  pd 1 refs 2 pid 812 (demo) domain 1 holds domain 1 held by mr 4
@@ -12,9 +12,9 @@
  *	xrcd 1 refs 2 pid 812 (demo) inode 0:25:4 opens 2 held by srq 2
  *	cq 3 refs 2 pid 812 (demo) entries 16 added 5 held by srq 2
  *
- * "refs" is one for the program that made it, one for each that it is held
- * by, and one for each mapping or operation under way. "closing" has no
- * program any more, only holders.
+ * "refs" counts one reference of the uobject, one for each holder, and one for
+ * each mapping or operation in progress. An object that is "closing" has no
+ * uobject any more, only holders.
  */
 #include <linux/debugfs.h>
 #include <linux/seq_file.h>
@@ -23,17 +23,18 @@
 #include "keel.h"
 #include "keel_device.h"
 
-/* Holders named in a line before it says "and so many more". */
+/* Maximum number of holders that a line names before "and N more". */
 #define KEEL_SHOW_HOLDERS	8
 
 static struct dentry *keel_debugfs_root;
 
 /**
- * struct keel_snapshot - the objects of a device at one moment
- * @kernel: those of consumers in the kernel; else those of programs
- * @room: how many fit in @at
- * @count: how many there are
- * @at: each with a reference, in the order of the tree, and its depth there
+ * struct keel_snapshot - the objects of a device at one point in time
+ * @kernel: objects of kernel consumers; else those of userspace
+ * @room: number of elements of @at
+ * @count: number of objects
+ * @at: the objects in the order of the tree, each with a reference, and its
+ *	depth
  */
 struct keel_snapshot {
 	bool kernel;
@@ -55,9 +56,9 @@ static void keel_snapshot_put(struct keel_snapshot *snap)
 }
 
 /*
- * Add an object and all that are below it in the tree. The depth is bounded,
- * because the first that an object holds is of an older kind: domain, pd,
- * parent, qp.
+ * Add an object and all objects below it in the tree. The depth is bounded,
+ * because the first object that an object holds is of an older kind: domain,
+ * pd, parent, qp.
  */
 static bool keel_snapshot_add(struct keel_snapshot *snap, struct keel_obj *obj,
 			      u8 depth)
@@ -85,7 +86,7 @@ static bool keel_snapshot_fill(struct keel_snapshot *snap,
 	unsigned long id;
 	int kind;
 
-	/* RCU for what the xarrays find, the lock for the holder lists. */
+	/* RCU protects objects found in the xarrays, the lock the lists. */
 	guard(rcu)();
 	guard(spinlock_irqsave)(&reg->lock);
 	for (kind = 0; kind < KEEL_KINDS; kind++)
@@ -155,7 +156,7 @@ static int keel_show_objects(struct seq_file *m, bool kernel)
 		seq_printf(m, "%*s%s %u refs %u pid %d (%s)%s",
 			   2 * snap->at[i].depth, "",
 			   keel_kind_name(obj->kind), obj->id,
-			   /* One of them is the snapshot's own. */
+			   /* The snapshot has one of them. */
 			   kref_read(&obj->ref) - 1,
 			   pid_vnr(obj->pid), obj->comm,
 			   obj->closing ? " closing" : "");
@@ -192,7 +193,7 @@ static void keel_debugfs_show(struct ib_device *ibdev)
 			    &keel_kernel_objects_fops);
 }
 
-/* Waits for readers: afterwards no reference of theirs is left. */
+/* Waits for readers: afterwards, they have no reference left. */
 static void keel_debugfs_hide(struct ib_device *ibdev)
 {
 	debugfs_remove(to_kdev(ibdev)->debugfs);
@@ -218,8 +219,8 @@ static void keel_client_rename(struct ib_device *ibdev, void *data)
 }
 
 /*
- * A client of keel's own devices: the core calls it while it holds the device,
- * and tells it new names.
+ * A client of keel's own devices: ib_core calls it while it holds the device,
+ * and reports new names.
  */
 static struct ib_client keel_debugfs_client = {
 	.name = "keel_debugfs",
@@ -230,7 +231,7 @@ static struct ib_client keel_debugfs_client = {
 };
 
 /**
- * keel_debugfs_init() - show every keel device from now on
+ * keel_debugfs_init() - create debugfs files for all present and future devices
  *
  * Return: 0 or a negative errno.
  */
@@ -246,7 +247,7 @@ int keel_debugfs_init(void)
 }
 
 /**
- * keel_debugfs_exit() - the opposite
+ * keel_debugfs_exit() - undo keel_debugfs_init()
  */
 void keel_debugfs_exit(void)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The device: what it says of itself, and how it comes and goes.
+ * The device: its attributes, and how it is created and released.
  */
 #include <linux/module.h>
 #include <net/addrconf.h>
@@ -47,12 +47,12 @@ static void keel_query_queues(struct ib_device_attr *attr)
 	attr->max_total_mcast_qp_attach = KEEL_MAX_MCAST_GRP *
 					  KEEL_MAX_MCAST_QP;
 	attr->max_fast_reg_page_list_len = KEEL_MAX_FAST_REG;
-	/* ktime_get_raw_ns(): a clock of 10^6 kHz, all bits of it. */
+	/* ktime_get_raw_ns(): a clock of 10^6 kHz with 64 valid bits. */
 	attr->timestamp_mask = U64_MAX;
 	attr->hca_core_clock = 1000000;
 }
 
-/* Pages are looked up when they are used, whatever uses them. */
+/* All operations look up on-demand pages in the same way. */
 static void keel_query_odp(struct ib_device_attr *attr)
 {
 	const u32 rc = IB_ODP_SUPPORT_SEND | IB_ODP_SUPPORT_RECV |
@@ -80,11 +80,11 @@ static int keel_query_device(struct ib_device *ibdev,
 
 	if (ret)
 		return ret;
-	/* The core has cleared *attr. */
+	/* ib_core has cleared *attr. */
 	attr->fw_ver = KEEL_FW_VER;
 	attr->sys_image_guid = ibdev->node_guid;
 	attr->vendor_id = KEEL_VENDOR_ID;
-	/* No region is larger than the memory there is to pin. */
+	/* A region cannot be larger than the memory that can be pinned. */
 	attr->max_mr_size = (u64)totalram_pages() << PAGE_SHIFT;
 	attr->page_size_cap = KEEL_PAGE_SIZES;
 	attr->max_pd = KEEL_MAX_PD;
@@ -94,15 +94,15 @@ static int keel_query_device(struct ib_device *ibdev,
 	attr->max_pkeys = KEEL_PKEYS;
 	attr->max_dm_size = kdev->ap->encrypted ? 0 : kdev->ap->size;
 	/*
-	 * The processor's own atomics, on memory that it shares; unless those
-	 * of device memory are another thing.
+	 * Atomic instructions of the processor, on shared memory, unless device
+	 * memory needs its own atomic operations.
 	 */
 	attr->atomic_cap = kdev->ap->ops->atomic ? IB_ATOMIC_HCA :
 						   IB_ATOMIC_GLOB;
 	attr->kernel_cap_flags = IBK_LOCAL_DMA_LKEY | IBK_ON_DEMAND_PAGING;
 	/*
-	 * "rdma link delete" may take any keel device, keel0 too. One of a PCI
-	 * function comes and goes with its driver.
+	 * "rdma link delete" may delete any keel device, even keel0. Exception:
+	 * the device of a PCI function exists as long as the function is bound.
 	 */
 	if (!ibdev->dev.parent)
 		attr->kernel_cap_flags |= IBK_ALLOW_USER_UNREG;
@@ -117,15 +117,15 @@ static void keel_fw_version(struct ib_device *ibdev, char *str)
 }
 
 /*
- * Everything a device has goes here and nowhere else, whether it was ever
- * registered or not. After ib_core's unregistration nobody is left to use it:
- * uobjects are destroyed, mappings zapped, the netdev let go.
+ * Frees everything that a device has, whether or not it was ever registered.
+ * After ib_unregister_device(), nothing uses the device any more: uobjects are
+ * destroyed, mappings zapped, and the netdev reference dropped.
  */
 static void keel_dev_release(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
 
-	/* First: what is queued there has references on objects. */
+	/* First, because queued work has references on objects. */
 	if (kdev->wq)
 		destroy_workqueue(kdev->wq);
 	WARN_ON(!xa_empty(&kdev->qps));
@@ -188,7 +188,7 @@ static void keel_dev_set_ops(struct ib_device *ibdev)
 	ibdev->driver_def = keel_uapi_defs;
 }
 
-/* Device memory is not known yet: keel_dev_create() sets the rest. */
+/* The size of device memory is not known yet: keel_dev_create() sets it. */
 static void keel_dev_limits(u64 *limit)
 {
 	limit[KEEL_PD] = KEEL_MAX_PD;
@@ -229,9 +229,9 @@ static void keel_dev_init(struct keel_dev *kdev)
 }
 
 /*
- * Parts of a device besides device memory and the netdev. Its work stands still
- * when programs do, before a machine sleeps, if its memory does as well: a BAR
- * that is asleep loses what is written to it, without a word.
+ * Allocate the parts of a device other than device memory and the netdev. If
+ * device memory is a BAR, the workqueue is freezable: it stops before the
+ * machine sleeps, as userspace does. A sleeping BAR silently loses writes.
  */
 static int keel_dev_alloc(struct keel_dev *kdev, bool bar)
 {
@@ -241,12 +241,12 @@ static int keel_dev_alloc(struct keel_dev *kdev, bool bar)
 	return kdev->counters && kdev->wq ? 0 : -ENOMEM;
 }
 
-/* Device memory of the kernel's, for a device that brought none. */
+/* Create device memory of kernel memory, for a device without a BAR. */
 static struct keel_aperture *keel_dev_memory(void)
 {
 	struct keel_aperture *ap = ERR_PTR(-EINVAL);
 
-	/* The core keeps the length of a buffer in 32 bits. */
+	/* ib_core keeps the length of a buffer in 32 bits. */
 	if (dm_size <= (U32_MAX & PAGE_MASK))
 		ap = keel_aperture_mem_create(PAGE_ALIGN(dm_size));
 	if (IS_ERR(ap))
@@ -258,13 +258,13 @@ static struct keel_aperture *keel_dev_memory(void)
 }
 
 /**
- * keel_dev_create() - bring up a device
- * @spec: what it shall be like
+ * keel_dev_create() - create and register a device
+ * @spec: its properties
  *
  * Context: may sleep; not under RTNL.
- * Return: the device, which ib_core owns and may have freed already, but for
- * the memory of its structure: the caller has a reference on that, which
- * put_device() drops. Or ERR_PTR(), with what @spec brought still the caller's.
+ * Return: the device, which ib_core owns and may have unregistered already. The
+ * caller has a reference on the memory of its structure, which put_device()
+ * drops. Or ERR_PTR(): then the caller still owns the resources of @spec.
  */
 struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 {
@@ -298,7 +298,7 @@ struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 		ib_mark_name_assigned_by_user(&kdev->ib);
 	get_device(&kdev->ib.dev);
 	ret = ib_register_device(&kdev->ib, spec->name, NULL);
-	/* On success the device may be gone already. */
+	/* On success, the device may have been unregistered already. */
 	if (!ret)
 		return &kdev->ib;
 	put_device(&kdev->ib.dev);
@@ -306,7 +306,7 @@ struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 err_dev:
 	if (spec->ap)
 		kdev->ap = NULL;
-	/* Ends in keel_dev_release(). */
+	/* Calls keel_dev_release(). */
 	ib_dealloc_device(&kdev->ib);
 	return ERR_PTR(ret);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * "rdma link add": a device on a netdev, which is there already or is made for it.
+ * "rdma link add": a device on an existing netdev, or on one created for it.
  */
 #include <linux/if_arp.h>
 #include <linux/netdevice.h>
@@ -15,7 +15,7 @@ static struct ib_device *keel_dev_on(struct net_device *netdev)
 	return ib_device_get_by_netdev(netdev, KEEL_RDMA_DRIVER);
 }
 
-/* Makes "is there one" and "make one" one step. */
+/* Makes the check for a device and its creation atomic. */
 static DEFINE_MUTEX(keel_newlink_lock);
 
 /* rdma link add NAME type keel netdev IF */
@@ -39,8 +39,9 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 	if (IS_ERR(ibdev))
 		return PTR_ERR(ibdev);
 	/*
-	 * It went, or to another namespace, while the device could not be told.
-	 * Either is one step under RTNL; from here on the device is told.
+	 * The netdev may have been removed, or moved to another namespace,
+	 * before the notifier could find the device. Both happen under RTNL;
+	 * from here on, the notifier finds it.
 	 */
 	rtnl_lock();
 	if (!net_eq(dev_net(netdev), net) ||
@@ -54,10 +55,10 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 }
 
 /**
- * keel_dev_create_own() - bring up a device, and a netdev for it
- * @spec: what it shall be like; gets the netdev
+ * keel_dev_create_own() - create and register a device with its own netdev
+ * @spec: its properties; gets the netdev
  *
- * Nobody puts another device on that netdev meanwhile.
+ * No other device can be added to that netdev meanwhile.
  *
  * Context: may sleep, takes RTNL.
  * Return: as keel_dev_create().

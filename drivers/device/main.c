@@ -48,7 +48,7 @@ static int __init keel_init(void)
 	ret = keel_default_create();
 	if (ret)
 		goto err_port;
-	/* After keel0, whose name a function must not get. */
+	/* After keel0: a function must not get that name. */
 	ret = keel_pci_init();
 	if (ret)
 		goto err_default;
@@ -70,7 +70,7 @@ err_debugfs:
 
 static void __exit keel_exit(void)
 {
-	/* No new device, then no device, then nobody who looks at them. */
+	/* First prevent new devices, then remove devices, then their users. */
 	rdma_link_unregister(&keel_link_ops);
 	keel_pci_exit();
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
@@ -78,7 +78,7 @@ static void __exit keel_exit(void)
 	keel_removal_exit();
 	keel_workers_exit();
 	keel_debugfs_exit();
-	/* The objects' kfree_rcu() needs no code of this module. */
+	/* kfree_rcu() of objects needs no code of this module. */
 }
 
 module_init(keel_init);

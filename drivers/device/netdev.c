@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The netdev of a device that was not given one.
+ * The netdev of a device that was created without one.
  *
- * A RoCE port takes its state and its GIDs from a netdev. On a machine with
- * no NIC and no set-up there is only "lo"; a device on it comes up, but it is
- * not keel's to configure or to take away, and rdma_cm cannot resolve an
- * address over it. So "insmod keel.ko" brings a netdev along: up, with carrier,
- * one link-local address, and whatever address the administrator adds. Every
- * peer is one of these addresses, so there is nobody to ask for a MAC address;
- * frames sent to it vanish, the reports of multicast groups that rdma_cm joins
- * among them.
+ * A RoCE port takes its state and its GIDs from a netdev. A machine without NIC
+ * and configuration only has "lo". A device on it works, but keel must not
+ * configure or remove "lo", and rdma_cm cannot resolve an address over it. So
+ * "insmod keel.ko" creates a netdev: up, with carrier, one link-local address,
+ * and any address that the administrator adds. Every peer has one of these
+ * addresses, so no MAC address is ever resolved. keel drops frames sent to the
+ * netdev, even reports of multicast groups that rdma_cm joins.
  */
 #include <linux/etherdevice.h>
 #include <linux/netdevice.h>
@@ -51,17 +50,18 @@ static void keel_netdev_setup(struct net_device *netdev)
 	netdev->mtu = KEEL_NETDEV_MTU;
 	netdev->flags |= IFF_NOARP;
 	netdev->priv_flags |= IFF_NO_QUEUE | IFF_LIVE_ADDR_CHANGE;
-	/* It goes with its device, not with a namespace it was moved to. */
+	/* It is removed with its device, so it must not change namespaces. */
 	keel_netdev_pin(netdev);
 	eth_hw_addr_random(netdev);
 }
 
 /**
- * keel_netdev_create() - a netdev "keel%d" in the initial namespace, up
- * @parent: what it belongs to, or NULL
+ * keel_netdev_create() - create a netdev "keel%d" in the initial namespace, up
+ * @parent: its parent device, or NULL
  *
  * Context: may sleep, takes RTNL.
- * Return: the netdev, the caller's to keel_netdev_destroy(); or ERR_PTR().
+ * Return: the netdev, which the caller frees with keel_netdev_destroy(); or
+ * ERR_PTR().
  */
 struct net_device *keel_netdev_create(struct device *parent)
 {
@@ -88,8 +88,8 @@ struct net_device *keel_netdev_create(struct device *parent)
 }
 
 /**
- * keel_netdev_destroy() - take a netdev of keel_netdev_create() away
- * @netdev: the netdev, or NULL; no ib_device may be on it any more
+ * keel_netdev_destroy() - destroy a netdev of keel_netdev_create()
+ * @netdev: the netdev, or NULL; no ib_device uses it any more
  *
  * Context: may sleep, takes RTNL.
  */

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Functions whose memory BAR is device memory: a device for each, which comes
- * and goes with the function.
+ * PCI functions whose memory BAR is device memory: each has one device, created
+ * at probe and unregistered at remove.
  *
- * QEMU's ivshmem, which is nothing but such a BAR, is bound by itself; any
- * other function by new_id or driver_override. No register of it is touched.
+ * The driver binds QEMU's ivshmem, which only has such a BAR, by its ID. It
+ * binds other functions by new_id or driver_override, and accesses no register.
  */
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -32,9 +32,9 @@ MODULE_PARM_DESC(bar_size,
 
 /**
  * struct keel_pci - a function that is bound
- * @ibdev: its device, on whose structure this has a reference; the device may
- *	be gone before the function is
- * @window: what its memory is
+ * @ibdev: its device, with a reference on the structure; the device may be
+ *	unregistered before the function is unbound
+ * @window: the part of the BAR that is device memory
  */
 struct keel_pci {
 	struct ib_device *ibdev;
@@ -61,7 +61,7 @@ static int keel_pci_choose(struct pci_dev *pdev, struct keel_bar_window *window)
 	return ret;
 }
 
-/* The device itself, over a BAR that is ours. */
+/* Create the device on a BAR that keel has requested. */
 static struct ib_device *keel_pci_create(struct pci_dev *pdev,
 					 const struct keel_bar_window *window)
 {
@@ -101,7 +101,7 @@ static int keel_pci_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = pci_enable_device_mem(pdev);
 	if (ret)
 		return ret;
-	/* It does no DMA, but attaches to dma-bufs, of BARs at any address. */
+	/* No DMA, but the function attaches to dma-bufs of BARs anywhere. */
 	ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
 	if (ret)
 		goto err_disable;
@@ -131,9 +131,9 @@ err_disable:
 }
 
 /*
- * Nobody reaches the BAR afterwards: unregistration returns, whoever began it,
- * when mappings have lost their pages, every object is destroyed, and
- * keel_dev_release() has unmapped the kernel's view.
+ * Afterwards, nothing accesses the BAR. Unregistration, no matter which thread
+ * began it, returns when mappings have lost their pages, every object is
+ * destroyed, and keel_dev_release() has unmapped the kernel's mapping.
  */
 static void keel_pci_remove(struct pci_dev *pdev)
 {
@@ -159,9 +159,9 @@ static struct pci_driver keel_pci_driver = {
 };
 
 /**
- * keel_pci_init() - bind functions from now on
+ * keel_pci_init() - register the PCI driver
  *
- * A function that cannot be used is the kernel log's, and no failure.
+ * If a function cannot be used, keel logs that, and this does not fail.
  *
  * Return: 0 or a negative errno.
  */
@@ -171,7 +171,7 @@ int keel_pci_init(void)
 }
 
 /**
- * keel_pci_exit() - let go of all functions, whose devices go
+ * keel_pci_exit() - unregister the PCI driver, and remove its devices
  */
 void keel_pci_exit(void)
 {

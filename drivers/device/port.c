@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The port: ibv_query_port(). RoCE v2 on the device's netdev, which gives it
- * its state and its GIDs, and nothing else: there is no wire.
+ * The port: ibv_query_port(). RoCE v2 on the device's netdev, which provides
+ * its state and its GIDs, and nothing else: keel sends no packets.
  */
 #include <linux/netdevice.h>
 #include <rdma/ib_mad.h>
@@ -18,12 +18,12 @@ static int keel_query_port(struct ib_device *ibdev, u32 port,
 	bool up = running && netif_carrier_ok(netdev);
 
 	dev_put(netdev);
-	/* The core has cleared *attr. */
+	/* ib_core has cleared *attr. */
 	attr->state = up ? IB_PORT_ACTIVE : IB_PORT_DOWN;
 	attr->phys_state = up ? IB_PORT_PHYS_STATE_LINK_UP :
 			   running ? IB_PORT_PHYS_STATE_POLLING :
 				     IB_PORT_PHYS_STATE_DISABLED;
-	/* Bytes are copied, not packed: the netdev's MTU bounds nothing. */
+	/* keel copies bytes without packets: the netdev's MTU is no limit. */
 	attr->max_mtu = IB_MTU_4096;
 	attr->active_mtu = IB_MTU_4096;
 	attr->max_msg_sz = KEEL_MAX_MSG;
@@ -32,7 +32,7 @@ static int keel_query_port(struct ib_device *ibdev, u32 port,
 	attr->gid_tbl_len = KEEL_GIDS;
 	attr->pkey_tbl_len = KEEL_PKEYS;
 	attr->ip_gids = true;
-	/* Nominal: programs want a number, and a copy is about that fast. */
+	/* Nominal: applications expect a value, near the speed of a copy. */
 	attr->active_width = IB_WIDTH_4X;
 	attr->active_speed = IB_SPEED_HDR;
 	return 0;
@@ -50,7 +50,7 @@ static int keel_query_pkey(struct ib_device *ibdev, u32 port, u16 index,
 static int keel_port_immutable(struct ib_device *ibdev, u32 port,
 			       struct ib_port_immutable *immutable)
 {
-	/* With MADs and the CM, which is what rdma_cm wants. */
+	/* With MADs and the CM, which rdma_cm needs. */
 	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
 	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	immutable->gid_tbl_len = KEEL_GIDS;
@@ -64,8 +64,9 @@ static enum rdma_link_layer keel_link_layer(struct ib_device *ibdev, u32 port)
 }
 
 /*
- * Our events are those of the notifier in main.c. The core's own leave out bonds,
- * and all devices but one on a netdev; with this it raises none for ours.
+ * The notifier below raises the events of keel's ports. ib_core's own events
+ * omit bonds, and all devices but one on a netdev. With this op, ib_core raises
+ * none for keel.
  */
 static void __maybe_unused
 keel_report_port_event(struct ib_device *ibdev, struct net_device *netdev,
@@ -84,7 +85,7 @@ static void keel_port_event(struct ib_device *ibdev, struct net_device *netdev)
 	};
 
 	ASSERT_RTNL();
-	/* Much of what changes on a netdev changes nothing on the port. */
+	/* Many changes of a netdev do not change the port. */
 	if (READ_ONCE(kdev->port_event) == event.event)
 		return;
 	WRITE_ONCE(kdev->port_event, event.event);
@@ -102,7 +103,7 @@ static int keel_netdev_event(struct notifier_block *nb, unsigned long event,
 		return NOTIFY_DONE;
 	switch (event) {
 	case NETDEV_UNREGISTER:
-		/* RTNL is held here, and unregistration takes it: queue it. */
+		/* RTNL is held here, and unregistration takes it: defer it. */
 		ib_unregister_device_queued(ibdev);
 		break;
 	case NETDEV_UP:
@@ -122,7 +123,7 @@ static struct notifier_block keel_netdev_nb = {
 };
 
 /**
- * keel_port_init() - hear of netdevs that change or go
+ * keel_port_init() - register for changes and removal of netdevs
  *
  * Return: 0, or as register_netdevice_notifier().
  */
