@@ -382,7 +382,7 @@ static enum keel_copy_result keel_copy_opened(const struct keel_segs *dst,
 }
 
 /**
- * keel_copy_ctl_init() - initialise a transfer
+ * keel_copy_ctl_init() - initialize a transfer
  * @ctl: the transfer
  * @stop: &keel_copy_ctl.stop, or NULL
  * @arg: for @stop

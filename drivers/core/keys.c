@@ -12,7 +12,7 @@
 #define KEEL_KEY_INDEX_MAX	(U32_MAX >> KEEL_KEY_INDEX_SHIFT)
 
 /**
- * keel_keys_init() - initialise an empty table
+ * keel_keys_init() - initialize an empty table
  * @keys: the table
  */
 void keel_keys_init(struct keel_keys *keys)

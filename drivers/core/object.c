@@ -11,7 +11,7 @@
 #include "keel_trace.h"
 
 /**
- * keel_registry_init() - initialise an empty registry without limits
+ * keel_registry_init() - initialize an empty registry without limits
  * @reg: the registry
  * @name: name of the device; must stay valid as long as @reg
  */
@@ -114,7 +114,7 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
 }
 
 /**
- * keel_obj_add_holds() - initialise an object and list it
+ * keel_obj_add_holds() - initialize an object and list it
  * @reg: the registry that lists it
  * @obj: the object, zeroed, inside a structure that is otherwise complete:
  *	debugfs can show it from here on

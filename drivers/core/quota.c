@@ -20,7 +20,7 @@
 #include "keel_trace.h"
 
 /**
- * keel_quotas_init() - initialise quotas without limits and users
+ * keel_quotas_init() - initialize quotas without limits and users
  * @quotas: the quotas
  * @name: name of the device; must stay valid as long as @quotas
  */

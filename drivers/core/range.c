@@ -24,7 +24,7 @@ static unsigned long keel_range_units(const struct keel_range *r, u64 len)
 }
 
 /**
- * keel_range_init() - initialise an allocator with everything free
+ * keel_range_init() - initialize an allocator with everything free
  * @r: the range
  * @size: bytes; a multiple of the unit, and not 0
  * @shift: log2 of the unit
@@ -52,7 +52,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_range_init);
 
 /**
  * keel_range_fini() - free an allocator without allocated ranges
- * @r: the range; may be all zero if it was never initialised
+ * @r: the range; may be all zero if it was never initialized
  */
 void keel_range_fini(struct keel_range *r)
 {

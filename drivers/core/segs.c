@@ -48,7 +48,7 @@ static void keel_copy_tail(void *to, const void *from, size_t len)
  * @from: source
  * @len: bytes
  *
- * Applications poll the last bytes of an RDMA WRITE. So the last aligned 8
+ * Applications poll the last bytes of an RDMA write. So the last aligned 8
  * bytes are stored last, and with one store if the message ends on an 8-byte
  * boundary.
  *

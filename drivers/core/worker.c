@@ -148,7 +148,7 @@ bool keel_worker_is_ours(const struct keel_worker *worker)
 }
 
 /**
- * keel_job_init() - initialise a job that is not queued
+ * keel_job_init() - initialize a job that is not queued
  * @job: the job
  * @run: &keel_job.run
  */
@@ -477,7 +477,7 @@ struct keel_worker *keel_worker_get(struct keel_workers *workers)
 }
 
 /**
- * keel_workers_setup() - initialise the workers of a context
+ * keel_workers_setup() - initialize the workers of a context
  * @workers: the workers of the context
  */
 void keel_workers_setup(struct keel_workers *workers)

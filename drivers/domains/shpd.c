@@ -44,7 +44,7 @@ static const struct keel_obj_ops keel_shpd_obj_ops = {
 };
 
 /**
- * keel_shpds_init() - initialise an empty table of handles
+ * keel_shpds_init() - initialize an empty table of handles
  * @shpds: the table
  */
 void keel_shpds_init(struct keel_shpds *shpds)

@@ -88,6 +88,7 @@ keel_dm_map_seg(struct rdma_user_mmap_entry *entry)
  *
  * Existing mappings and the bytes behind them stay until the process unmaps
  * them or exits. No importer uses an export of the buffer when this returns.
+ *
  * Context: may sleep, until all importers have unmapped it.
  */
 void keel_dm_unmap(struct keel_dm *dm)

@@ -100,7 +100,7 @@ keel_bind_check_mr(const struct keel_key *key,
 				IB_ACCESS_REMOTE_ATOMIC) &&
 	    !(key->access & IB_ACCESS_LOCAL_WRITE))
 		return KEEL_WHY_ACCESS;
-	/* A window must not allow a FLUSH that its region does not allow. */
+	/* A window must not allow a flush that its region does not allow. */
 	if (wqe->bind.access & ~key->access & IB_ACCESS_FLUSH_GLOBAL)
 		return KEEL_WHY_ACCESS;
 	if (off > key->length || wqe->bind.length > key->length - off)
@@ -263,7 +263,7 @@ static int keel_mw_invalidate(struct keel_mw *mw, u32 qpn, u32 rkey)
 /**
  * keel_invalidate() - invalidate a key, for a local or remote request
  * @scope: the keys that may be used: for a local invalidate those of the QP
- *	with the WQE, for a SEND with Invalidate those of the QP that receives
+ *	with the WQE, for a send with invalidate those of the QP that receives
  *	it
  * @rkey: the key
  *

@@ -144,13 +144,13 @@ int keel_segs_remote(const struct keel_scope *scope, struct keel_segs *segs,
 }
 
 /**
- * keel_flush_check() - check that a FLUSH may use its rkey
+ * keel_flush_check() - check that a flush may use its rkey
  * @scope: the keys that may be used
  * @wqe: the WQE of the FLUSH
  * @access: the rights that are needed
  * @why: gets the vendor error
  *
- * The key is checked even for a FLUSH of 0 bytes.
+ * The key is checked even for a flush of 0 bytes.
  *
  * Context: any.
  * Return: as keel_segs_remote().
