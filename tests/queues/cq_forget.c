@@ -294,6 +294,7 @@ TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XR
 	struct ibv_srq *srq;
 	struct ibv_cq *cq;
 	uint32_t srqn, qpn;
+	long before;
 	int i;
 
 	setup();
@@ -305,12 +306,14 @@ TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XR
 	recv = qp_new_xrc_recv(xrcd);
 	qpn = recv->qp_num;
 	qp_join(send, recv);
+	before = dev_counter("tx_msgs");
 	for (i = 0; i < N; i++) {
 		post_srq_recv(srq, i, in);
 		wr = send_wr(IBV_WR_SEND, 100 + i, out);
 		wr->qp_type.xrc.remote_srqn = srqn;
 		post(send, wr);
 	}
+	wait_sent(before, N);
 	destroyed(send);
 	destroyed(recv);
 	for (i = 0; i < N; i++)
