@@ -45,6 +45,18 @@ long dev_counter(const char *name)
 	return n;
 }
 
+void dev_wait_sent(long before, int n)
+{
+	int ms;
+
+	for (ms = 0; dev_counter("tx_msgs") < before + n; ms += 10) {
+		if (ms > 5000)
+			FAIL("got %ld messages, want %d",
+			     dev_counter("tx_msgs") - before, n);
+		usleep(10000);
+	}
+}
+
 bool dev_exists(const char *name)
 {
 	struct ibv_device **list = MUST(ibv_get_device_list(NULL));

@@ -339,6 +339,17 @@ struct ibv_wc wc_get(struct ibv_cq *cq)
 	return wc;
 }
 
+void wc_start_poll(struct ibv_cq_ex *cq)
+{
+	struct ibv_poll_cq_attr attr = {};
+	int ret;
+
+	do
+		ret = ibv_start_poll(cq, &attr);
+	while (ret == ENOENT);
+	CHECK_EQ(ret, 0);
+}
+
 struct ibv_wc wc_check(const char *file, int line, struct ibv_cq *cq,
 		       uint64_t wr_id, enum ibv_wc_status status)
 {

@@ -93,6 +93,8 @@ struct ibv_wc wc_check(const char *file, int line, struct ibv_cq *cq,
 		       uint64_t wr_id, enum ibv_wc_status status);
 #define CHECK_WC(cq, wr_id, status)	\
 	wc_check(__FILE__, __LINE__, cq, wr_id, status)
+/* ibv_start_poll(), which must find a CQE within a while. */
+void wc_start_poll(struct ibv_cq_ex *cq);
 #define CHECK_NO_WC(cq)						\
 	do {							\
 		struct ibv_wc wc_;				\

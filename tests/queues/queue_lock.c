@@ -11,6 +11,7 @@
 
 #include <infiniband/keeldv.h>
 
+#include "dev.h"
 #include "domain.h"
 #include "qp.h"
 #include "t.h"
@@ -125,23 +126,27 @@ static void ex_poll(struct setup *s, uint64_t first)
 	ibv_end_poll(s->ex);
 }
 
-/* Each path takes so many locks. */
+/* Each path takes so many locks; no poll comes too early and is repeated. */
 static void check_paths(struct ibv_pd *pd, int each)
 {
 	struct setup s = setup(pd, false);
+	long before = dev_counter("tx_msgs");
 
 	CHECK_EQ(LOCKS(post_recv(s.qp, 1, s.in)), each);
 	CHECK_EQ(LOCKS(post_send(s.qp, 2, s.out)), each);
+	dev_wait_sent(before++, 1);
 	CHECK_EQ(LOCKS(CHECK_WC(s.cq, 1, IBV_WC_SUCCESS)), each);
 	CHECK_EQ(LOCKS(CHECK_WC(s.cq, 2, IBV_WC_SUCCESS)), each);
 	CHECK_EQ(LOCKS(CHECK_NO_WC(s.cq)), each);
 	CHECK_EQ(LOCKS(CHECK_OK(ibv_req_notify_cq(s.cq, 0))), each);
 	post_recv(s.qp, 4, s.in);
 	CHECK_EQ(LOCKS(wr_send(&s)), each);
+	dev_wait_sent(before++, 1);
 	CHECK_EQ(LOCKS(ex_poll(&s, 4)), each);
 	s = setup(pd, true);
 	CHECK_EQ(LOCKS(post_srq_recv(s.srq, 4, s.in)), each);
 	CHECK_EQ(LOCKS(wr_send(&s)), each);
+	dev_wait_sent(before, 1);
 	CHECK_EQ(LOCKS(ex_poll(&s, 4)), each);
 }
 
@@ -422,13 +427,16 @@ static void arm_in_poll(bool single)
 	struct ibv_qp *qp;
 	struct mem mem;
 	void *context;
+	long before;
 
 	cq = MUST(ibv_create_cq_ex(pd->context, &init));
 	mem = MEM(MUST(ibv_reg_mr(pd, to, PAGE, IBV_ACCESS_LOCAL_WRITE)));
 	qp = qp_new(pd, ibv_cq_ex_to_cq(cq), IBV_QPT_RC, NULL);
 	qp_connect(qp, qp->qp_num);
+	before = dev_counter("tx_msgs");
 	post_recv(qp, 1, mem);
 	post_send(qp, 2, mem);
+	dev_wait_sent(before, 1);
 	CHECK_OK(ibv_start_poll(cq, &attr));
 	CHECK_EQ(cq->wr_id, 1);
 	CHECK_OK(ibv_req_notify_cq(ibv_cq_ex_to_cq(cq), 0));

@@ -133,7 +133,6 @@ static struct ibv_cq_ex *cq_with_sl(void)
 
 TEST(packet_ex, "DEV-2", "ibv_wc_read_sl() says the same")
 {
-	struct ibv_poll_cq_attr attr = {};
 	struct ibv_qp *a, *b;
 	struct ibv_cq_ex *cq;
 	union ibv_gid gid;
@@ -149,7 +148,7 @@ TEST(packet_ex, "DEV-2", "ibv_wc_read_sl() says the same")
 		ah = address(ipv4, &gid);
 		post_recv(b, 2, in);
 		send_to(a, b, ah);
-		CHECK_OK(ibv_start_poll(cq, &attr));
+		wc_start_poll(cq);
 		CHECK_EQ(cq->wr_id, 2);
 		CHECK_EQ(cq->status, IBV_WC_SUCCESS);
 		CHECK_EQ(ibv_wc_read_sl(cq), ipv4 ? IPV4_PACKET : IPV6_PACKET);
