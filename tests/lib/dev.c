@@ -45,14 +45,14 @@ long dev_counter(const char *name)
 	return n;
 }
 
-void dev_wait_sent(long before, int n)
+void dev_counter_wait(const char *name, long before, int n)
 {
 	int ms;
 
-	for (ms = 0; dev_counter("tx_msgs") < before + n; ms += 10) {
+	for (ms = 0; dev_counter(name) < before + n; ms += 10) {
 		if (ms > 5000)
-			FAIL("got %ld messages, want %d",
-			     dev_counter("tx_msgs") - before, n);
+			FAIL("%s: got %ld more, want %d", name,
+			     dev_counter(name) - before, n);
 		usleep(10000);
 	}
 }

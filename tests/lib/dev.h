@@ -25,10 +25,10 @@ bool dev_exists(const char *name);
 /* A hardware counter of keel0's port. */
 long dev_counter(const char *name);
 /*
- * Wait until keel0 has sent @n messages more than @before, a value of tx_msgs.
- * On a busy machine ibv_post_send() may leave the work to the kernel's thread.
+ * Wait until a counter is @n above @before, a value it had. On a busy machine
+ * ibv_post_send() may leave the work to the kernel's thread.
  */
-void dev_wait_sent(long before, int n);
+void dev_counter_wait(const char *name, long before, int n);
 
 /* It works: a message from one QP to another, by a context of its own. */
 void dev_check_works(const char *name);

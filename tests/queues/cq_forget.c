@@ -64,7 +64,7 @@ static void send_and_wait(const struct two *t, int pairs, int n)
 	long before = dev_counter("tx_msgs");
 
 	send_in_turn(t, pairs, n);
-	dev_wait_sent(before, pairs * n);
+	dev_counter_wait("tx_msgs", before, pairs * n);
 }
 
 /* In this order even where the kernel's threads take turns of their own. */
@@ -77,7 +77,7 @@ static void send_in_order(const struct two *t, int pairs, int n)
 		for (j = 0; j < pairs; j++) {
 			post_recv(t[j].b, i, in);
 			post_send(t[j].a, 100 + i, out);
-			dev_wait_sent(before++, 1);
+			dev_counter_wait("tx_msgs", before++, 1);
 		}
 	}
 }
@@ -271,7 +271,7 @@ TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives beh
 	before = dev_counter("tx_msgs");
 	for (i = 0; i < N; i++)
 		post_send(a, i, out);
-	dev_wait_sent(before, N);
+	dev_counter_wait("tx_msgs", before, N);
 	destroyed(b);
 	CHECK_NO_WC(rcq);
 	for (i = 0; i < N; i++) {
@@ -315,7 +315,7 @@ TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XR
 		wr->qp_type.xrc.remote_srqn = srqn;
 		post(send, wr);
 	}
-	dev_wait_sent(before, N);
+	dev_counter_wait("tx_msgs", before, N);
 	destroyed(send);
 	destroyed(recv);
 	for (i = 0; i < N; i++)

@@ -3,6 +3,7 @@
  * States that QPs are moved to, what they do with their work requests in each,
  * and the asynchronous events of QPs, SRQs and CQs.
  */
+#include "dev.h"
 #include "qp.h"
 #include "t.h"
 
@@ -91,11 +92,14 @@ TEST(drained, "DEV-4", "SQD: what had begun is ended, the event tells of it, wha
 	};
 	struct ibv_qp_init_attr init;
 	struct link l;
+	long before;
 
 	setup();
 	l = link_new(pd, pd, IBV_QPT_RC);
+	before = dev_counter("rnr_waits");
 	post_send(l.qp[0], 1, out);
 	post_send(l.qp[0], 2, out);
+	dev_counter_wait("rnr_waits", before, 1);
 	CHECK_OK(ibv_modify_qp(l.qp[0], &attr, IBV_QP_STATE |
 			       IBV_QP_EN_SQD_ASYNC_NOTIFY));
 	CHECK_NO_EVENT(l.ctx);

@@ -134,19 +134,19 @@ static void check_paths(struct ibv_pd *pd, int each)
 
 	CHECK_EQ(LOCKS(post_recv(s.qp, 1, s.in)), each);
 	CHECK_EQ(LOCKS(post_send(s.qp, 2, s.out)), each);
-	dev_wait_sent(before++, 1);
+	dev_counter_wait("tx_msgs", before++, 1);
 	CHECK_EQ(LOCKS(CHECK_WC(s.cq, 1, IBV_WC_SUCCESS)), each);
 	CHECK_EQ(LOCKS(CHECK_WC(s.cq, 2, IBV_WC_SUCCESS)), each);
 	CHECK_EQ(LOCKS(CHECK_NO_WC(s.cq)), each);
 	CHECK_EQ(LOCKS(CHECK_OK(ibv_req_notify_cq(s.cq, 0))), each);
 	post_recv(s.qp, 4, s.in);
 	CHECK_EQ(LOCKS(wr_send(&s)), each);
-	dev_wait_sent(before++, 1);
+	dev_counter_wait("tx_msgs", before++, 1);
 	CHECK_EQ(LOCKS(ex_poll(&s, 4)), each);
 	s = setup(pd, true);
 	CHECK_EQ(LOCKS(post_srq_recv(s.srq, 4, s.in)), each);
 	CHECK_EQ(LOCKS(wr_send(&s)), each);
-	dev_wait_sent(before, 1);
+	dev_counter_wait("tx_msgs", before, 1);
 	CHECK_EQ(LOCKS(ex_poll(&s, 4)), each);
 }
 
@@ -436,7 +436,7 @@ static void arm_in_poll(bool single)
 	before = dev_counter("tx_msgs");
 	post_recv(qp, 1, mem);
 	post_send(qp, 2, mem);
-	dev_wait_sent(before, 1);
+	dev_counter_wait("tx_msgs", before, 1);
 	CHECK_OK(ibv_start_poll(cq, &attr));
 	CHECK_EQ(cq->wr_id, 1);
 	CHECK_OK(ibv_req_notify_cq(ibv_cq_ex_to_cq(cq), 0));
