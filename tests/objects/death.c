@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Processes that die at any moment, in the middle of any call.
+ * Processes that die at a random moment, in the middle of any call.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,7 +18,7 @@
 
 static char page[16 * PAGE] __attribute__((aligned(PAGE)));
 
-/* One of everything, and most of it away again. */
+/* Create an object of each kind and destroy some of them. */
 static void churn(struct ibv_context *ctx, uint64_t *seed)
 {
 	struct ibv_alloc_dm_attr dm_attr = {
@@ -46,7 +46,10 @@ static void churn(struct ibv_context *ctx, uint64_t *seed)
 	MUST(ibv_alloc_mw(attr.pd, IBV_MW_TYPE_1));
 	MUST(ibv_open_xrcd(ctx, &xrcd));
 	ibv_dereg_mr(dm_mr);
-	/* A mapping would keep the file open. */
+	/*
+	 * ibv_free_dm() also unmaps the buffer: a mapping would keep the device
+	 * file open.
+	 */
 	ibv_free_dm(dm);
 	if (t_random(seed) % 2) {
 		ibv_dereg_mr(mr);
@@ -54,7 +57,7 @@ static void churn(struct ibv_context *ctx, uint64_t *seed)
 	}
 }
 
-/* Again and again, until somebody puts an end to it. */
+/* Create and destroy objects until the test kills the process. */
 static void busy(uint64_t seed)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -92,7 +95,7 @@ static void nap(uint64_t ns)
 	nanosleep(&t, NULL);
 }
 
-TEST_SLOW(killed_anywhere, "PD-3", "a process of two threads killed at a random moment, by any signal, leaves nothing behind", 200)
+TEST_SLOW(killed_anywhere, "PD-3", "a process of two threads that a signal kills at a random moment leaves nothing behind", 200)
 {
 	static const int sigs[] = { SIGKILL, SIGTERM, SIGSEGV, SIGABRT };
 	uint64_t seed = 4711;
@@ -122,7 +125,7 @@ static void exit_in_call(struct peer *parent)
 		pthread_create(&thread, NULL, busy_thread,
 			       (void *)(uintptr_t)(seed + i));
 	nap(t_random(&seed) % 20000000);
-	/* The others are in the middle of a call. */
+	/* The other threads are in the middle of a call. */
 	_exit(0);
 }
 
@@ -151,7 +154,10 @@ static void fork_and_die(struct peer *parent)
 	memset(MUST(keeldv_dm_map(MUST(ibv_alloc_dm(ctx, &attr)))), 1, PAGE);
 	child = SYS(fork());
 	if (!child) {
-		/* It has the file as well, and both go at once. */
+		/*
+		 * The child shares the device file, and both processes die at
+		 * about the same time.
+		 */
 		for (;;)
 			MUST(ibv_alloc_pd(ctx));
 	}
@@ -160,7 +166,7 @@ static void fork_and_die(struct peer *parent)
 	exit(0);
 }
 
-TEST(forked, "PD-3", "a file shared by fork lets its objects go with the last of its processes, in whatever order they die")
+TEST(forked, "PD-3", "objects of a device file that fork() shared are freed when both processes are dead, in either order")
 {
 	struct peer p;
 	int i, n;
@@ -168,14 +174,14 @@ TEST(forked, "PD-3", "a file shared by fork lets its objects go with the last of
 	for (i = 0; i < t_rounds(40); i++) {
 		peer_start(&p, fork_and_die);
 		peer_end(&p);
-		/* Its child is an orphan, and may need a moment to die. */
+		/* The child is an orphan now and may need a moment to die. */
 		for (n = 0; n < 1000 && tree_count(KEEL0, NULL); n++)
 			usleep(1000);
 		CHECK_EQ(tree_count(KEEL0, NULL), 0);
 	}
 }
 
-TEST(watched, "PD-3,DEV-4", "readers of debugfs and rdma resource see whole objects while others make and destroy them")
+TEST(watched, "PD-3,DEV-4", "debugfs and rdma resource show whole objects while another process creates and destroys objects")
 {
 	uint64_t seed = 1;
 	struct tree tree;
@@ -185,7 +191,7 @@ TEST(watched, "PD-3,DEV-4", "readers of debugfs and rdma resource see whole obje
 	peer_start(&p, busy_process);
 	peer_put_var(&p, seed);
 	for (i = 0; i < t_rounds(200); i++) {
-		/* Fails if a line cannot be read. */
+		/* tree_read() fails the test if it cannot parse a line. */
 		tree_read(KEEL0, &tree);
 		tree_free(&tree);
 		if (i % 50 == 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Why is it busy? The tree of objects, the lists of holders and the trace
- * events name the object that is to blame.
+ * Diagnosis of EBUSY: the object tree, the lists of holders and the trace
+ * events name the object that holds a reference.
  */
 #include <signal.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* A small tree with one of nearly everything. */
+/* A small tree with nearly every kind of object. */
 struct made {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd, *parent;
@@ -64,7 +64,7 @@ static void check_line(const struct tree_obj *obj, int depth, unsigned int refs,
 
 #define ID(kind)	(tree_only(&tree, kind)->id)
 
-/* Good for the next seven calls. */
+/* The returned text stays valid for the next seven calls. */
 static const char *fmt(const char *format, ...)
 {
 	static char text[8][128];
@@ -78,7 +78,7 @@ static const char *fmt(const char *format, ...)
 	return text[next];
 }
 
-TEST(lines, "PD-1,PD-2,TD-1,PDM-1,SPD-1,DM-1", "debugfs shows each object of a tree: depth, refs, pid, comm, what it holds and who holds it")
+TEST(lines, "PD-1,PD-2,TD-1,PDM-1,SPD-1,DM-1", "debugfs shows depth, refs, pid and comm of each object, the objects it holds and the objects that hold it")
 {
 	struct keeldv_dm_attr dm;
 	struct made m;
@@ -113,13 +113,13 @@ TEST(lines, "PD-1,PD-2,TD-1,PDM-1,SPD-1,DM-1", "debugfs shows each object of a t
 	check_line(tree_only(&tree, "dm"), 0, 2,
 		   fmt("start 0x%llx length 100", (unsigned long long)dm.start),
 		   "", fmt("dm_mr %u", ID("dm_mr")));
-	/* A mapping is one more reference. */
+	/* A mapping holds one more reference. */
 	MUST(keeldv_dm_map(m.dm));
 	tree_read(KEEL0, &tree);
 	CHECK(tree_only(&tree, "dm")->refs > 2);
 }
 
-TEST(order, "PD-2", "debugfs puts each object below the one that it needs first")
+TEST(order, "PD-2", "debugfs lists each object below the first object that it needs")
 {
 	static const char * const want[] = {
 		"domain", "pd", "parent", "dm_mr", "mw", "mr", "shpd", "td",
@@ -136,7 +136,7 @@ TEST(order, "PD-2", "debugfs puts each object below the one that it needs first"
 		CHECK_STR(tree.objs[i].kind, want[i]);
 }
 
-TEST(many_holders, "PD-2", "a line names 8 holders and says how many more there are; nothing is shown twice or left out")
+TEST(many_holders, "PD-2", "debugfs names 8 holders of an object and counts the rest, and lists each of 300 objects once")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -163,7 +163,7 @@ static void check_holder(const struct keeldv_holder *h, enum keeldv_kind kind,
 	CHECK_STR(h->comm, "diag me");
 }
 
-TEST(holders, "PD-2,PDM-9,TD-2,DM-8", "keeldv_*_holders name kind, number, process and command of whoever keeps an object busy")
+TEST(holders, "PD-2,PDM-9,TD-2,DM-8", "keeldv_*_holders() return kind, number, pid and comm of each object that keeps an object busy")
 {
 	struct keeldv_holder list[4];
 	struct made m;
@@ -192,7 +192,7 @@ TEST(holders, "PD-2,PDM-9,TD-2,DM-8", "keeldv_*_holders name kind, number, proce
 	check_holder(&list[0], KEELDV_KIND_DM_MR, ID("dm_mr"));
 }
 
-TEST(holders_room, "PD-2", "a list with less room is filled as far as it goes, and the count is of all; NULL only counts")
+TEST(holders_room, "PD-2", "keeldv_pd_holders() fills a short list as far as it goes, and always returns the count of all holders")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -237,7 +237,7 @@ static void check_event(const char *trace, const char *event, const char *what)
 		FAIL("got no event %s: %s, want one", event, what);
 }
 
-TEST(trace, "PD-2,PDM-9", "trace events tell each birth and death, and each refused destroy with who is to blame")
+TEST(trace, "PD-2,PDM-9", "trace events report each birth and death of an object, and the holder behind each refused destroy")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_parent_domain_init_attr attr = {};
@@ -294,7 +294,7 @@ static void hold(struct peer *parent)
 	pause();
 }
 
-TEST(others, "PD-1,PD-3", "rdma resource and debugfs name the process that made a PD and an MR, for as long as it lives")
+TEST(others, "PD-1,PD-3", "rdma resource and debugfs name the process that created a PD and an MR while that process lives")
 {
 	struct tree tree;
 	struct peer p;

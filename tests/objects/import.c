@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Upstream's way of sharing: one file descriptor of the device, and handles.
+ * The upstream way of sharing: one file descriptor of the device, and handles.
  */
 #include <signal.h>
 
@@ -17,7 +17,7 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* Told by the owner to those who import. */
+/* The owner tells the importer these handles and values. */
 struct told {
 	uint32_t pd, parent, mr, lkey, rkey, dm, domain;
 	uint64_t length;
@@ -43,7 +43,10 @@ static void owner(struct peer *parent)
 	CHECK_OK(ibv_memcpy_to_dm(dm, PAGE, "said by the owner", 18));
 	peer_put_fd(parent, ctx->cmd_fd);
 	peer_put_var(parent, told);
-	/* They may now use it; then it is tried to free what they use. */
+	/*
+	 * The importer may use the objects now. Then the owner tries to destroy
+	 * them.
+	 */
 	peer_wait(parent);
 	CHECK_OK(ibv_dealloc_pd(par));
 	CHECK_OK(ibv_dereg_mr(mr));
@@ -62,7 +65,7 @@ static struct ibv_context *get_context(struct peer *p, struct told *told)
 	return MUST(ibv_import_device(fd));
 }
 
-TEST(import, "SPD-9", "an imported device, PD and MR are the owner's: same domain, same keys; unimport destroys nothing")
+TEST(import, "SPD-9", "an imported device, PD and MR have the owner's domain and keys, and unimport destroys nothing")
 {
 	struct keeldv_pd_attr attr;
 	struct ibv_context *ctx;
@@ -93,7 +96,7 @@ TEST(import, "SPD-9", "an imported device, PD and MR are the owner's: same domai
 	ibv_unimport_mr(mr);
 	ibv_unimport_pd(par);
 	CHECK_SAME_TREE(before);
-	/* An object that is made with an imported PD keeps the owner's busy. */
+	/* An object created with an imported PD keeps the owner's PD busy. */
 	mine = MUST(ibv_reg_mr(pd, page, PAGE, 0));
 	peer_tell(&p);
 	peer_wait(&p);
@@ -104,7 +107,7 @@ TEST(import, "SPD-9", "an imported device, PD and MR are the owner's: same domai
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(outlive, "SPD-9", "what the owner made lives on while an importer has the device, and goes with the last of them")
+TEST(outlive, "SPD-9", "the owner's objects live until the last process that has the device file closes it")
 {
 	struct ibv_context *ctx;
 	struct told told;
@@ -124,7 +127,7 @@ TEST(outlive, "SPD-9", "what the owner made lives on while an importer has the d
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(bad_handle, "SPD-9,DEV-4", "a handle that the device file does not have, or of another type, cannot be imported")
+TEST(bad_handle, "SPD-9,DEV-4", "importing a handle of another type fails with EINVAL, an unknown handle with ENOENT")
 {
 	struct ibv_context *ctx;
 	struct told told;
@@ -145,7 +148,7 @@ TEST(bad_handle, "SPD-9,DEV-4", "a handle that the device file does not have, or
 	peer_kill(&p, SIGKILL);
 }
 
-TEST(import_dm, "DM-9", "ibv_import_dm in a process that imported the device reaches the same bytes, both ways")
+TEST(import_dm, "DM-9", "a process that imported a DM reads and writes the owner's bytes, and sees the owner's length")
 {
 	char said[18], *map;
 	struct ibv_context *ctx;
@@ -160,12 +163,14 @@ TEST(import_dm, "DM-9", "ibv_import_dm in a process that imported the device rea
 	CHECK_STR(said, "said by the owner");
 	map = MUST(keeldv_dm_map(dm));
 	CHECK_STR(map + PAGE, "said by the owner");
-	/* The length is the owner's, too. */
+	/* The imported buffer has the owner's length. */
 	CHECK_RET(ibv_memcpy_from_dm(said, dm, 2 * PAGE, 1), EINVAL);
 	CHECK_RET(ibv_memcpy_from_dm(said, dm, PAGE, PAGE + 1), EINVAL);
 	CHECK_OK(ibv_memcpy_to_dm(dm, 0, "and by the other", 17));
 	ibv_unimport_dm(dm);
-	/* Unimport destroyed nothing, and another import sees it all. */
+	/*
+	 * ibv_unimport_dm() destroyed nothing: a second import sees all bytes.
+	 */
 	dm = MUST(ibv_import_dm(ctx, told.dm));
 	CHECK_OK(ibv_memcpy_from_dm(said, dm, 0, 17));
 	CHECK_STR(said, "and by the other");
@@ -176,7 +181,7 @@ TEST(import_dm, "DM-9", "ibv_import_dm in a process that imported the device rea
 	CHECK_STR(said, "said by the owner");
 }
 
-/* Both map it, and talk through it. */
+/* Both processes map the buffer and store values for each other. */
 static void dm_talk(struct peer *parent)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -195,7 +200,7 @@ static void dm_talk(struct peer *parent)
 	}
 }
 
-TEST(import_dm_map, "DM-9", "two processes that map one buffer see each other's stores")
+TEST(import_dm_map, "DM-9", "two processes that map one DM see each other's stores")
 {
 	volatile uint64_t *map;
 	struct ibv_context *ctx;
@@ -219,9 +224,12 @@ TEST(import_dm_map, "DM-9", "two processes that map one buffer see each other's 
 		 IBV_ACCESS_REMOTE_ATOMIC)
 #define ALL	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | REMOTE)
 
-/* Two ways to register memory, and what an importer cannot add to either. */
+/*
+ * Two ways to register memory, and the access rights that an importer cannot
+ * add to either.
+ */
 static const struct lending {
-	unsigned int mode;	/* of all rights alike */
+	unsigned int mode;	/* present in all access flags */
 	unsigned int given;	/* by the owner */
 	unsigned int added[5];	/* by the importer: each is refused */
 } lendings[] = {
@@ -229,7 +237,10 @@ static const struct lending {
 	  { IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_MW_BIND,
 	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
 	    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_ATOMIC, ALL } },
-	/* Pinned for writing: pages need not be pinned again for any right. */
+	/*
+	 * With LOCAL_WRITE the pages are pinned for writing: no further right
+	 * would pin them again.
+	 */
 	{ 0, IBV_ACCESS_LOCAL_WRITE,
 	  { IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_READ,
 	    IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_MW_BIND, ALL } },
@@ -267,17 +278,17 @@ static void lender(struct peer *parent)
 	lent.rkey = mr->rkey;
 	peer_put_fd(parent, ctx->cmd_fd);
 	peer_put_var(parent, lent);
-	/* The importer has tried everything. */
+	/* The importer has tried to add each set of rights. */
 	peer_wait(parent);
 	CHECK_ALL(page, 'o', PAGE);
-	/* The owner itself can give what it likes. */
+	/* The owner can grant any right. */
 	CHECK_OK(set_rights(mr, l->mode | ALL));
 	peer_tell(parent);
 	peer_wait(parent);
 	CHECK_ALL(page, 'x', 8);
 	CHECK_ALL(page + 8, 'o', PAGE - 8);
 	peer_tell(parent);
-	/* By now it is a region of the importer's memory. */
+	/* The region now covers the importer's memory. */
 	peer_wait(parent);
 	CHECK_RET(set_rights(mr, l->mode | ALL), EPERM);
 	peer_tell(parent);
@@ -319,7 +330,7 @@ static enum ibv_wc_status reach(struct importer *i, enum ibv_wr_opcode op,
 	return status;
 }
 
-/* Opens its own memory in place of the owner's, and takes all rights away. */
+/* Move the region to the importer's memory, then revoke all access rights. */
 static void replace_memory(struct importer *i)
 {
 	static char mine[PAGE] __attribute__((aligned(PAGE)));
@@ -355,11 +366,11 @@ static void check_lending(int which)
 		CHECK_EQ(reach(&i, IBV_WR_RDMA_WRITE, i.lent.rkey,
 			       i.lent.addr), IBV_WC_REM_ACCESS_ERR);
 	}
-	/* Refused, the region is as it was. */
+	/* The refused calls left the region unchanged. */
 	CHECK_EQ(reach(&i, IBV_WR_RDMA_READ, i.lent.rkey, i.lent.addr),
 		 readable ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
 	CHECK_ALL(local, readable ? 'o' : 'x', 8);
-	/* A right can be taken away, and is then one that is not given. */
+	/* An importer can revoke a right but cannot grant that right again. */
 	CHECK_OK(set_rights(i.mr, l->mode | l->given));
 	CHECK_OK(set_rights(i.mr, l->mode));
 	CHECK_RET(set_rights(i.mr, l->mode | l->given), EPERM);
@@ -380,12 +391,12 @@ static void check_lending(int which)
 	peer_kill(&i.peer, SIGKILL);
 }
 
-TEST(rights_demand, "ISO-6,SPD-9", "ibv_rereg_mr() of an imported on-demand region adds no right to it (EPERM), and the bytes of its owner stay; its owner can")
+TEST(rights_demand, "ISO-6,SPD-9", "ibv_rereg_mr() by an importer of an on-demand MR adds no access right (EPERM); its owner can add rights")
 {
 	check_lending(0);
 }
 
-TEST(rights_pinned, "ISO-6,SPD-9", "ibv_rereg_mr() of an imported pinned region adds no right to it (EPERM), although its pages are writable; its owner can")
+TEST(rights_pinned, "ISO-6,SPD-9", "ibv_rereg_mr() by an importer of an MR pinned for writing adds no access right (EPERM); its owner can add rights")
 {
 	check_lending(1);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Processes killed at random moments while one writes 66 MiB to the other,
- * over and over.
+ * One process writes messages of 66 MiB to another in a loop. The test kills
+ * either process at a random moment.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,7 +12,7 @@
 #include "qp.h"
 #include "t.h"
 
-/* Of 66 MiB. */
+/* Copies of the big buffer that make up 66 MiB. */
 #define COPIES		11
 #define ROUNDS		40
 #define RIGHTS		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
@@ -23,7 +23,7 @@ enum { WRITER, TARGET };
 static struct board {
 	uint32_t qpn[2], rkey;
 	uint64_t addr;
-	atomic_uint written;	/* whole messages */
+	atomic_uint written;	/* messages completed */
 } *board;
 
 static struct big bigs[2];
@@ -35,7 +35,7 @@ struct side {
 	struct ibv_mr *mr;
 };
 
-/* Connected at the return, and so is the other. */
+/* On return this side and its peer are connected. */
 static struct side side_open(int me, struct peer *parent)
 {
 	struct side s = { .ctx = dev_open(KEEL0) };
@@ -66,7 +66,10 @@ static void post_write(struct side *s)
 		 board->addr, board->rkey);
 }
 
-/* Until it is killed, or its peer is: then retries run out. */
+/*
+ * The requester runs until the test kills it or its peer. If the peer dies, the
+ * requester's retries run out.
+ */
 static void writer(struct peer *parent)
 {
 	struct side s = side_open(WRITER, parent);
@@ -82,7 +85,7 @@ static void writer(struct peer *parent)
 	CHECK_STR(ibv_wc_status_str(status),
 		  ibv_wc_status_str(IBV_WC_RETRY_EXC_ERR));
 	CHECK_STATE(s.qp, IBV_QPS_ERR);
-	/* A WQE that is posted now is flushed. */
+	/* The kernel flushes a WQE that is posted now. */
 	post_write(&s);
 	CHECK_EQ(wc_get(s.cq).status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_NO_EVENT(s.ctx);
@@ -90,7 +93,10 @@ static void writer(struct peer *parent)
 	peer_tell(parent);
 }
 
-/* Until it is killed, or its peer is: of which it does not hear. */
+/*
+ * The responder runs until the test kills it or its peer. If the peer dies, the
+ * responder gets no event and no CQE.
+ */
 static void target(struct peer *parent)
 {
 	struct side s = side_open(TARGET, parent);
@@ -105,7 +111,7 @@ static void target(struct peer *parent)
 	peer_tell(parent);
 }
 
-/* One of them is killed at some moment, the other goes on. */
+/* Kill one side at a random moment; the other side goes on. */
 static void one_round(uint64_t *seed, int victim)
 {
 	struct timespec nap;
@@ -126,7 +132,7 @@ static void one_round(uint64_t *seed, int victim)
 	peer_end(&sides[!victim]);
 }
 
-TEST_SLOW(loop, "PD-3,DEV-4", "either side of a loop of 66 MiB writes is killed: a writer's retries run out, a target hears nothing, and a new pair works at once", 200)
+TEST_SLOW(loop, "PD-3,DEV-4", "one side of a loop of 66 MiB writes is killed: a requester's retries run out, a responder sees nothing, a new pair works", 200)
 {
 	uint64_t seed = 64;
 	unsigned int whole = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Parent domains, as far as they need no queue pair.
+ * Parent domains: what does not need a queue pair.
  */
 #include <infiniband/keeldv.h>
 
@@ -20,7 +20,10 @@ static uint32_t domain_of(struct ibv_pd *pd)
 	return attr.domain;
 }
 
-/* Refused, and nothing is other than before. */
+/*
+ * ibv_alloc_parent_domain() must fail with EINVAL and leave the object tree
+ * unchanged.
+ */
 static void check_refused(struct ibv_context *ctx,
 			  struct ibv_parent_domain_init_attr attr)
 {
@@ -31,7 +34,7 @@ static void check_refused(struct ibv_context *ctx,
 	free(before);
 }
 
-TEST(known, "PDM-1", "a parent domain is listed by the kernel, counted with the PDs, and gone after dealloc")
+TEST(known, "PDM-1", "the kernel lists a parent domain and counts it with the PDs until dealloc")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -54,7 +57,7 @@ TEST(known, "PDM-1", "a parent domain is listed by the kernel, counted with the 
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(cleaned_up, "PDM-1", "a parent domain left behind by its process is cleaned up, with what is below and above it")
+TEST(cleaned_up, "PDM-1", "the kernel destroys a parent domain that a process leaves behind, with the objects below and above it")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *parent = parent_new(MUST(ibv_alloc_pd(ctx)),
@@ -67,7 +70,7 @@ TEST(cleaned_up, "PDM-1", "a parent domain left behind by its process is cleaned
 	CHECK_EQ(res_count(KEEL0, "pd"), 0);
 }
 
-TEST(td, "PDM-2", "td may be NULL or a TD of the same context, which the parent domain then holds")
+TEST(td, "PDM-2", "ibv_alloc_parent_domain() takes no TD or a TD of the same context, and the parent domain holds that TD")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -86,7 +89,7 @@ TEST(td, "PDM-2", "td may be NULL or a TD of the same context, which the parent 
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(td_foreign, "PDM-2", "a td of another context is refused with EINVAL, though its handle exists here too")
+TEST(td_foreign, "PDM-2", "ibv_alloc_parent_domain() refuses a TD of another context with EINVAL, even if its handle exists in both")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_parent_domain_init_attr attr = {
@@ -94,7 +97,10 @@ TEST(td_foreign, "PDM-2", "a td of another context is refused with EINVAL, thoug
 	};
 	struct ibv_td *mine = td_new(ctx);
 
-	/* Made in the same order, both have the same handle. */
+	/*
+	 * Both contexts create objects in the same order, so both TDs have the
+	 * same handle.
+	 */
 	MUST(ibv_alloc_pd(other));
 	attr.td = td_new(other);
 	check_refused(ctx, attr);
@@ -102,7 +108,7 @@ TEST(td_foreign, "PDM-2", "a td of another context is refused with EINVAL, thoug
 	CHECK_OK(ibv_dealloc_td(attr.td));
 }
 
-TEST(pd_wrong, "PDM-5", "pd NULL, of another context, or itself a parent domain is refused with EINVAL")
+TEST(pd_wrong, "PDM-5", "ibv_alloc_parent_domain() refuses a NULL PD, a PD of another context and a parent domain with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_parent_domain_init_attr attr = {};
@@ -110,7 +116,7 @@ TEST(pd_wrong, "PDM-5", "pd NULL, of another context, or itself a parent domain 
 
 	attr.td = td_new(ctx);
 	check_refused(ctx, attr);
-	/* It has the handle of one that is here as well. */
+	/* A PD of ctx has the same handle. */
 	attr.pd = MUST(ibv_alloc_pd(other));
 	CHECK_EQ(attr.pd->handle, pd->handle);
 	check_refused(ctx, attr);
@@ -134,7 +140,7 @@ static void never_free(struct ibv_pd *pd, void *pd_context, void *ptr,
 	FAIL("got a call of free, want none without a queue");
 }
 
-TEST(comp_mask, "PDM-8", "every unknown comp_mask bit is refused with EINVAL")
+TEST(comp_mask, "PDM-8", "ibv_alloc_parent_domain() refuses each unknown comp_mask bit with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_parent_domain_init_attr attr = {
@@ -152,7 +158,7 @@ TEST(comp_mask, "PDM-8", "every unknown comp_mask bit is refused with EINVAL")
 	}
 }
 
-TEST(one_allocator, "PDM-8", "ALLOCATORS with only one of the two callbacks, or none, is refused with EINVAL")
+TEST(one_allocator, "PDM-8", "ibv_alloc_parent_domain() refuses ALLOCATORS without both callbacks with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_parent_domain_init_attr attr = {
@@ -170,7 +176,7 @@ TEST(one_allocator, "PDM-8", "ALLOCATORS with only one of the two callbacks, or 
 	check_refused(ctx, attr);
 }
 
-TEST(allocators, "PDM-8", "both callbacks, with and without PD_CONTEXT, are accepted; members that no bit names are ignored")
+TEST(allocators, "PDM-8", "ibv_alloc_parent_domain() takes both callbacks with or without PD_CONTEXT, and ignores members without their bit")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_parent_domain_init_attr attr = {
@@ -181,7 +187,9 @@ TEST(allocators, "PDM-8", "both callbacks, with and without PD_CONTEXT, are acce
 
 	for (attr.comp_mask = 0; attr.comp_mask < 4; attr.comp_mask++) {
 		parent = MUST(ibv_alloc_parent_domain(ctx, &attr));
-		/* No queue, no buffer: neither callback is called. */
+		/*
+		 * No queue is created, so the provider calls neither callback.
+		 */
 		CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr(parent, page, PAGE, 0))));
 		CHECK_OK(ibv_dealloc_pd(parent));
 	}
@@ -190,7 +198,7 @@ TEST(allocators, "PDM-8", "both callbacks, with and without PD_CONTEXT, are acce
 	CHECK_OK(ibv_dealloc_pd(MUST(ibv_alloc_parent_domain(ctx, &attr))));
 }
 
-TEST(busy, "PDM-9", "dealloc of a parent domain is refused with EBUSY while an MR, MW, AH or DM-MR made with it lives")
+TEST(busy, "PDM-9", "ibv_dealloc_pd() of a parent domain returns EBUSY while an MR, MW, AH or DM MR created with it lives")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1 };
@@ -222,7 +230,7 @@ TEST(busy, "PDM-9", "dealloc of a parent domain is refused with EBUSY while an M
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(busy_below, "PDM-9", "the PD and the TD below are EBUSY as long as the parent domain lives, and only so long")
+TEST(busy_below, "PDM-9", "deallocating the PD and the TD of a parent domain returns EBUSY until the parent domain is deallocated")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -241,7 +249,7 @@ TEST(busy_below, "PDM-9", "the PD and the TD below are EBUSY as long as the pare
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(own_objects, "PDM-9", "an MR made with the PD itself does not keep a parent domain of it busy")
+TEST(own_objects, "PDM-9", "an MR registered with the PD itself does not keep a parent domain of that PD busy")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -254,7 +262,7 @@ TEST(own_objects, "PDM-9", "an MR made with the PD itself does not keep a parent
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-/* keel checks a key against the domain: see the one of the MR. */
+/* Return the domain of an MR, against which keel checks its key. */
 static unsigned int mr_domain(const struct ibv_mr *mr)
 {
 	char *text = t_shell("rdma -dd resource show mr | "
@@ -267,7 +275,7 @@ static unsigned int mr_domain(const struct ibv_mr *mr)
 	return domain;
 }
 
-TEST(same_scope, "PDM-3", "keys made by reg_mr and reg_dm_mr through a parent domain are checked against the domain of its PD")
+TEST(same_scope, "PDM-3", "keys of MRs and DM MRs registered through a parent domain belong to the domain of its PD")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };

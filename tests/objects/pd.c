@@ -24,7 +24,7 @@ static struct ibv_ah *make_ah(struct ibv_pd *pd)
 	return MUST(ibv_create_ah(pd, &attr));
 }
 
-TEST(alloc_dealloc, "PD-1", "a PD is allocated, seen by the kernel, and gone after dealloc")
+TEST(alloc_dealloc, "PD-1", "the kernel lists a PD from ibv_alloc_pd() to ibv_dealloc_pd()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -55,7 +55,7 @@ TEST(own_number, "PD-1", "live domains of two contexts all have different number
 		CHECK_EQ(attr[i].kind, KEELDV_PD_PLAIN);
 		for (j = 0; j < i; j++)
 			CHECK(attr[j].domain != attr[i].domain);
-		/* One that went, and one that came in its place. */
+		/* Replace every third PD by a new PD. */
 		if (i % 3)
 			continue;
 		CHECK_OK(ibv_dealloc_pd(pd[i]));
@@ -68,7 +68,7 @@ TEST(own_number, "PD-1", "live domains of two contexts all have different number
 		CHECK_OK(ibv_dealloc_pd(pd[i]));
 }
 
-/* A refused dealloc must change nothing: the tree is as before. */
+/* A refused ibv_dealloc_pd() must leave the object tree unchanged. */
 static void check_busy(struct ibv_pd *pd)
 {
 	char *before = tree_text(KEEL0);
@@ -89,7 +89,7 @@ static void check_holder(struct ibv_pd *pd, enum keeldv_kind kind)
 	CHECK_EQ(holder.pid, getpid());
 }
 
-TEST(busy_mr, "PD-2", "dealloc of a PD with an MR is refused with EBUSY, and succeeds after dereg")
+TEST(busy_mr, "PD-2", "ibv_dealloc_pd() returns EBUSY while the PD has an MR, and succeeds after ibv_dereg_mr()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -104,7 +104,7 @@ TEST(busy_mr, "PD-2", "dealloc of a PD with an MR is refused with EBUSY, and suc
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(busy_mw, "PD-2", "dealloc of a PD with an MW is refused with EBUSY, and succeeds after dealloc of the MW")
+TEST(busy_mw, "PD-2", "ibv_dealloc_pd() returns EBUSY while the PD has an MW, and succeeds after ibv_dealloc_mw()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -116,7 +116,7 @@ TEST(busy_mw, "PD-2", "dealloc of a PD with an MW is refused with EBUSY, and suc
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(busy_ah, "PD-2", "dealloc of a PD with an AH is refused with EBUSY, and succeeds after destroy")
+TEST(busy_ah, "PD-2", "ibv_dealloc_pd() returns EBUSY while the PD has an AH, and succeeds after ibv_destroy_ah()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -128,7 +128,7 @@ TEST(busy_ah, "PD-2", "dealloc of a PD with an AH is refused with EBUSY, and suc
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(busy_parent, "PD-2,PDM-9", "dealloc of a PD with a parent domain is refused with EBUSY, and succeeds after that is gone")
+TEST(busy_parent, "PD-2,PDM-9", "ibv_dealloc_pd() returns EBUSY while the PD has a parent domain, and succeeds after the last is deallocated")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -142,7 +142,7 @@ TEST(busy_parent, "PD-2,PDM-9", "dealloc of a PD with a parent domain is refused
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(busy_dm_mr, "PD-2", "dealloc of a PD with an MR of device memory is refused with EBUSY, and succeeds after dereg")
+TEST(busy_dm_mr, "PD-2", "ibv_dealloc_pd() returns EBUSY while the PD has an MR of device memory, and succeeds after ibv_dereg_mr()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr attr = { .length = PAGE };
@@ -158,7 +158,7 @@ TEST(busy_dm_mr, "PD-2", "dealloc of a PD with an MR of device memory is refused
 	CHECK_OK(ibv_free_dm(dm));
 }
 
-TEST(busy_many, "PD-2", "of an MR, an MW, an AH, a DM-MR and a parent domain, whichever is left last keeps the PD busy")
+TEST(busy_many, "PD-2", "the last of an MR, an MW, an AH, a DM MR and a parent domain keeps the PD busy, in any order of destruction")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
@@ -200,7 +200,7 @@ TEST(busy_many, "PD-2", "of an MR, an MW, an AH, a DM-MR and a parent domain, wh
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-/* One object of each kind, with everything that hangs on it. */
+/* Create one object of each kind, and the objects that these need. */
 static void make_everything(struct ibv_context *ctx, bool mapped)
 {
 	struct ibv_xrcd_init_attr xrcd = {
@@ -234,7 +234,7 @@ static void hold_everything(struct peer *parent)
 	pause();
 }
 
-TEST(die_by_signal, "PD-3", "a process that any signal ends leaves no object, whatever it had")
+TEST(die_by_signal, "PD-3", "a process that any signal kills leaves no object behind")
 {
 	static const int sigs[] = {
 		SIGKILL, SIGTERM, SIGINT, SIGSEGV, SIGABRT, SIGBUS, SIGUSR1,
@@ -257,7 +257,7 @@ static void exit_with_everything(struct peer *parent)
 	exit(0);
 }
 
-TEST(die_by_exit, "PD-3", "a process that exits without freeing anything leaves no object")
+TEST(die_by_exit, "PD-3", "a process that exits without destroying its objects leaves no object behind")
 {
 	struct peer p;
 
@@ -273,7 +273,7 @@ static void exec_with_everything(struct peer *parent)
 	execl("/bin/true", "true", NULL);
 }
 
-TEST(die_by_exec, "PD-3", "a process that execs another program leaves no object")
+TEST(die_by_exec, "PD-3", "a process that calls execl() leaves no object behind")
 {
 	struct peer p;
 
@@ -282,12 +282,12 @@ TEST(die_by_exec, "PD-3", "a process that execs another program leaves no object
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(close_device, "PD-3", "closing the device destroys what was made with it, the rest of the process untouched")
+TEST(close_device, "PD-3", "ibv_close_device() destroys the objects of its context and no object of another context")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(other));
 
-	/* A mapping of device memory would keep the file open. */
+	/* A mapping of device memory would keep the device file open. */
 	make_everything(ctx, false);
 	CHECK_EQ(tree_count(KEEL0, NULL), 11 + 2);
 	CHECK_OK(ibv_close_device(ctx));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Several threads on the same objects.
+ * Several threads use the same objects at once.
  *
- * A call in a race returns one of a few errnos. The tests are about this:
- * each object is destroyed once, that nobody crashes, and that nothing is left.
+ * A call that races returns one of a few errnos. The tests check that each
+ * object is destroyed once, that nothing crashes and that nothing is left
+ * behind.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +22,10 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* Destroy by handle: libibverbs would free its own structure twice. */
+/*
+ * Destroy an object by its handle: libibverbs would free its own structure
+ * twice.
+ */
 static int destroy(int fd, uint32_t command, uint32_t handle)
 {
 	struct raw_invoke inv = {
@@ -63,7 +67,7 @@ static uint32_t new_td(int fd)
 	return cmd.attrs[0].data;
 }
 
-/* 0 or the errno. */
+/* Return 0 or the errno. */
 static int new_parent(int fd, uint32_t pd, uint32_t td, uint32_t *handle)
 {
 	struct keel_uapi_pd_info info;
@@ -80,14 +84,14 @@ static int new_parent(int fd, uint32_t pd, uint32_t td, uint32_t *handle)
 	return ret;
 }
 
-/* Several threads doing one thing, all starting at once, round after round. */
+/* Several threads run act() at the same time, round after round. */
 struct race {
 	int fd;
 	void (*act)(struct race *r, int thread);
 	int count;
 	pthread_barrier_t start, end;
 	atomic_bool over;
-	/* The objects that they race for, new each round. */
+	/* The objects that the threads race for, created anew in each round. */
 	uint32_t pd, td, dm, mr;
 	struct ibv_context *ctx;
 	struct ibv_shpd shpd;
@@ -147,7 +151,7 @@ static void race_end(struct race *r, struct runner *runners)
 		pthread_join(runners[i].thread, NULL);
 }
 
-/* Lost against another thread: in use, or gone. */
+/* Another thread won: the object is in use or destroyed. */
 static bool is_lost(int ret)
 {
 	return ret == EBUSY || ret == ENOENT;
@@ -162,7 +166,10 @@ static void count_destroy(struct race *r, int ret)
 		     t_errname(ret));
 }
 
-/* Where others make objects: one of them may have got the number by now. */
+/*
+ * For races in which other threads create objects: a new object may have the
+ * handle by now, and its type does not match.
+ */
 static void count_reused(struct race *r, int ret)
 {
 	if (ret != EINVAL)
@@ -171,14 +178,16 @@ static void count_reused(struct race *r, int ret)
 
 static void destroy_all(struct race *r, int thread)
 {
-	/* The lock is tried, not taken: all may find the object busy. */
+	/*
+	 * The kernel uses a trylock, so each thread may find the object busy.
+	 */
 	count_destroy(r, destroy(r->fd, IB_USER_VERBS_CMD_DEREG_MR, r->mr));
 	count_destroy(r, destroy(r->fd, IB_USER_VERBS_CMD_DEALLOC_PD, r->pd));
 	count_destroy(r, free_td(r->fd, r->td));
 	count_destroy(r, free_dm(r->fd, r->dm));
 }
 
-TEST(destroy_once, "DEV-4,PD-2,TD-1,DM-8", "of several threads that destroy one PD, TD, DM or MR at once, one succeeds, and the others get ENOENT or EBUSY")
+TEST(destroy_once, "DEV-4,PD-2,TD-1,DM-8", "if several threads destroy one PD, TD, DM or MR, one succeeds and the others get ENOENT or EBUSY")
 {
 	struct runner runners[THREADS];
 	struct race r = { .act = destroy_all };
@@ -195,7 +204,10 @@ TEST(destroy_once, "DEV-4,PD-2,TD-1,DM-8", "of several threads that destroy one 
 		r.mr = MUST(ibv_reg_mr(base, page, PAGE, 0))->handle;
 		race_round(&r);
 		CHECK(r.won <= 4);
-		/* Where all were in each other's way, it is still there. */
+		/*
+		 * If each thread found the object busy, the object still
+		 * exists.
+		 */
 		r.won += !destroy(r.fd, IB_USER_VERBS_CMD_DEREG_MR, r.mr);
 		r.won += !destroy(r.fd, IB_USER_VERBS_CMD_DEALLOC_PD, r.pd);
 		r.won += !free_td(r.fd, r.td);
@@ -228,7 +240,9 @@ static void try_parent(struct race *r)
 		     t_errname(ret));
 	if (ret)
 		return;
-	/* While it lives, nobody gets what is below it. */
+	/*
+	 * While the parent domain lives, nobody can destroy its PD and its TD.
+	 */
 	r->made++;
 	CHECK_RET(free_td(r->fd, r->td), EBUSY);
 	CHECK_RET(destroy(r->fd, IB_USER_VERBS_CMD_DEALLOC_PD, r->pd), EBUSY);
@@ -254,7 +268,7 @@ static void try_map(struct race *r)
 	munmap(p, map.length);
 }
 
-/* Half of them use what the others destroy. */
+/* Odd threads destroy the objects that the even threads use. */
 static void use_or_destroy(struct race *r, int thread)
 {
 	int i;
@@ -269,7 +283,7 @@ static void use_or_destroy(struct race *r, int thread)
 	}
 }
 
-TEST(use_while_destroyed, "PD-2,PDM-9,TD-2,DM-6", "a PD, TD or DM that one thread uses while another destroys it is either in use (EBUSY) or gone (ENOENT), never half")
+TEST(use_while_destroyed, "PD-2,PDM-9,TD-2,DM-6", "if one thread uses and another destroys a PD, TD or DM, either the use fails (ENOENT, EBUSY) or the destroy (EBUSY)")
 {
 	struct runner runners[THREADS];
 	struct race r = { .act = use_or_destroy };
@@ -311,7 +325,7 @@ static void share(struct race *r, int thread)
 		CHECK_RET(ret, EINVAL);
 }
 
-TEST(share_once, "SPD-1", "of several threads that share one PD at once, one succeeds, the others get EINVAL")
+TEST(share_once, "SPD-1", "if several threads share one PD at once, one succeeds and the others get EINVAL")
 {
 	struct runner runners[THREADS];
 	struct race r = { .act = share };
@@ -345,7 +359,7 @@ static void join_or_leave(struct race *r, int thread)
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(join_last, "SPD-6", "joining while the last instance goes finds the domain or EACCES, and leaves nothing")
+TEST(join_last, "SPD-6", "ibv_share_pd() during dealloc of the last instance joins the domain or gets EACCES, and leaves nothing behind")
 {
 	struct runner runners[THREADS];
 	struct race r = { .act = join_or_leave };
@@ -384,7 +398,7 @@ static void open_close(struct race *r, int thread)
 	}
 }
 
-TEST(xrcd_open_close, "XRC-7", "threads that open and close the domain of one inode find it or EAGAIN, and the last close removes it")
+TEST(xrcd_open_close, "XRC-7", "threads that open and close the XRCD of one inode find it or get EAGAIN, and the last close destroys it")
 {
 	struct runner runners[THREADS];
 	struct race r = { .act = open_close };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Shared protection domains, as far as they need no queue pair.
+ * Shared protection domains: what does not need a queue pair.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static struct keeldv_pd_attr query(struct ibv_pd *pd)
 	return attr;
 }
 
-TEST(alloc, "SPD-1", "ibv_alloc_shpd fills the caller's struct and returns it")
+TEST(alloc, "SPD-1", "ibv_alloc_shpd() fills the caller's struct and returns it")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -44,7 +44,7 @@ TEST(alloc, "SPD-1", "ibv_alloc_shpd fills the caller's struct and returns it")
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(once, "SPD-1", "a second ibv_alloc_shpd on one PD is refused with EINVAL, and the first handle stays good")
+TEST(once, "SPD-1", "a second ibv_alloc_shpd() on one PD fails with EINVAL, and the first handle stays valid")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -58,7 +58,7 @@ TEST(once, "SPD-1", "a second ibv_alloc_shpd on one PD is refused with EINVAL, a
 	CHECK_NULL(ibv_share_pd(ctx, &shpd, KEY + 1), EACCES);
 }
 
-TEST(null, "SPD-1", "NULL arguments are refused with EINVAL")
+TEST(null, "SPD-1", "ibv_alloc_shpd() and ibv_share_pd() refuse NULL arguments with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -71,7 +71,7 @@ TEST(null, "SPD-1", "NULL arguments are refused with EINVAL")
 	CHECK_EQ(tree_count(KEEL0, "shpd"), 0);
 }
 
-TEST(same_process, "SPD-2", "ibv_share_pd in another context gives a new PD of the same domain")
+TEST(same_process, "SPD-2", "ibv_share_pd() in another context creates a new PD of the same domain")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx)), *a, *b;
@@ -92,7 +92,10 @@ TEST(same_process, "SPD-2", "ibv_share_pd in another context gives a new PD of t
 	CHECK_EQ(res_count(KEEL0, "pd"), 3);
 }
 
-/* The domain that the key of an MR is checked against: that of its PD. */
+/*
+ * Return the domain of the PD of the MR with this key, against which keel
+ * checks the key.
+ */
 static unsigned int domain_of_key(const struct tree *tree, uint32_t key)
 {
 	unsigned int pd;
@@ -109,7 +112,7 @@ static unsigned int domain_of_key(const struct tree *tree, uint32_t key)
 	FAIL("no MR has key 0x%08x", key);
 }
 
-TEST(one_scope, "SPD-3", "regions made under any instance have keys of the one domain they share, each its own key")
+TEST(one_scope, "SPD-3", "MRs of all instances belong to the shared domain, and each MR has its own key")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd[3] = { MUST(ibv_alloc_pd(ctx)) }, *alone;
@@ -136,7 +139,7 @@ TEST(one_scope, "SPD-3", "regions made under any instance have keys of the one d
 
 #define FILE_NAME	"/tmp/shpd"
 
-/* How the handle travels: a file, a pipe, shared memory. */
+/* The handle reaches the other process by a file, a socket or shared memory. */
 static void join_by_file(struct peer *parent)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -173,7 +176,7 @@ static void join_by_memory(struct peer *parent)
 	peer_put_var(parent, domain);
 }
 
-TEST(other_process, "SPD-2", "processes that got the handle by a file, a socket and shared memory join the same domain")
+TEST(other_process, "SPD-2", "processes that got the handle by a file, a socket or shared memory join the same domain")
 {
 	struct peer by_file, by_pipe, by_memory;
 	struct ibv_pd *pd;
@@ -205,7 +208,7 @@ TEST(other_process, "SPD-2", "processes that got the handle by a file, a socket 
 	unlink(FILE_NAME);
 }
 
-TEST(refused_alike, "SPD-4", "a wrong key, an unknown handle and a dead handle are all refused with EACCES, and change nothing")
+TEST(refused_alike, "SPD-4", "ibv_share_pd() refuses a wrong key, an unknown handle and a dead handle alike, with EACCES, and changes nothing")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -234,7 +237,7 @@ TEST(refused_alike, "SPD-4", "a wrong key, an unknown handle and a dead handle a
 	MUST(ibv_share_pd(ctx, &shpd, KEY));
 }
 
-TEST(any_key, "SPD-4", "any 64-bit key will do, 0 and all ones included; a PD can be joined by its own only")
+TEST(any_key, "SPD-4", "any 64-bit key works, 0 and all ones included, and only a PD's own key joins its domain")
 {
 	static const uint64_t keys[] = { 0, ~0ULL, 1, 1ULL << 63, 0xffffffff };
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -257,7 +260,7 @@ TEST(any_key, "SPD-4", "any 64-bit key will do, 0 and all ones included; a PD ca
 
 #define MANY	256
 
-TEST(not_guessable, "SPD-4", "handles of one device look random: no small steps, every bit as often 0 as 1")
+TEST(not_guessable, "SPD-4", "shared PD handles of one device look random: no small steps, no bit that is mostly 0 or 1")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint32_t handle[MANY];
@@ -269,14 +272,14 @@ TEST(not_guessable, "SPD-4", "handles of one device look random: no small steps,
 		handle[i] = shpd.handle;
 		for (j = 0; j < i; j++)
 			CHECK(handle[j] != handle[i]);
-		/* By chance it fails once in some 30,000 runs. */
+		/* This check fails by chance in 1 of 30,000 runs. */
 		if (i)
 			CHECK(handle[i] - handle[i - 1] + 256 > 512);
 		if (i > 1)
 			CHECK(handle[i] - handle[i - 1] !=
 			      handle[i - 1] - handle[i - 2]);
 	}
-	/* 64 off the mean is 8 standard deviations. */
+	/* A deviation of 64 from the mean is 8 standard deviations. */
 	for (bit = 0; bit < 32; bit++) {
 		for (i = ones = 0; i < MANY; i++)
 			ones += handle[i] >> bit & 1;
@@ -284,7 +287,7 @@ TEST(not_guessable, "SPD-4", "handles of one device look random: no small steps,
 	}
 }
 
-TEST(other_device, "SPD-5", "a handle of another keel device is refused with EACCES")
+TEST(other_device, "SPD-5", "ibv_share_pd() refuses a handle of another keel device with EACCES")
 {
 	struct ibv_context *ctx, *other;
 	struct ibv_shpd a, b;
@@ -302,7 +305,7 @@ TEST(other_device, "SPD-5", "a handle of another keel device is refused with EAC
 	CHECK_EQ(tree_count(KEEL1, NULL), 0);
 }
 
-TEST(instances, "SPD-6", "each instance is busy with its own objects only, and is deallocated by its owner")
+TEST(instances, "SPD-6", "only its own objects keep an instance busy, and its owner deallocates it")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx)), *a;
@@ -328,7 +331,7 @@ TEST(instances, "SPD-6", "each instance is busy with its own objects only, and i
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(last_instance, "SPD-6", "the domain lives until its last instance goes, whichever that is; then the handle is dead for ever")
+TEST(last_instance, "SPD-6", "the domain lives until its last instance is deallocated, and its handle is never valid again")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx)), *a, *b;
@@ -370,7 +373,7 @@ static void share_and_hold(struct peer *parent)
 	pause();
 }
 
-TEST(owner_dies, "SPD-6,SPD-7", "the domain outlives the process that shared it, its objects do not; the handle can still be joined")
+TEST(owner_dies, "SPD-6,SPD-7", "the domain outlives the process that shared it, that process's objects do not, and the handle stays valid")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_shpd shpd;
@@ -413,7 +416,7 @@ static void join_and_die(struct peer *parent)
 	pause();
 }
 
-TEST(joiner_dies, "SPD-7", "what a dead process made under its instance is gone, the rest of the domain untouched")
+TEST(joiner_dies, "SPD-7", "the kernel destroys all objects of a dead process's instance and leaves the rest of the domain alone")
 {
 	struct ibv_context *ctx;
 	struct ibv_shpd shpd;
@@ -435,7 +438,7 @@ TEST(joiner_dies, "SPD-7", "what a dead process made under its instance is gone,
 	CHECK_SAME_TREE(before);
 }
 
-TEST(wrong_pd, "SPD-8", "ibv_alloc_shpd on a parent domain or on an instance from ibv_share_pd is refused with EINVAL")
+TEST(wrong_pd, "SPD-8", "ibv_alloc_shpd() refuses a parent domain and an instance from ibv_share_pd() with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));

@@ -8,7 +8,7 @@
 #include "t.h"
 #include "tree.h"
 
-TEST(alloc_dealloc, "TD-1", "a TD is an object of its own in the kernel, from alloc to dealloc")
+TEST(alloc_dealloc, "TD-1", "the kernel lists a TD as an object of its own from ibv_alloc_td() to ibv_dealloc_td()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_td *a = td_new(ctx), *b = td_new(ctx);
@@ -28,7 +28,7 @@ TEST(alloc_dealloc, "TD-1", "a TD is an object of its own in the kernel, from al
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(comp_mask, "TD-1", "a TD with a non-zero comp_mask is refused with EINVAL, whichever bit it is")
+TEST(comp_mask, "TD-1", "ibv_alloc_td() refuses each comp_mask bit with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	int bit;
@@ -41,7 +41,7 @@ TEST(comp_mask, "TD-1", "a TD with a non-zero comp_mask is refused with EINVAL, 
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(left_behind, "TD-1", "closing the device takes its TDs away, and no other's")
+TEST(left_behind, "TD-1", "ibv_close_device() destroys the TDs of its context and no TD of another context")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_td *td = td_new(other);
@@ -54,7 +54,7 @@ TEST(left_behind, "TD-1", "closing the device takes its TDs away, and no other's
 	CHECK_OK(ibv_dealloc_td(td));
 }
 
-TEST(busy, "TD-2,PDM-9", "dealloc of a TD is refused with EBUSY while a parent domain uses it, and changes nothing")
+TEST(busy, "TD-2,PDM-9", "ibv_dealloc_td() returns EBUSY while a parent domain uses the TD, and changes nothing")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -71,7 +71,7 @@ TEST(busy, "TD-2,PDM-9", "dealloc of a TD is refused with EBUSY while a parent d
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(not_busy, "TD-2", "a parent domain without a TD, and a refused parent domain, keep no TD busy")
+TEST(not_busy, "TD-2", "a parent domain without a TD and a refused parent domain keep no TD busy")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -85,7 +85,7 @@ TEST(not_busy, "TD-2", "a parent domain without a TD, and a refused parent domai
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(holders, "TD-2", "keeldv_td_holders() names every parent domain that keeps a TD busy, and no other")
+TEST(holders, "TD-2", "keeldv_td_holders() names every parent domain that keeps a TD busy, and no other object")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));

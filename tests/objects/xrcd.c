@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * XRC domains and the inodes they are tied to, as far as they need no SRQ.
+ * XRC domains and their inodes: what does not need an SRQ.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -13,28 +13,31 @@
 #include "t.h"
 #include "tree.h"
 
-/* A file system of the test's own, so that its inodes can be counted. */
+/* The test mounts its own file system, so that it can count inodes. */
 #define DIR	"/tmp/xrcd"
 
 /*
- * ib_uverbs holds the inode of a domain, but not its file system: when that is
- * unmounted first, the kernel runs into freed memory, with any driver. The last
- * process of a private mount namespace unmounts at exit, before it closes the
- * device. An open file makes it wait, should a test end early.
+ * ib_uverbs holds the inode of a domain, but not its file system. If the file
+ * system is unmounted first, the kernel accesses freed memory, with any driver.
+ * The last process of a private mount namespace unmounts at exit, before it
+ * closes the device. This open file delays the unmount if a test ends early.
  */
 static int fs_fd;
 
 static void make_fs(void)
 {
 	mkdir(DIR, 0700);
-	/* Not seen by other tests, and gone with the test's processes. */
+	/*
+	 * Other tests do not see this mount, and it ends with the test's
+	 * processes.
+	 */
 	SYS(unshare(CLONE_NEWNS));
 	SYS(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
 	SYS(mount("xrcd", DIR, "tmpfs", 0, "size=8m,nr_inodes=64"));
 	fs_fd = SYS(open(DIR, O_RDONLY | O_CLOEXEC));
 }
 
-/* Fails if anything of the file system is still in use. */
+/* umount2() fails if anything of the file system is still in use. */
 static void remove_fs(void)
 {
 	close(fs_fd);
@@ -56,7 +59,10 @@ static struct ibv_xrcd *open_xrcd(struct ibv_context *ctx, int fd, int oflags)
 	return ibv_open_xrcd(ctx, &attr);
 }
 
-/* One domain there is, opened so many times: its number. */
+/*
+ * Check that exactly one domain exists and has this many opens; return its
+ * number.
+ */
 static unsigned int check_opens(unsigned int opens)
 {
 	const struct tree_obj *xrcd;
@@ -98,7 +104,7 @@ TEST(same_inode, "XRC-1", "descriptors of one inode by another path, a hard link
 	CHECK_STR(tree_only(&tree, "xrcd")->text, inode);
 }
 
-TEST(other_inode, "XRC-1", "descriptors of different inodes open different domains, even with the same name")
+TEST(other_inode, "XRC-1", "descriptors of different inodes open different domains, even if both files had the same name")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	int a, b;
@@ -123,7 +129,9 @@ static void open_by_path(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* Its own mounts, processes, host name and IPC, and another path. */
+/*
+ * A process with its own mount, PID, UTS and IPC namespaces and another path.
+ */
 static void open_in_container(struct peer *parent)
 {
 	struct ibv_context *ctx;
@@ -139,7 +147,7 @@ static void open_in_container(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(other_process, "XRC-1", "another process, and a container that sees the file elsewhere, open the same domain")
+TEST(other_process, "XRC-1", "another process and a container that has the file at another path open the same domain")
 {
 	struct peer p, container;
 	struct ibv_context *ctx;
@@ -165,7 +173,7 @@ TEST(other_process, "XRC-1", "another process, and a container that sees the fil
 	rmdir("/tmp/inside");
 }
 
-TEST(any_file, "XRC-1", "a descriptor copied after the file was unlinked, and either end of one pipe, open the same domain")
+TEST(any_file, "XRC-1", "a descriptor duplicated after unlink() and both ends of a pipe open the same domain as the original")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	int fds[2], fd;
@@ -177,13 +185,13 @@ TEST(any_file, "XRC-1", "a descriptor copied after the file was unlinked, and ei
 	MUST(open_xrcd(ctx, fd, O_CREAT));
 	MUST(open_xrcd(ctx, SYS(fcntl(fd, F_DUPFD, 100)), 0));
 	check_opens(2);
-	/* Any inode will do, a pipe's too. */
+	/* Any inode works, even that of a pipe. */
 	MUST(open_xrcd(ctx, fds[0], O_CREAT | O_EXCL));
 	MUST(open_xrcd(ctx, fds[1], 0));
 	CHECK_EQ(tree_count(KEEL0, "xrcd"), 2);
 }
 
-TEST(creat, "XRC-2", "O_CREAT makes a domain where there is none, and changes nothing where there is one")
+TEST(creat, "XRC-2", "O_CREAT creates a domain if the inode has none, and opens the existing domain otherwise")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_xrcd *a, *b;
@@ -203,7 +211,7 @@ TEST(creat, "XRC-2", "O_CREAT makes a domain where there is none, and changes no
 	CHECK_OK(ibv_close_xrcd(b));
 }
 
-TEST(no_creat, "XRC-3", "without O_CREAT, and with no domain there, the open is refused with EAGAIN")
+TEST(no_creat, "XRC-3", "without O_CREAT, ibv_open_xrcd() of an inode without a domain fails with EAGAIN")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_xrcd *xrcd;
@@ -221,7 +229,7 @@ TEST(no_creat, "XRC-3", "without O_CREAT, and with no domain there, the open is 
 	CHECK_NULL(open_xrcd(ctx, fd, 0), EAGAIN);
 }
 
-TEST(excl, "XRC-4", "O_CREAT|O_EXCL, and O_EXCL alone, where there is a domain are refused with EINVAL")
+TEST(excl, "XRC-4", "if the inode has a domain, ibv_open_xrcd() refuses O_CREAT|O_EXCL and O_EXCL with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_xrcd *xrcd;
@@ -238,7 +246,7 @@ TEST(excl, "XRC-4", "O_CREAT|O_EXCL, and O_EXCL alone, where there is a domain a
 	MUST(open_xrcd(other, fd, O_CREAT | O_EXCL));
 }
 
-TEST(no_inode, "XRC-5", "fd -1 with O_CREAT makes a domain of its own each time, tied to no inode")
+TEST(no_inode, "XRC-5", "fd -1 with O_CREAT creates a new domain each time, and the domain has no inode")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_xrcd *xrcd[3];
@@ -258,7 +266,7 @@ TEST(no_inode, "XRC-5", "fd -1 with O_CREAT makes a domain of its own each time,
 	}
 }
 
-TEST(no_inode_no_creat, "XRC-5", "fd -1 without O_CREAT is refused with EINVAL, by the provider: ib_uverbs would let it pass")
+TEST(no_inode_no_creat, "XRC-5", "the provider refuses fd -1 without O_CREAT with EINVAL, which ib_uverbs would accept")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 
@@ -267,7 +275,7 @@ TEST(no_inode_no_creat, "XRC-5", "fd -1 without O_CREAT is refused with EINVAL, 
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(bad_fd, "XRC-6", "a descriptor that is not open is refused with EBADF, with and without O_CREAT")
+TEST(bad_fd, "XRC-6", "ibv_open_xrcd() refuses a descriptor that is not open with EBADF, with and without O_CREAT")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	int fd, path;
@@ -280,12 +288,12 @@ TEST(bad_fd, "XRC-6", "a descriptor that is not open is refused with EBADF, with
 	CHECK_NULL(open_xrcd(ctx, fd, 0), EBADF);
 	CHECK_NULL(open_xrcd(ctx, -2, O_CREAT), EBADF);
 	CHECK_NULL(open_xrcd(ctx, 1 << 30, O_CREAT), EBADF);
-	/* It names a file that it did not open. */
+	/* An O_PATH descriptor names a file but did not open it. */
 	CHECK_NULL(open_xrcd(ctx, path, O_CREAT), EBADF);
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(comp_mask, "XRC-2", "an attr without FD or OFLAGS, or with an unknown comp_mask bit, is refused with EINVAL")
+TEST(comp_mask, "XRC-2", "ibv_open_xrcd() refuses an attr without FD or OFLAGS, or with an unknown comp_mask bit, with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_xrcd_init_attr attr = { .fd = -1, .oflags = O_CREAT };
@@ -298,7 +306,7 @@ TEST(comp_mask, "XRC-2", "an attr without FD or OFLAGS, or with an unknown comp_
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(last_close, "XRC-7", "the last close destroys the domain, whoever made it, and the inode can then get a new one")
+TEST(last_close, "XRC-7", "the last ibv_close_xrcd() destroys the domain, and the inode can get a new domain")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_xrcd *a, *b;
@@ -316,7 +324,7 @@ TEST(last_close, "XRC-7", "the last close destroys the domain, whoever made it, 
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 	MUST(open_xrcd(ctx, fd, O_CREAT | O_EXCL));
 	CHECK(check_opens(1) != id);
-	/* Closing the device closes its domains. */
+	/* ibv_close_device() closes the context's domains. */
 	CHECK_OK(ibv_close_device(ctx));
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 	MUST(open_xrcd(other, fd, O_CREAT | O_EXCL));
@@ -345,7 +353,7 @@ static void hold_xrcd(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(unlinked, "XRC-8", "a file unlinked and closed everywhere stays as long as its domain, and goes with the last close")
+TEST(unlinked, "XRC-8", "an unlinked file that no process has open stays until the last close of its domain")
 {
 	uint64_t inodes, blocks, now_blocks;
 	static char data[1 << 20];
@@ -367,7 +375,10 @@ TEST(unlinked, "XRC-8", "a file unlinked and closed everywhere stays as long as 
 	peer_wait(&p);
 	close(fd);
 	SYS(unlink(DIR "/a"));
-	/* A socket keeps what goes through it until somebody looks. */
+	/*
+	 * The peer has received the descriptor, so the socket no longer holds
+	 * the file.
+	 */
 	check_opens(2);
 	CHECK_EQ(free_inodes(&now_blocks), inodes - 1);
 	CHECK_EQ(now_blocks, blocks - sizeof(data) / 4096);
@@ -397,7 +408,7 @@ static void die_with_xrcd(struct peer *parent)
 	pause();
 }
 
-TEST(unlinked_killed, "XRC-8,PD-3", "a process killed with a domain of an unlinked file lets the inode go")
+TEST(unlinked_killed, "XRC-8,PD-3", "after a process with a domain of an unlinked file is killed, the inode is freed")
 {
 	uint64_t inodes, blocks, now_blocks;
 	struct peer p;
