@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory: buffers, copies, MRs of them. Mappings are in dm_map.c.
+ * Device memory: buffers, copies and MRs of buffers. dm_map.c tests mappings.
  */
 #include <signal.h>
 
@@ -39,7 +39,7 @@ static struct keeldv_dm_attr query(struct ibv_dm *dm)
 	return attr;
 }
 
-TEST(alloc, "DM-1", "a buffer has the length that was asked for, inside the device's memory")
+TEST(alloc, "DM-1", "a buffer has the requested length and lies inside the device's memory")
 {
 	static const size_t lengths[] = { 1, 7, 8, 4095, 4096, 4097, 1 << 20 };
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -63,7 +63,7 @@ TEST(alloc, "DM-1", "a buffer has the length that was asked for, inside the devi
 	}
 }
 
-TEST(bad_attr, "DM-1", "length 0, and any non-zero comp_mask, are refused with EINVAL")
+TEST(bad_attr, "DM-1", "ibv_alloc_dm() refuses length 0 and each comp_mask bit with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr attr = { .length = PAGE };
@@ -78,7 +78,7 @@ TEST(bad_attr, "DM-1", "length 0, and any non-zero comp_mask, are refused with E
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(bad_align, "DM-1", "an alignment that no buffer of this device could have is refused with EINVAL, full or empty")
+TEST(bad_align, "DM-1", "ibv_alloc_dm() refuses an alignment that exceeds the device's memory with EINVAL, also if no memory is free")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint64_t max = max_dm_size(ctx);
@@ -96,7 +96,7 @@ TEST(bad_align, "DM-1", "an alignment that no buffer of this device could have i
 	CHECK_NULL(alloc_dm(ctx, 1, most), ENOMEM);
 }
 
-TEST(no_room, "DM-1", "a length beyond max_dm_size, and one that has no room now, are refused with ENOMEM")
+TEST(no_room, "DM-1", "ibv_alloc_dm() refuses a length above max_dm_size, or above the free memory, with ENOMEM")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint64_t max = max_dm_size(ctx);
@@ -115,7 +115,7 @@ TEST(no_room, "DM-1", "a length beyond max_dm_size, and one that has no room now
 	CHECK_OK(ibv_free_dm(MUST(alloc_dm(ctx, max, 0))));
 }
 
-TEST(align, "DM-2", "the start is a multiple of 2^log_align_req for each value, also beside other buffers")
+TEST(align, "DM-2", "a buffer starts at a multiple of 2^log_align_req for each value, also beside other buffers")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint32_t most = 63 - __builtin_clzll(max_dm_size(ctx)), i;
@@ -126,7 +126,7 @@ TEST(align, "DM-2", "the start is a multiple of 2^log_align_req for each value, 
 		CHECK_EQ(query(dm).start & ((1ULL << i) - 1), 0);
 		CHECK_OK(ibv_free_dm(dm));
 	}
-	/* Something small is in the way from now on. */
+	/* From here on a small buffer occupies part of the memory. */
 	MUST(alloc_dm(ctx, 1, 0));
 	for (i = 0; i < most; i++) {
 		dm = MUST(alloc_dm(ctx, 5000, i));
@@ -136,7 +136,7 @@ TEST(align, "DM-2", "the start is a multiple of 2^log_align_req for each value, 
 	}
 }
 
-TEST(honest, "DM-3", "one buffer of max_dm_size can be had on an idle device, and used to its last byte")
+TEST(honest, "DM-3", "a process can allocate one buffer of max_dm_size on an idle device and use its last byte")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint64_t max = max_dm_size(ctx);
@@ -152,7 +152,7 @@ TEST(honest, "DM-3", "one buffer of max_dm_size can be had on an idle device, an
 	CHECK_OK(ibv_free_dm(dm));
 }
 
-TEST(all_of_it, "DM-3", "all device memory can be had in buffers of different sizes, none over another")
+TEST(all_of_it, "DM-3", "buffers of different sizes can fill all device memory, and no two of them overlap")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint64_t max = max_dm_size(ctx), left = max;
@@ -173,13 +173,19 @@ TEST(all_of_it, "DM-3", "all device memory can be had in buffers of different si
 	CHECK_NULL(alloc_dm(ctx, 1, 0), ENOMEM);
 }
 
-/* All memory there is, every byte of each page written, and then dead. */
+/*
+ * Allocate all device memory, write every byte of each page, then wait to be
+ * killed.
+ */
 static void soil(struct peer *parent)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint64_t max = max_dm_size(ctx);
 
-	/* The last page is not full: its rest must be cleaned as well. */
+	/*
+	 * The buffer does not fill the last page: the kernel must clear the
+	 * rest too.
+	 */
 	memset(MUST(keeldv_dm_map(MUST(alloc_dm(ctx, max - 100, 0)))), 0xa5,
 	       max);
 	peer_tell(parent);
@@ -195,7 +201,7 @@ static void check_zero(struct ibv_context *ctx)
 	CHECK_OK(ibv_free_dm(dm));
 }
 
-TEST(zeroed, "DM-4", "all device memory is zero when given, after another process wrote it and was killed")
+TEST(zeroed, "DM-4", "all device memory is zero at allocation after another process wrote it and was killed")
 {
 	struct peer p;
 
@@ -205,7 +211,7 @@ TEST(zeroed, "DM-4", "all device memory is zero when given, after another proces
 	check_zero(dev_open(KEEL0));
 }
 
-TEST(zeroed_free, "DM-4", "a buffer is zero when given after ibv_free_dm, in the same process and by copy too")
+TEST(zeroed_free, "DM-4", "a buffer is zero at allocation after the same process wrote those bytes and called ibv_free_dm()")
 {
 	static char in[3 * PAGE], out[3 * PAGE];
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -228,7 +234,7 @@ TEST(zeroed_free, "DM-4", "a buffer is zero when given after ibv_free_dm, in the
 	}
 }
 
-TEST(zero_based, "DM-7", "an MR of device memory without IBV_ACCESS_ZERO_BASED is refused with EINVAL")
+TEST(zero_based, "DM-7", "ibv_reg_dm_mr() without IBV_ACCESS_ZERO_BASED fails with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -247,7 +253,7 @@ TEST(zero_based, "DM-7", "an MR of device memory without IBV_ACCESS_ZERO_BASED i
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(mr_range, "DM-7", "an MR that leaves its buffer, wrapped sums included, is refused with EINVAL")
+TEST(mr_range, "DM-7", "ibv_reg_dm_mr() refuses a range outside the buffer, wrapped sums included, with EINVAL")
 {
 	static const uint64_t bad[][2] = {
 		{ 0, 5001 }, { 1, 5000 }, { 4999, 2 }, { 5000, 1 }, { 5001, 0 },
@@ -283,21 +289,21 @@ TEST(mr_range, "DM-7", "an MR that leaves its buffer, wrapped sums included, is 
 	}
 }
 
-TEST(mr_access, "DM-7", "rights that make no sense or do not exist are refused with EINVAL; a buffer of another context too")
+TEST(mr_access, "DM-7", "ibv_reg_dm_mr() refuses invalid access flags and a buffer of another context with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
 	struct ibv_dm *dm = MUST(alloc_dm(ctx, PAGE, 0));
 	struct ibv_dm *foreign;
 
-	/* Remote writes need the local right. */
+	/* Remote writes and atomics need IBV_ACCESS_LOCAL_WRITE. */
 	CHECK_NULL(ibv_reg_dm_mr(pd, dm, 0, 8, IBV_ACCESS_ZERO_BASED |
 				 IBV_ACCESS_REMOTE_WRITE), EINVAL);
 	CHECK_NULL(ibv_reg_dm_mr(pd, dm, 0, 8, IBV_ACCESS_ZERO_BASED |
 				 IBV_ACCESS_REMOTE_ATOMIC), EINVAL);
 	CHECK_NULL(ibv_reg_dm_mr(pd, dm, 0, 8, IBV_ACCESS_ZERO_BASED | 1 << 19),
 		   EINVAL);
-	/* Its handle exists in the context of the PD as well. */
+	/* A buffer in the PD's context has the same handle. */
 	MUST(ibv_alloc_pd(other));
 	foreign = MUST(alloc_dm(other, PAGE, 0));
 	CHECK_EQ(foreign->handle, dm->handle);
@@ -306,7 +312,7 @@ TEST(mr_access, "DM-7", "rights that make no sense or do not exist are refused w
 	CHECK_EQ(tree_count(KEEL0, "dm_mr"), 0);
 }
 
-TEST(busy, "DM-8", "ibv_free_dm is refused with EBUSY while an MR lives, keeps every byte, and succeeds after the last one")
+TEST(busy, "DM-8", "ibv_free_dm() returns EBUSY while an MR lives, keeps every byte, and succeeds after the last ibv_dereg_mr()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_dm *dm = MUST(alloc_dm(ctx, PAGE, 0));
@@ -324,7 +330,7 @@ TEST(busy, "DM-8", "ibv_free_dm is refused with EBUSY while an MR lives, keeps e
 	before = tree_text(KEEL0);
 	CHECK_RET(ibv_free_dm(dm), EBUSY);
 	CHECK_SAME_TREE(before);
-	/* The pointers into it were never bad in between. */
+	/* The refused call left the mapping in place. */
 	CHECK_ALL(map, 0x77, PAGE);
 	CHECK(keeldv_dm_map(dm) == map);
 	CHECK_OK(keeldv_dm_holders(dm, holder, &count));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ibv_memcpy_to_dm() and ibv_memcpy_from_dm(), against a model that is an
+ * Compare ibv_memcpy_to_dm() and ibv_memcpy_from_dm() with a model that is an
  * array of bytes.
  */
 #include <sys/mman.h>
@@ -12,7 +12,7 @@
 #define PAGE	4096
 #define ALIGN	"/sys/module/keel/parameters/dm_access_align"
 
-/* Not a multiple of anything, over two pages. */
+/* An odd length that covers two pages. */
 #define LEN	5003
 #define GUARD	64
 
@@ -21,7 +21,7 @@ static unsigned char host[LEN + 2 * GUARD];
 
 void t_after(void)
 {
-	/* For the next test, if one ended early. */
+	/* Restore the default in case a test ended early. */
 	t_write_file(ALIGN, "1");
 }
 
@@ -32,7 +32,7 @@ static struct ibv_dm *alloc_dm(struct ibv_context *ctx, size_t length)
 	return MUST(ibv_alloc_dm(ctx, &attr));
 }
 
-/* Bytes that differ from one call to the next. */
+/* Fill with bytes that differ from one call to the next. */
 static void fill(unsigned char *p, size_t len)
 {
 	static uint32_t state = 1;
@@ -61,7 +61,7 @@ static void try_from(struct ibv_dm *dm, size_t off, size_t len, size_t at)
 	CHECK_ALL(host + at + len, 0xee, 16);
 }
 
-/* Where offsets and ends are interesting: the start, a page's edge, the end. */
+/* Offsets and ends to test around: the start, a page's edge, the end. */
 static const size_t edges[] = { 0, PAGE, LEN };
 
 static void each_near(struct ibv_dm *dm, const unsigned char *map, size_t off)
@@ -90,13 +90,13 @@ TEST(combinations, "DM-5", "copies of every length at every offset and host alig
 		try_to(dm, map, off, LEN - off, GUARD + off % 16);
 		try_from(dm, off, LEN - off, GUARD + off % 16);
 	}
-	/* Nobody wrote behind the buffer in its last page. */
+	/* No copy wrote behind the buffer in its last page. */
 	CHECK_ALL(map + LEN, 0, 2 * PAGE - LEN);
 }
 
 #define BIG	(9 * 1024 * 1024 + 13)
 
-TEST(large, "DM-5", "large copies at odd offsets match a byte model, over all stretches of the device's memory")
+TEST(large, "DM-5", "large copies at odd offsets match a byte model across the contiguous extents of the device's memory")
 {
 	unsigned char *a = malloc(BIG), *b = malloc(BIG + 16);
 	struct ibv_dm *dm = alloc_dm(dev_open(KEEL0), BIG);
@@ -111,7 +111,7 @@ TEST(large, "DM-5", "large copies at odd offsets match a byte model, over all st
 		memset(b, 0, len + 16);
 		CHECK_OK(ibv_memcpy_from_dm(b + i % 16, dm, off, len));
 		CHECK_MEM(b + i % 16, a + off, len);
-		/* And somewhere else with it. */
+		/* Copy the same bytes back to another offset. */
 		off = BIG - off - len;
 		CHECK_OK(ibv_memcpy_to_dm(dm, off, b + i % 16, len));
 		memcpy(a + off, b + i % 16, len);
@@ -120,7 +120,7 @@ TEST(large, "DM-5", "large copies at odd offsets match a byte model, over all st
 	CHECK_MEM(b, a, BIG);
 }
 
-TEST(range, "DM-5", "a copy that leaves the buffer, wrapped sums included, is refused with EINVAL and copies nothing")
+TEST(range, "DM-5", "a copy outside the buffer, wrapped sums included, fails with EINVAL and copies nothing")
 {
 	static const uint64_t bad[][2] = {
 		{ 0, LEN + 1 }, { 1, LEN }, { LEN - 1, 2 }, { LEN, 1 },
@@ -155,14 +155,14 @@ TEST(range, "DM-5", "a copy that leaves the buffer, wrapped sums included, is re
 	CHECK_ALL(host, 0x22, sizeof(host));
 }
 
-TEST(no_byte_more, "DM-5", "a copy touches not one byte of host memory beside what was asked for")
+TEST(no_byte_more, "DM-5", "a copy accesses no byte of host memory outside the requested range")
 {
 	struct ibv_dm *dm = alloc_dm(dev_open(KEEL0), LEN);
 	unsigned char *p = mmap(NULL, 3 * PAGE, PROT_NONE,
 				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	size_t len;
 
-	/* One page between two that cannot be touched. */
+	/* One accessible page between two pages without access. */
 	SYS(mprotect(p + PAGE, PAGE, PROT_READ | PROT_WRITE));
 	for (len = 0; len < 70; len++) {
 		CHECK_OK(ibv_memcpy_from_dm(p + PAGE, dm, 1, len));
@@ -170,7 +170,7 @@ TEST(no_byte_more, "DM-5", "a copy touches not one byte of host memory beside wh
 		CHECK_OK(ibv_memcpy_to_dm(dm, 1, p + PAGE, len));
 		CHECK_OK(ibv_memcpy_to_dm(dm, 1, p + 2 * PAGE - len, len));
 	}
-	/* No byte, no pointer needed. */
+	/* A copy of no bytes needs no pointer. */
 	CHECK_OK(ibv_memcpy_to_dm(dm, 1, NULL, 0));
 	CHECK_OK(ibv_memcpy_from_dm(NULL, dm, 1, 0));
 }
@@ -180,7 +180,7 @@ static void set_align(const char *value, int want)
 	CHECK_RET(t_write_file(ALIGN, value), want);
 }
 
-TEST(access_align, "DM-5", "with dm_access_align=4 an offset or a length that is not a multiple of 4 is refused with EINVAL")
+TEST(access_align, "DM-5", "with dm_access_align=4, an offset or a length that is no multiple of 4 is refused with EINVAL")
 {
 	struct ibv_context *old = dev_open(KEEL0), *ctx;
 	struct ibv_dm *dm, *old_dm = alloc_dm(old, LEN);
@@ -206,14 +206,17 @@ TEST(access_align, "DM-5", "with dm_access_align=4 an offset or a length that is
 			CHECK_RET(ibv_memcpy_to_dm(dm, off, host + 3, len),
 				  want);
 			CHECK_ALL(map + off, want ? 0x11 : 0x22, len);
-			/* A context that asked before keeps its answer. */
+			/*
+			 * A context keeps the alignment that was set when it
+			 * was opened.
+			 */
 			CHECK_OK(ibv_memcpy_to_dm(old_dm, off, host, len));
 		}
 	set_align("1", 0);
 	CHECK_OK(ibv_memcpy_to_dm(alloc_dm(dev_open(KEEL0), 9), 1, host, 3));
 }
 
-TEST(bad_align, "DM-5", "dm_access_align takes powers of two up to a page, and nothing else")
+TEST(bad_align, "DM-5", "dm_access_align accepts powers of two up to a page and refuses all other values")
 {
 	static const char * const good[] = { "1", "2", "8", "0x40", "4096" };
 	static const char * const bad[] = {

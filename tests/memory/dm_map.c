@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mappings of device memory: what they show, what they keep, what they do when
- * the buffer, the process or the device goes.
+ * Mappings of device memory: which bytes they show, how long they hold pages,
+ * and what happens to them when the process frees the buffer or exits, or the
+ * device is removed.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -55,7 +56,10 @@ static void *map_at(struct ibv_context *ctx, void *at,
 		    map->mmap_offset);
 }
 
-/* A mapping that the provider knows nothing of; the buffer is one stretch. */
+/*
+ * Create a mapping that the provider does not know. The buffer is one
+ * contiguous extent.
+ */
 static unsigned char *own_map(struct ibv_dm *dm)
 {
 	struct keel_uapi_dm_map map = stretch_at(dm, 0);
@@ -66,7 +70,7 @@ static unsigned char *own_map(struct ibv_dm *dm)
 	return p;
 }
 
-TEST(same_bytes, "DM-6", "stores of any size through a mapping are what ibv_memcpy_from_dm copies, and the other way round")
+TEST(same_bytes, "DM-6", "stores through a mapping and ibv_memcpy_to_dm() reach the same bytes, at any size and alignment")
 {
 	struct ibv_dm *dm = MUST(alloc_dm(dev_open(KEEL0), 2 * PAGE));
 	unsigned char *map = MUST(keeldv_dm_map(dm)), *own = own_map(dm);
@@ -87,7 +91,7 @@ TEST(same_bytes, "DM-6", "stores of any size through a mapping are what ibv_memc
 	}
 }
 
-TEST(same_pointer, "DM-6", "keeldv_dm_map gives the same pointer each time, and another one for another buffer")
+TEST(same_pointer, "DM-6", "keeldv_dm_map() returns the same pointer each time, and a different pointer for another buffer")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_dm *a = MUST(alloc_dm(ctx, PAGE)), *b = MUST(alloc_dm(ctx, 1));
@@ -98,7 +102,7 @@ TEST(same_pointer, "DM-6", "keeldv_dm_map gives the same pointer each time, and 
 	CHECK_NULL(keeldv_dm_map(NULL), EINVAL);
 }
 
-TEST(stretches, "DM-6", "the stretches of the largest buffer follow one another, page by page, to its end")
+TEST(stretches, "DM-6", "the contiguous extents of the largest buffer follow one another without a gap up to its end")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint64_t max = max_dm_size(ctx), at = 0;
@@ -110,7 +114,9 @@ TEST(stretches, "DM-6", "the stretches of the largest buffer follow one another,
 		CHECK_EQ(map.start, at);
 		CHECK(map.length && map.length % PAGE == 0);
 		CHECK_EQ(map.mmap_offset % PAGE, 0);
-		/* Asked in the middle and at the end, it is the same. */
+		/*
+		 * The middle and the end of the extent return the same extent.
+		 */
 		again = stretch_at(dm, at + map.length / 2);
 		CHECK_MEM(&again, &map, sizeof(map));
 		if (at + map.length < max) {
@@ -132,7 +138,7 @@ static void check_mmap(struct ibv_context *ctx, size_t len, int flags,
 		       offset), EINVAL);
 }
 
-TEST(refused, "DM-6,DEV-4", "a private mapping, another length and another offset are refused with EINVAL")
+TEST(refused, "DM-6,DEV-4", "mmap() refuses a private mapping, another length, another offset and another context with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_dm *dm = MUST(alloc_dm(ctx, 2 * PAGE));
@@ -149,7 +155,7 @@ TEST(refused, "DM-6,DEV-4", "a private mapping, another length and another offse
 	check_mmap(ctx, 2 * PAGE, MAP_SHARED, off + PAGE);
 	check_mmap(ctx, 2 * PAGE, MAP_SHARED, off + 1000 * PAGE);
 	check_mmap(ctx, 2 * PAGE, MAP_SHARED, off + (1ULL << 44));
-	/* The offset is this context's only. */
+	/* The offset is valid in this context only. */
 	check_mmap(other, 2 * PAGE, MAP_SHARED, off);
 	CHECK_SAME_TREE(before);
 	CHECK(map_at(ctx, NULL, &map) != MAP_FAILED);
@@ -162,7 +168,7 @@ static void on_fault(int sig)
 	siglongjmp(fault_jump, sig);
 }
 
-/* The signal that comes of reading there; 0 for none. */
+/* Return the signal that a read at p raises, or 0. */
 static int fault_at(const volatile unsigned char *p)
 {
 	struct sigaction act = { .sa_handler = on_fault }, segv, bus;
@@ -178,14 +184,14 @@ static int fault_at(const volatile unsigned char *p)
 	return sig;
 }
 
-TEST(no_further, "DM-6", "a mapping ends with the buffer's last page, and cannot be grown or doubled")
+TEST(no_further, "DM-6", "a mapping ends with the buffer's last page, and mremap() can neither grow nor duplicate it")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_dm *dm = MUST(alloc_dm(ctx, PAGE + 1));
 	struct keel_uapi_dm_map map = stretch_at(dm, 0);
 	unsigned char *p;
 
-	/* Its neighbour in the device's memory. */
+	/* The next page of the device's memory holds another buffer. */
 	memset(MUST(keeldv_dm_map(MUST(alloc_dm(ctx, PAGE)))), 0xa5, PAGE);
 	CHECK_EQ(map.length, 2 * PAGE);
 	p = mmap(NULL, 4 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -212,7 +218,10 @@ static void own_bytes(struct peer *parent)
 	peer_get_var(parent, mark);
 	for (i = 0; i < OWN; i++) {
 		map[i] = MUST(keeldv_dm_map(MUST(alloc_dm(ctx, 1 + i * 100))));
-		/* Odd lengths: the rest of the last page is not a neighbour's. */
+		/*
+		 * Lengths are odd: the rest of the last page must not show
+		 * another buffer.
+		 */
 		CHECK_ALL(map[i], 0, PAGE);
 		memset(map[i], mark, PAGE);
 	}
@@ -226,7 +235,7 @@ static void own_bytes(struct peer *parent)
 	}
 }
 
-TEST(nobody_elses, "DM-6", "many small buffers of two processes never show a byte of one another, not even in the last page")
+TEST(nobody_elses, "DM-6", "small buffers of two processes never show each other's bytes, not even in their last pages")
 {
 	struct peer p[2];
 	unsigned char mark;
@@ -246,7 +255,7 @@ TEST(nobody_elses, "DM-6", "many small buffers of two processes never show a byt
 	peer_end(&p[1]);
 }
 
-/* The device's memory is all free, and clean. */
+/* Check that all device memory is free and zero. */
 static void check_all_free(struct ibv_context *ctx)
 {
 	uint64_t max = max_dm_size(ctx);
@@ -256,7 +265,7 @@ static void check_all_free(struct ibv_context *ctx)
 	CHECK_OK(ibv_free_dm(dm));
 }
 
-/* Nobody gets [start, start + len) of the device's memory. */
+/* Check that no allocation returns a byte of [start, start + len). */
 static void check_withheld(struct ibv_context *ctx, uint64_t start, size_t len)
 {
 	struct ibv_dm *got[600];
@@ -282,7 +291,7 @@ static void check_withheld(struct ibv_context *ctx, uint64_t start, size_t len)
 		CHECK_OK(ibv_free_dm(got[n]));
 }
 
-TEST(after_free, "DM-6", "a mapping used after ibv_free_dm reaches its old bytes only, which nobody gets before munmap")
+TEST(after_free, "DM-6", "a mapping used after ibv_free_dm() reaches its old bytes, which no buffer gets before munmap()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_dm *dm = MUST(alloc_dm(ctx, 4 * PAGE));
@@ -298,7 +307,7 @@ TEST(after_free, "DM-6", "a mapping used after ibv_free_dm reaches its old bytes
 	CHECK(tree_only(&tree, "dm")->closing);
 	CHECK_ALL(p, 0xc3, 4 * PAGE);
 	memset(p, 0x3c, 4 * PAGE);
-	/* No way back in. */
+	/* The old offset cannot be mapped again. */
 	CHECK(map_at(ctx, NULL, &map) == MAP_FAILED);
 	CHECK_EQ(errno, EINVAL);
 	check_withheld(other, attr.start, 4 * PAGE);
@@ -308,7 +317,7 @@ TEST(after_free, "DM-6", "a mapping used after ibv_free_dm reaches its old bytes
 	check_all_free(other);
 }
 
-TEST(part_unmapped, "DM-6", "after munmap of parts of a mapping, the pages are withheld until the last part goes")
+TEST(part_unmapped, "DM-6", "after munmap() of parts of a mapping, no buffer gets its pages until the last part is unmapped")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_dm *dm = MUST(alloc_dm(ctx, 4 * PAGE));
@@ -326,7 +335,7 @@ TEST(part_unmapped, "DM-6", "after munmap of parts of a mapping, the pages are w
 	SYS(munmap(p + 3 * PAGE, PAGE));
 	check_withheld(ctx, attr.start, 4 * PAGE);
 	CHECK_ALL(p + 2 * PAGE, 2, PAGE);
-	/* Moved, it is the same mapping. */
+	/* mremap() keeps the mapping's reference. */
 	p = mremap(p + 2 * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
 		   p + 16 * PAGE);
 	CHECK(p != MAP_FAILED);
@@ -336,7 +345,7 @@ TEST(part_unmapped, "DM-6", "after munmap of parts of a mapping, the pages are w
 	check_all_free(ctx);
 }
 
-TEST(forked, "DM-6", "a child keeps the mapping that it was forked with, though the parent frees the buffer, until it exits")
+TEST(forked, "DM-6", "a child keeps its inherited mapping until it exits, even if the parent frees the buffer")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_dm *dm = MUST(alloc_dm(ctx, 2 * PAGE));
@@ -356,7 +365,9 @@ TEST(forked, "DM-6", "a child keeps the mapping that it was forked with, though 
 		CHECK_ALL(p, 0x10, 2 * PAGE);
 		memset(p, 0x20, PAGE);
 		CHECK_EQ(read(fds[0], &c, 1), 0);
-		/* The parent has let go by now. */
+		/*
+		 * The parent has freed the buffer and unmapped its copy by now.
+		 */
 		CHECK_ALL(p, 0x20, PAGE);
 		CHECK_ALL(p + PAGE, 0x30, PAGE);
 		memset(p, 0x40, 2 * PAGE);
@@ -387,7 +398,7 @@ static void map_and_hold(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(exits, "DM-6,PD-3", "mappings go with their process, however it ends, and their pages come back clean")
+TEST(exits, "DM-6,PD-3", "a process's mappings end with the process, killed or not, and their pages are zero afterwards")
 {
 	struct ibv_context *ctx;
 	struct peer p;
@@ -406,7 +417,7 @@ TEST(exits, "DM-6,PD-3", "mappings go with their process, however it ends, and t
 	check_all_free(ctx);
 }
 
-TEST(closed, "DM-6", "a mapping outlives ibv_close_device, and keeps its bytes from others until munmap")
+TEST(closed, "DM-6", "a mapping outlives ibv_close_device(), and no other buffer gets its bytes until munmap()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	unsigned char *p = own_map(MUST(alloc_dm(ctx, 2 * PAGE)));
@@ -421,7 +432,7 @@ TEST(closed, "DM-6", "a mapping outlives ibv_close_device, and keeps its bytes f
 	check_all_free(other);
 }
 
-TEST(not_pinned, "DM-6", "a mapping of device memory cannot be registered as user memory: nothing pins it past its owner")
+TEST(not_pinned, "DM-6", "ibv_reg_mr() refuses a mapping of device memory with EFAULT, so no MR can pin device memory")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -432,7 +443,7 @@ TEST(not_pinned, "DM-6", "a mapping of device memory cannot be registered as use
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
-/* The device goes; what was mapped stays, and shows nobody's bytes. */
+/* Remove the device: the mapping stays and shows no other buffer's bytes. */
 static void check_removed(const char *remove, bool touch)
 {
 	struct ibv_context *ctx;
@@ -456,42 +467,44 @@ static void check_removed(const char *remove, bool touch)
 	}
 	SYS(munmap(q, PAGE));
 	CHECK_NULL(alloc_dm(ctx, PAGE), EIO);
-	/* The kernel has freed it already: that is no failure. */
+	/*
+	 * The kernel has already freed the buffer, so ibv_free_dm() succeeds.
+	 */
 	CHECK_OK(ibv_free_dm(dm));
 	CHECK_OK(ibv_close_device(ctx));
-	/* The rest of the mapping goes with the process. */
+	/* The rest of the mapping ends with the process. */
 }
 
 #define DELETE_LINK	"rdma link delete " KEEL1
-/* The device goes in the background: wait for it. */
+/* The kernel removes the device in the background: wait for the removal. */
 #define DELETE_NETDEV	"ip link delete " KEEL1_NETDEV "; i=0; " \
 	"while [ -e /sys/class/infiniband/" KEEL1 " ] && " \
 	"[ $i -lt 500 ]; do i=$((i + 1)); sleep 0.01; done"
 
-TEST(link_deleted, "DM-6,DEV-3", "after rdma link delete a process with mappings goes on: calls fail with EIO, munmap and exit are clean")
+TEST(link_deleted, "DM-6,DEV-3", "after rdma link delete, calls of a process with mappings fail with EIO, and its munmap() and exit succeed")
 {
 	check_removed(DELETE_LINK, false);
 }
 
-TEST(netdev_deleted, "DM-6,DEV-3", "after its netdev went, and the device with it, a process with mappings goes on alike")
+TEST(netdev_deleted, "DM-6,DEV-3", "after deletion of the netdev, calls of a process with mappings fail with EIO, and its munmap() and exit succeed")
 {
 	check_removed(DELETE_NETDEV, false);
 }
 
 /*
- * ib_uverbs gives such a mapping an ordinary page at the next touch. UML has
- * no special bit in its page tables, so the kernel there takes the page for
- * one that is not counted when it unmaps it, and reports a "Bad rss-counter
- * state"; with any driver.
+ * After device removal, ib_uverbs gives such a mapping an ordinary page at the
+ * next access. UML has no special bit in its page tables. When UML's kernel
+ * unmaps the page, it takes the page for an uncounted page and reports a "Bad
+ * rss-counter state", with any driver.
  */
 #define NO_SPECIAL	"UML's page tables have no special bit"
 
-TEST_NOT_UML(link_deleted_touch, "DM-6,DEV-3", "after rdma link delete a process can touch its mappings: zeros, not the old bytes", NO_SPECIAL)
+TEST_NOT_UML(link_deleted_touch, "DM-6,DEV-3", "after rdma link delete, a process can access its mappings and reads zeros, not the old bytes", NO_SPECIAL)
 {
 	check_removed(DELETE_LINK, true);
 }
 
-TEST_NOT_UML(netdev_deleted_touch, "DM-6,DEV-3", "after its netdev went a process can touch its mappings: zeros, not the old bytes", NO_SPECIAL)
+TEST_NOT_UML(netdev_deleted_touch, "DM-6,DEV-3", "after deletion of the netdev, a process can access its mappings and reads zeros, not the old bytes", NO_SPECIAL)
 {
 	check_removed(DELETE_NETDEV, true);
 }

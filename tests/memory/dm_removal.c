@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Mappings of device memory that are being moved or copied at the moment when
- * the device goes.
+ * Mappings of device memory that a process moves or copies during device
+ * removal.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -21,7 +21,9 @@
 #define PAGES	256UL
 #define LENGTH	(PAGES * PAGE)
 
-/* Destroying these takes a while, and the mappings go last. */
+/*
+ * Destroying these objects takes a while, and the kernel revokes mappings last.
+ */
 #define OBJECTS		4000
 #define CHILDREN	32
 
@@ -47,9 +49,9 @@ static void on_sigbus(int sig)
 }
 
 /*
- * How many pages of a mapping can still be reached when the device has gone.
- * The core would put an ordinary page in where one is missing; not in a mapping
- * that was moved since then: there it is SIGBUS.
+ * Return how many pages of a mapping can still be reached after device removal.
+ * ib_core would map an ordinary page in place of a missing page, but not in a
+ * mapping that was moved since then: there the access raises SIGBUS.
  */
 static int reached(void *start)
 {
@@ -72,7 +74,10 @@ static int reached(void *start)
 	return n;
 }
 
-/* A mapped buffer on the second device, and much to destroy before it. */
+/*
+ * Map a buffer of the second device, and create many objects that are destroyed
+ * before the mapping is revoked.
+ */
 static void *mapped(void)
 {
 	struct ibv_alloc_dm_attr attr = { .length = LENGTH };
@@ -99,8 +104,8 @@ static void *mapped(void)
 }
 
 /*
- * The device goes in a process of its own. It is made before any that inherits
- * the mapping: nothing of it may stay open in those.
+ * A separate process removes the device. The test forks this process before all
+ * children that inherit the mapping, so that they hold no file of it.
  */
 static pid_t remove_device(void)
 {
@@ -126,13 +131,18 @@ static bool removed(pid_t pid)
 	return true;
 }
 
-/* Two processes that race for a window: the checkers move it out of reach. */
+/*
+ * Two processes race in a short window, which the checkers move out of reach.
+ */
 #define WINDOW	"the checkers make the removal too slow to race with"
 
-/* Of any driver's mapping that has no pages any more and is moved or copied. */
+/*
+ * x86 warns when a mapping that lost its pages is moved or copied, with any
+ * driver.
+ */
 #define WARNS	"this kernel for x86 warns of mappings that lost their pages"
 
-TEST_CASE(moved, "DM-6", "a mapping that mremap() moves while the device goes reaches no page afterwards",
+TEST_CASE(moved, "DM-6", "a mapping that mremap() moves during device removal reaches no page afterwards",
 	  .not_debug = WINDOW, .not_pat = WARNS)
 {
 	void *p = mapped(), *from = p, *to = reserve();
@@ -146,7 +156,7 @@ TEST_CASE(moved, "DM-6", "a mapping that mremap() moves while the device goes re
 			   to);
 		CHECK(p == to);
 		from = to;
-		/* The place that it left becomes the next target. */
+		/* Reserve the old address range as the next target. */
 		to = mmap(old, LENGTH, PROT_NONE,
 			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		CHECK(to == old);
@@ -157,7 +167,7 @@ TEST_CASE(moved, "DM-6", "a mapping that mremap() moves while the device goes re
 	CHECK_EQ(reached(from), 0);
 }
 
-/* A child looks at what it was forked with when the device has gone. */
+/* The child checks the inherited mapping after device removal. */
 static pid_t forked(void *p, int wait_fd)
 {
 	pid_t pid = fork();
@@ -171,7 +181,7 @@ static pid_t forked(void *p, int wait_fd)
 	_exit(reached(p) ? 1 : 0);
 }
 
-TEST_CASE(copied, "DM-6", "a mapping that fork() copies while the device goes reaches no page afterwards, in either",
+TEST_CASE(copied, "DM-6", "a mapping that fork() copies during device removal reaches no page afterwards, in parent and child",
 	  .not_debug = WINDOW, .not_pat = WARNS)
 {
 	int n = 0, bad = 0, status, i, fds[2];
@@ -185,7 +195,7 @@ TEST_CASE(copied, "DM-6", "a mapping that fork() copies while the device goes re
 		if (n < CHILDREN)
 			child[n++] = forked(p, fds[0]);
 	CHECK_EQ(reached(p), 0);
-	/* One byte each, and nobody reads another one's. */
+	/* Each child reads one byte, and no child reads the byte of another. */
 	for (i = 0; i < n; i++)
 		CHECK_EQ(write(fds[1], "!", 1), 1);
 	for (i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory in the work of queue pairs, and atomics on it.
+ * QPs access device memory, and run atomics on it.
  */
 #include <pthread.h>
 
@@ -18,7 +18,7 @@
 
 static char host[LEN] __attribute__((aligned(PAGE)));
 
-/* A buffer, its mapping, and a region of it that starts at its second page. */
+/* A buffer, its mapping, and an MR that starts at the buffer's second page. */
 struct dev {
 	struct ibv_pd *pd;
 	struct ibv_dm *dm;
@@ -41,7 +41,7 @@ static struct dev dev_new(void)
 	return d;
 }
 
-/* Addresses of the region count from 0. */
+/* Addresses of the MR start at 0. */
 static struct mem at(const struct dev *d, uint64_t off, uint32_t len)
 {
 	return (struct mem){ (void *)off, len, d->mr->lkey };
@@ -52,7 +52,7 @@ static struct mem in_host(const struct dev *d, size_t off, uint32_t len)
 	return (struct mem){ host + off, len, d->host->lkey };
 }
 
-TEST(sges, "DM-7", "a region of device memory is sent from, received into, written from, read into and written to, its addresses counting from 0")
+TEST(sges, "DM-7", "QPs send, receive, write and read a device memory MR, whose addresses start at 0")
 {
 	struct dev d = dev_new();
 	struct link l = link_new(d.pd, d.pd, IBV_QPT_RC);
@@ -75,7 +75,7 @@ TEST(sges, "DM-7", "a region of device memory is sent from, received into, writt
 	CHECK_ALL(host + 80, 0, 30);
 	CHECK_ALL(host + 110, 'h', 100);
 
-	/* From the one region to the other, both ways, and within one. */
+	/* RDMA between the two MRs, in both directions, and within one MR. */
 	memset(host, 'w', LEN);
 	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 5, in_host(&d, 0, 64), PAGE,
 		  d.mr->rkey);
@@ -94,7 +94,7 @@ TEST(sges, "DM-7", "a region of device memory is sent from, received into, writt
 	link_free(&l);
 }
 
-TEST(windows, "DM-7", "windows of a region at an offset in device memory, at an offset in the region, open their own bytes and no others")
+TEST(windows, "DM-7", "a window of an MR at an offset in device memory opens its own bytes and no other bytes")
 {
 	struct dev d = dev_new();
 	struct link l = link_new(d.pd, d.pd, IBV_QPT_RC);
@@ -112,7 +112,7 @@ TEST(windows, "DM-7", "windows of a region at an offset in device memory, at an 
 	};
 	unsigned char *at = d.map + 2 * PAGE + 256;
 
-	/* Bound by whoever is written to. */
+	/* The responder binds the window. */
 	post(l.qp[1], &wr);
 	CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
 	memset(host, 'w', LEN);
@@ -136,7 +136,7 @@ TEST(windows, "DM-7", "windows of a region at an offset in device memory, at an 
 	link_free(&l);
 }
 
-TEST(atomics, "DM-7,DM-10", "atomics change device memory and answer into it, and what leaves the region is refused")
+TEST(atomics, "DM-7,DM-10", "atomics change device memory and return old values into it, and refuse addresses outside the MR")
 {
 	static const uint64_t behind[] = { 2 * PAGE, -8ULL, -(uint64_t)PAGE };
 	struct dev d = dev_new();
@@ -177,7 +177,7 @@ static int rounds;
 static uint64_t *word;
 static struct dev dev;
 
-/* Adds as often, each time two, and no two are answered alike. */
+/* Add 2 in each round. The returned old values must increase. */
 static void *adder(void *arg)
 {
 	struct link *l = arg;
@@ -196,7 +196,7 @@ static void *adder(void *arg)
 	return NULL;
 }
 
-TEST_SLOW(against, "DM-10", "two QPs that add to one word of device memory lose no addition", 60)
+TEST_SLOW(against, "DM-10", "two QPs that add to the same 8 bytes of device memory lose no addition", 60)
 {
 	struct link l[2];
 	pthread_t thread[2];
@@ -215,10 +215,10 @@ TEST_SLOW(against, "DM-10", "two QPs that add to one word of device memory lose 
 }
 
 /*
- * A device whose memory is a BAR says that atomics of QPs are all there is to
- * them, and it is not looked at what else they are.
+ * A device whose memory is a BAR reports IBV_ATOMIC_HCA: its atomics are atomic
+ * only among QPs. On such a device the test does not add with the processor.
  */
-TEST_SLOW(cpu, "DM-10", "atomics of a QP and those of the processor through the mapping lose nothing to each other where the device says so", 60)
+TEST_SLOW(cpu, "DM-10", "atomics of a QP and of the processor lose no addition where the device reports IBV_ATOMIC_GLOB", 60)
 {
 	bool bar = dev_bar();
 	struct ibv_device_attr attr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory regions of dma-bufs: pages of a memfd that udmabuf made one of, and
- * those of the system heap, which can be read-only.
+ * MRs of dma-bufs. udmabuf creates a dma-buf from pages of a memfd; the system
+ * heap creates dma-bufs that can be read-only.
  */
 #include <fcntl.h>
 #include <linux/dma-buf.h>
@@ -20,7 +20,7 @@
 #define PAGE	4096
 #define PAGES	4
 #define SIZE	(PAGES * PAGE)
-/* The address by which others reach the first byte of the third page. */
+/* The remote address of the first byte of the third page. */
 #define IOVA	0x700000000000ULL
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
@@ -44,8 +44,8 @@ struct buf {
 };
 
 /*
- * The pages are not where the kernel would put them by itself: page n of the
- * dma-buf is page PAGES - 1 - n of the memfd.
+ * The order of pages differs from the memfd's: page n of the dma-buf is page
+ * PAGES - 1 - n of the memfd.
  */
 static struct buf buf_new(void)
 {
@@ -74,7 +74,7 @@ static struct buf buf_new(void)
 	return b;
 }
 
-/* Page @n of the dma-buf. */
+/* Return page @n of the dma-buf. */
 static char *buf_page(const struct buf *b, int n)
 {
 	return b->p + (PAGES - 1 - n) * PAGE;
@@ -92,14 +92,17 @@ static int heap_new(int mode)
 	return data.fd;
 }
 
-/* dma-bufs that anybody has. */
+/* Return the number of dma-bufs of all processes. */
 static long buf_count(void)
 {
 	char *text = t_read_file("/sys/kernel/debug/dma_buf/bufinfo");
 	char *at = NULL, *next = text;
 	long n;
 
-	/* The last one; each dma-buf has one about its devices. */
+	/*
+	 * Find the last "Total": each dma-buf has a "Total" of its devices
+	 * before.
+	 */
 	while ((next = strstr(next, "\nTotal ")))
 		at = ++next;
 	CHECK(at);
@@ -108,7 +111,7 @@ static long buf_count(void)
 	return n;
 }
 
-/* The last file of one is closed by and by. */
+/* The kernel may release a dma-buf some time after its last file is closed. */
 static void check_bufs(long want)
 {
 	int i;
@@ -118,14 +121,14 @@ static void check_bufs(long want)
 	CHECK_EQ(buf_count(), want);
 }
 
-/* The third and fourth page. */
+/* Register the third and fourth page. */
 static struct ibv_mr *reg(struct ibv_pd *pd, const struct buf *b, int access)
 {
 	return MUST(ibv_reg_dmabuf_mr(pd, 2 * PAGE, 2 * PAGE, IOVA, b->fd,
 				      access));
 }
 
-TEST_DMABUF(known, "PDM-3", "a region of a dma-buf, through a PD or its parent domain, is listed with its length and kind of memory, and gone after dereg")
+TEST_DMABUF(known, "PDM-3", "tools list an MR of a dma-buf, registered through a PD or its parent domain, with its length and type until dereg")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *any[] = { pd, parent_new(pd, NULL) };
@@ -138,7 +141,7 @@ TEST_DMABUF(known, "PDM-3", "a region of a dma-buf, through a PD or its parent d
 	for (i = 0; i < 2; i++) {
 		mr = reg(any[i], &b, RIGHTS);
 		CHECK(mr->pd == any[i]);
-		/* The members that libibverbs fills. */
+		/* libibverbs fills these members. */
 		CHECK_EQ((uintptr_t)mr->addr, 2 * PAGE);
 		CHECK_EQ(mr->length, 2 * PAGE);
 		CHECK(mr->lkey != 0);
@@ -157,7 +160,10 @@ TEST_DMABUF(known, "PDM-3", "a region of a dma-buf, through a PD or its parent d
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-/* 100 bytes in the middle of the two pages, and none next to them. */
+/*
+ * Check that 100 bytes in the middle of the two pages have this value, and that
+ * no other byte changed.
+ */
 static void check_middle(const struct buf *b, char byte)
 {
 	CHECK_ALL(buf_page(b, 0), 'b', PAGE);
@@ -168,7 +174,7 @@ static void check_middle(const struct buf *b, char byte)
 	CHECK_ALL(buf_page(b, 3) + 50, 'b', PAGE - 50);
 }
 
-/* As remote memory of the second QP: write, read back, add. */
+/* The dma-buf is remote memory: write, read back, add. */
 static void check_remote(struct link *l, struct ibv_mr *mine,
 			 struct ibv_mr *mr, const struct buf *b)
 {
@@ -200,7 +206,10 @@ static void check_remote(struct link *l, struct ibv_mr *mine,
 	CHECK_MEM(buf_page(b, 3) + 64, &word, 8);
 }
 
-/* As local memory of both: gather from the one end, scatter to the other. */
+/*
+ * The dma-buf is local memory of both QPs: the requester gathers, the responder
+ * scatters.
+ */
 static void check_local(struct link *l, struct ibv_mr *mr, const struct buf *b)
 {
 	struct mem from = { (void *)(IOVA + PAGE - 50), 100, mr->lkey };
@@ -219,7 +228,7 @@ static void check_local(struct link *l, struct ibv_mr *mr, const struct buf *b)
 	CHECK_ALL(buf_page(b, 2) + 107, 'b', PAGE - 50 - 107);
 }
 
-TEST_DMABUF(traffic, "PDM-3", "what queue pairs write to a dma-buf is in its pages only, and what is there they read, send and add to, by keys of a PD and its parent domain")
+TEST_DMABUF(traffic, "PDM-3", "QPs write, read, send and add to the pages of a dma-buf and no others, by keys of a PD and its parent domain")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *any[] = { pd, parent_new(pd, NULL) };
@@ -240,7 +249,7 @@ TEST_DMABUF(traffic, "PDM-3", "what queue pairs write to a dma-buf is in its pag
 		}
 }
 
-TEST_DMABUF(mapped, "PDM-3", "a program that maps the dma-buf itself, and says when it looks, sees what was written, and what it writes is sent")
+TEST_DMABUF(mapped, "PDM-3", "a user process that maps the dma-buf and brackets access with DMA_BUF_IOCTL_SYNC shares its bytes with QPs")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_mr *mine = MUST(ibv_reg_mr(pd, user, SIZE, RIGHTS));
@@ -254,7 +263,7 @@ TEST_DMABUF(mapped, "PDM-3", "a program that maps the dma-buf itself, and says w
 	CHECK(p != MAP_FAILED);
 	memset(user, 'u', SIZE);
 	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 1, MEM(mine), IOVA, mr->rkey);
-	/* More than there is: nothing was written. */
+	/* The message is longer than the MR: the responder wrote nothing. */
 	CHECK_WC(l.cq[0], 1, IBV_WC_REM_ACCESS_ERR);
 	link_free(&l);
 	l = link_new(pd, pd, IBV_QPT_RC);
@@ -276,7 +285,7 @@ TEST_DMABUF(mapped, "PDM-3", "a program that maps the dma-buf itself, and says w
 	CHECK_ALL(user + PAGE, 'u', SIZE - PAGE);
 }
 
-TEST_DMABUF(domains, "PD-4,PDM-3", "a dma-buf's key of another domain is refused, as a local and as a remote key, and after dereg in its own; nothing moves")
+TEST_DMABUF(domains, "PD-4,PDM-3", "a dma-buf's key is refused in another domain and after dereg, as lkey and as rkey, and no byte moves")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *other = parent_new(MUST(ibv_alloc_pd(pd->context)),
@@ -309,7 +318,7 @@ TEST_DMABUF(domains, "PD-4,PDM-3", "a dma-buf's key of another domain is refused
 	CHECK_ALL(user, 'u', SIZE);
 }
 
-TEST_DMABUF(ranges, "DEV-4,PDM-3", "offsets and lengths that leave the dma-buf, are empty or wrap are refused with EINVAL; all of it, and its last byte, are not")
+TEST_DMABUF(ranges, "DEV-4,PDM-3", "ibv_reg_dmabuf_mr() refuses empty, outside and wrapped ranges with EINVAL, and takes the whole dma-buf or its last byte")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct buf b = buf_new();
@@ -328,7 +337,7 @@ TEST_DMABUF(ranges, "DEV-4,PDM-3", "offsets and lengths that leave the dma-buf, 
 		{ PAGE, ~0ULL, 0 },
 		/* The last byte must have an address, too. */
 		{ 0, 2 * PAGE, ~0ULL - PAGE + 1 },
-		/* And the same one in the page: the kernel's own rule. */
+		/* The kernel requires the same offset in the page. */
 		{ 0, PAGE, 1 },
 		{ 1, PAGE, 0 },
 	};
@@ -348,7 +357,7 @@ TEST_DMABUF(ranges, "DEV-4,PDM-3", "offsets and lengths that leave the dma-buf, 
 						     0))));
 }
 
-TEST_DMABUF(no_dmabuf, "DEV-4,PDM-3", "no file, or one that is no dma-buf, is refused with EBADF or EINVAL, and stays open")
+TEST_DMABUF(no_dmabuf, "DEV-4,PDM-3", "ibv_reg_dmabuf_mr() refuses a closed descriptor with EBADF, a file that is no dma-buf with EINVAL, and closes neither")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	int null = SYS(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -368,7 +377,7 @@ TEST_DMABUF(no_dmabuf, "DEV-4,PDM-3", "no file, or one that is no dma-buf, is re
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
-TEST_DMABUF(rights, "DEV-4,PDM-3", "rights that need the local one, or that dma-bufs cannot have, are refused; keys without the right do not write or read")
+TEST_DMABUF(rights, "DEV-4,PDM-3", "ibv_reg_dmabuf_mr() refuses invalid access flags, and a key without the right can neither write nor read")
 {
 	static const int bad[] = {
 		IBV_ACCESS_REMOTE_WRITE, IBV_ACCESS_REMOTE_ATOMIC,
@@ -408,7 +417,7 @@ TEST_DMABUF(rights, "DEV-4,PDM-3", "rights that need the local one, or that dma-
 	CHECK_ALL(user + 8, 'u', SIZE - 8);
 }
 
-TEST_CASE(read_only, "DEV-4,PDM-3", "a dma-buf that was opened for reading is read, but refused for writing with EACCES; one for writing only is refused",
+TEST_CASE(read_only, "DEV-4,PDM-3", "a read-only dma-buf is readable and not registered for writing (EACCES), a write-only dma-buf is not registered",
 	  .not_uml = "which has no dma-buf heaps", .not_kernel = "6.1.",
 	  .not_kernel_why = "which has no dma-buf heaps")
 {
@@ -443,7 +452,7 @@ TEST_CASE(read_only, "DEV-4,PDM-3", "a dma-buf that was opened for reading is re
 	CHECK_ALL(user + 32, 0, 32);
 }
 
-TEST_DMABUF(closed, "PDM-3", "a region keeps its dma-buf: traffic goes on when its file, the memory behind it and its mapping are closed, and the last dereg frees it")
+TEST_DMABUF(closed, "PDM-3", "an MR keeps its dma-buf usable after its files and mappings are closed, and the last dereg frees the dma-buf")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_mr *mine = MUST(ibv_reg_mr(pd, user, SIZE, RIGHTS));
@@ -475,7 +484,7 @@ TEST_DMABUF(closed, "PDM-3", "a region keeps its dma-buf: traffic goes on when i
 	check_bufs(before);
 }
 
-TEST_DMABUF(rereg, "DEV-4,PDM-3", "ibv_rereg_mr of a dma-buf's region is refused with EINVAL, and the region is as it was")
+TEST_DMABUF(rereg, "DEV-4,PDM-3", "ibv_rereg_mr() of a dma-buf's MR fails with EINVAL and changes nothing")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *other = MUST(ibv_alloc_pd(pd->context));
@@ -512,7 +521,7 @@ static void leave_mrs(struct peer *parent)
 	pause();
 }
 
-TEST_DMABUF(killed, "PD-3,PDM-3", "a killed process leaves no dma-buf behind that only its regions had")
+TEST_DMABUF(killed, "PD-3,PDM-3", "the kernel frees the dma-bufs that only the MRs of a killed process held")
 {
 	long before = buf_count();
 	struct peer p;

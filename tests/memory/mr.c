@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory regions of user memory, as far as nothing is sent.
+ * MRs of user memory: what does not need a message.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 
 static unsigned char page[2 * PAGE] __attribute__((aligned(PAGE)));
 
-/* KiB that this process has pinned. */
+/* Return how many KiB this process has pinned. */
 static long pinned(void)
 {
 	char *text = t_read_file("/proc/self/status");
@@ -37,7 +37,7 @@ static void *map_pages(int pages, int prot)
 	return p;
 }
 
-TEST(known, "PD-2", "an MR is listed with its length and key by the rdma tool and by debugfs, and gone after dereg")
+TEST(known, "PD-2", "rdma resource and debugfs list an MR with its length and key until ibv_dereg_mr()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -64,7 +64,7 @@ TEST(known, "PD-2", "an MR is listed with its length and key by the rdma tool an
 
 #define MANY	300
 
-TEST(keys, "PD-4", "keys of live MRs are all different, never 0, and one given back is not the next one given")
+TEST(keys, "PD-4", "keys of live MRs are all different and never 0, and a freed key is not the next key")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -83,12 +83,15 @@ TEST(keys, "PD-4", "keys of live MRs are all different, never 0, and one given b
 		CHECK_OK(ibv_dereg_mr(mr[i]));
 		mr[i] = MUST(ibv_reg_mr(pd, page, PAGE, 0));
 		CHECK(mr[i]->lkey != old);
-		/* Not even the same place in the table with another tail. */
+		/*
+		 * The new key does not even have the same table index with
+		 * another tail.
+		 */
 		CHECK(mr[i]->lkey >> 8 != old >> 8);
 	}
 }
 
-TEST(pins, "PD-3", "the pages of an MR are pinned as long as it lives, and no longer")
+TEST(pins, "PD-3", "the kernel pins the pages of an MR from ibv_reg_mr() to ibv_dereg_mr() or ibv_close_device()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -98,7 +101,7 @@ TEST(pins, "PD-3", "the pages of an MR are pinned as long as it lives, and no lo
 
 	a = MUST(ibv_reg_mr(pd, p, 64 * PAGE, IBV_ACCESS_LOCAL_WRITE));
 	CHECK_EQ(pinned() - before, 64 * 4);
-	/* Two bytes, on two pages. */
+	/* Two bytes on two pages. */
 	b = MUST(ibv_reg_mr(pd, p + PAGE - 1, 2, 0));
 	CHECK_EQ(pinned() - before, 66 * 4);
 	CHECK_OK(ibv_dereg_mr(a));
@@ -110,7 +113,7 @@ TEST(pins, "PD-3", "the pages of an MR are pinned as long as it lives, and no lo
 	CHECK_EQ(pinned() - before, 0);
 }
 
-TEST(limit, "DEV-4", "more pinned memory than RLIMIT_MEMLOCK allows is refused with ENOMEM, and pins nothing")
+TEST(limit, "DEV-4", "ibv_reg_mr() beyond RLIMIT_MEMLOCK fails with ENOMEM and pins nothing")
 {
 	struct rlimit limit = { .rlim_cur = 8 * PAGE, .rlim_max = 8 * PAGE };
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -119,7 +122,7 @@ TEST(limit, "DEV-4", "more pinned memory than RLIMIT_MEMLOCK allows is refused w
 	struct ibv_mr *mr;
 
 	SYS(setrlimit(RLIMIT_MEMLOCK, &limit));
-	/* Root may pin as much as there is. */
+	/* RLIMIT_MEMLOCK does not limit root. */
 	SYS(setresuid(65534, 65534, 65534));
 	CHECK_NULL(ibv_reg_mr(pd, p, 9 * PAGE, 0), ENOMEM);
 	mr = MUST(ibv_reg_mr(pd, p, 8 * PAGE, 0));
@@ -130,7 +133,7 @@ TEST(limit, "DEV-4", "more pinned memory than RLIMIT_MEMLOCK allows is refused w
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(access_flags, "DEV-4", "rights that need the local right, and those that do not exist, are refused with EINVAL or EOPNOTSUPP")
+TEST(access_flags, "DEV-4", "ibv_reg_mr() refuses remote writes and atomics without LOCAL_WRITE, and unknown access flags, with EINVAL")
 {
 	static const int good[] = {
 		0, IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ,
@@ -150,7 +153,7 @@ TEST(access_flags, "DEV-4", "rights that need the local right, and those that do
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
-TEST(bad_memory, "DEV-4", "memory that is not there, or is read-only and shall be written, is refused with EFAULT")
+TEST(bad_memory, "DEV-4", "ibv_reg_mr() refuses unmapped memory, and read-only memory with LOCAL_WRITE, with EFAULT")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -173,7 +176,7 @@ TEST(bad_memory, "DEV-4", "memory that is not there, or is read-only and shall b
 					      IBV_ACCESS_LOCAL_WRITE))));
 }
 
-TEST(wrapped, "DEV-4", "lengths beyond max_mr_size, and sums that wrap, are refused with EINVAL")
+TEST(wrapped, "DEV-4", "ibv_reg_mr() refuses a length above max_mr_size, and addresses that wrap, with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -187,10 +190,10 @@ TEST(wrapped, "DEV-4", "lengths beyond max_mr_size, and sums that wrap, are refu
 	CHECK_NULL(ibv_reg_mr(pd, (void *)(~0UL - PAGE + 1), PAGE, 0), EINVAL);
 	CHECK_NULL(ibv_reg_mr(pd, (void *)(~0UL - PAGE + 1), 2 * PAGE, 0),
 		   EINVAL);
-	/* The address that others use may wrap, too. */
+	/* The remote address must not wrap either. */
 	CHECK_NULL(ibv_reg_mr_iova(pd, page, 2 * PAGE, ~0ULL - PAGE + 1, 0),
 		   EINVAL);
-	/* And must be the same in the page: the kernel's own rule. */
+	/* The kernel requires the same offset in the page. */
 	CHECK_NULL(ibv_reg_mr_iova(pd, page, PAGE, 1, 0), EINVAL);
 	CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr_iova(pd, page, PAGE, 0, 0))));
 	CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr_iova(pd, page, PAGE,
@@ -198,7 +201,7 @@ TEST(wrapped, "DEV-4", "lengths beyond max_mr_size, and sums that wrap, are refu
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
-TEST(unmapped_later, "PD-3", "an MR outlives munmap of its memory, and its process can still exit")
+TEST(unmapped_later, "PD-3", "an MR outlives munmap() of its memory, and its process can still exit")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -224,14 +227,14 @@ static void leave_mrs(struct peer *parent)
 	pause();
 }
 
-/* Pages that the kernel counts as pinned, less those let go again. */
+/* Return how many pages the kernel counts as pinned and not released. */
 static long foll_pins(void)
 {
 	char *text;
 	char *got, *put;
 	long n;
 
-	/* Let each processor add what it has. */
+	/* Let each processor add its count. */
 	CHECK_OK(t_write_file("/proc/sys/vm/stat_refresh", "1"));
 	text = t_read_file("/proc/vmstat");
 	got = strstr(text, "nr_foll_pin_acquired ");
@@ -242,7 +245,10 @@ static long foll_pins(void)
 	return n;
 }
 
-/* Others pin, too: a page or so for as long as a write to a file takes. */
+/*
+ * Other kernel code pins about one page for the time of a file write: wait
+ * until the count is stable.
+ */
 static long quiet_pins(void)
 {
 	long n = foll_pins(), again;

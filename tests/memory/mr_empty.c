@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Regions of no bytes: pinned ones and on-demand ones.
+ * MRs of length 0, pinned and on demand.
  */
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ static char other[PAGE] __attribute__((aligned(PAGE)));
 
 static const unsigned int modes[] = { 0, IBV_ACCESS_ON_DEMAND };
 
-/* KiB that this process has pinned. */
+/* Return how many KiB this process has pinned. */
 static long pinned(void)
 {
 	char *text = t_read_file("/proc/self/status");
@@ -35,7 +35,7 @@ static long pinned(void)
 	return kib;
 }
 
-TEST(registers, "DEV-4", "a region of no bytes can be registered anywhere, pinned or on demand: it has a key, is listed with length 0, pins nothing and can be deregistered")
+TEST(registers, "DEV-4", "an MR of length 0 registers at any address, pinned or on demand, is listed with length 0, and pins nothing")
 {
 	static char *const at[] = { page, page + 5, page + PAGE - 1, NULL,
 				    (char *)(1ULL << 50) };
@@ -95,7 +95,7 @@ static void again(struct setup *s)
 	s->l = link_new(s->pd, s->pd, IBV_QPT_RC);
 }
 
-/* From the full region to @len bytes at @at, by the empty one's rkey. */
+/* Write @len bytes from the full MR to @at by the rkey of the empty MR. */
 static enum ibv_wc_status write_to(struct setup *s, const char *at, uint32_t len)
 {
 	struct mem mem = { .addr = other, .len = len, .lkey = s->full->lkey };
@@ -118,7 +118,7 @@ static void check_messages(struct setup *s)
 	post_rdma(s->l.qp[0], IBV_WR_RDMA_READ, 1, none, (uintptr_t)page + 8,
 		  s->mr->rkey);
 	CHECK_WC(s->l.cq[0], 1, IBV_WC_SUCCESS);
-	/* Not a byte, wherever. */
+	/* The empty MR permits no byte at any address. */
 	CHECK_EQ(write_to(s, page + 8, 1), IBV_WC_REM_ACCESS_ERR);
 	again(s);
 	CHECK_EQ(write_to(s, page + 7, 1), IBV_WC_REM_ACCESS_ERR);
@@ -151,7 +151,7 @@ static void check_window(struct setup *s)
 	CHECK_OK(ibv_dealloc_mw(mw));
 }
 
-TEST(opens_nothing, "DEV-4", "a region of no bytes is good for messages of no bytes, and opens no byte to SGEs, rkeys or windows")
+TEST(opens_nothing, "DEV-4", "an MR of length 0 serves messages of no bytes, and opens no byte to SGEs, rkeys or windows")
 {
 	struct setup s;
 	int i;
@@ -180,7 +180,7 @@ static int change_memory(struct ibv_mr *mr, char *at, size_t length,
 	return raw_rereg_mr(mr->context->cmd_fd, &req);
 }
 
-TEST(rereg, "DEV-4", "ibv_rereg_mr() gives a region of no bytes other rights, then bytes, and takes them away again; what it pins goes with them")
+TEST(rereg, "DEV-4", "ibv_rereg_mr() changes an MR's rights and its length from 0 to 100 and back, and pins only while the length is not 0")
 {
 	struct setup s;
 	long before;
@@ -215,7 +215,7 @@ TEST(rereg, "DEV-4", "ibv_rereg_mr() gives a region of no bytes other rights, th
 	}
 }
 
-TEST(advice, "DEV-4", "ibv_advise_mr() of an on-demand region of no bytes is good for no byte, and for none beyond")
+TEST(advice, "DEV-4", "ibv_advise_mr() of an on-demand MR of length 0 succeeds for no bytes and fails with EFAULT for one byte")
 {
 	struct setup s = setup(IBV_ACCESS_ON_DEMAND);
 	struct ibv_sge sge = { .addr = (uintptr_t)page + 8,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * On-demand regions, prefetch advice, and regions that change.
+ * On-demand MRs, prefetch advice and ibv_rereg_mr().
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -58,7 +58,7 @@ static void again(struct setup *s)
 	s->p = pair_new(s->pd);
 }
 
-/* How many pages of a mapping are there. */
+/* Return how many pages of a mapping are resident. */
 static int resident(char *p)
 {
 	unsigned char vec[PAGES];
@@ -70,7 +70,7 @@ static int resident(char *p)
 	return n;
 }
 
-TEST(on_demand, "DEV-2", "an on-demand region needs no page until one is used, sees what is mapped at that moment, and fails where nothing is")
+TEST(on_demand, "DEV-2", "an on-demand MR faults pages in at first use, sees the current mapping, and fails where nothing is mapped")
 {
 	struct setup s = setup();
 	char *p = map(PROT_READ | PROT_WRITE);
@@ -83,14 +83,14 @@ TEST(on_demand, "DEV-2", "an on-demand region needs no page until one is used, s
 	CHECK_ALL(p, 0, 5 * PAGE - 3);
 	CHECK_ALL(p + 5 * PAGE - 3, 'x', 6);
 	CHECK_ALL(p + 5 * PAGE + 3, 0, BYTES - 5 * PAGE - 3);
-	/* Other pages at the same addresses. */
+	/* Map other pages at the same addresses. */
 	CHECK(mmap(p, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED |
 		   MAP_ANONYMOUS, -1, 0) == p);
 	memset(p, 'n', BYTES);
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_READ, p, BYTES, mr->rkey),
 		 IBV_WC_SUCCESS);
 	CHECK_ALL(local, 'n', BYTES);
-	/* Read-only, it can be read only. */
+	/* RDMA can read a read-only mapping but cannot write it. */
 	CHECK_SYS(mprotect(p, BYTES, PROT_READ), 0);
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_READ, p, 8, mr->rkey), IBV_WC_SUCCESS);
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, p, 8, mr->rkey),
@@ -103,14 +103,14 @@ TEST(on_demand, "DEV-2", "an on-demand region needs no page until one is used, s
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_READ, p, 9 * PAGE + 1, mr->rkey),
 		 IBV_WC_REM_ACCESS_ERR);
 	again(&s);
-	/* On one's own side it is a protection error. */
+	/* On the requester's own side this is a protection error. */
 	CHECK_EQ(pair_rdma(&s.p, 0, IBV_WR_RDMA_WRITE, p + 9 * PAGE, mr->lkey,
 			   1, (uintptr_t)local, s.mine->rkey),
 		 IBV_WC_LOC_PROT_ERR);
 	CHECK_OK(ibv_dereg_mr(mr));
 }
 
-TEST(implicit, "DEV-2", "a region of all addresses opens what the program maps, then and later")
+TEST(implicit, "DEV-2", "an implicit MR covers what the user process maps, before and after registration")
 {
 	struct setup s = setup();
 	struct ibv_mr *mr = MUST(ibv_reg_mr(s.pd, NULL, SIZE_MAX, DEMAND));
@@ -123,12 +123,12 @@ TEST(implicit, "DEV-2", "a region of all addresses opens what the program maps, 
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, p, 1, mr->rkey),
 		 IBV_WC_REM_ACCESS_ERR);
 	again(&s);
-	/* The kernel's addresses are nobody's. */
+	/* No process can register kernel addresses. */
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_READ, (void *)(UINT64_MAX << 40), 1,
 		      mr->rkey), IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(bad_demand, "DEV-4", "an on-demand region whose addresses wrap is refused with EINVAL")
+TEST(bad_demand, "DEV-4", "ibv_reg_mr() refuses an on-demand MR whose addresses wrap with EINVAL")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 
@@ -149,7 +149,7 @@ static int advise(struct ibv_pd *pd, int advice, uint32_t flags, char *addr,
 	return ibv_advise_mr(pd, advice, flags, &sge, 1);
 }
 
-TEST(prefetch, "DEV-4", "ibv_advise_mr brings pages in, and refuses what its manual page says")
+TEST(prefetch, "DEV-4", "ibv_advise_mr() faults pages in, and refuses invalid requests with the errno of its manual page")
 {
 	const int read = IBV_ADVISE_MR_ADVICE_PREFETCH;
 	const int write = IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
@@ -211,7 +211,7 @@ static void lender(struct peer *parent)
 	pause();
 }
 
-TEST(of_another, "SPD-3,SPD-7", "an on-demand region of another process is written where that process has it mapped, and ends with it")
+TEST(of_another, "SPD-3,SPD-7", "RDMA writes by an on-demand key of another process reach that process's memory, and fail after its death")
 {
 	struct setup s = {};
 	struct lent lent;
@@ -232,7 +232,7 @@ TEST(of_another, "SPD-3,SPD-7", "an on-demand region of another process is writt
 		 IBV_WC_REM_ACCESS_ERR);
 }
 
-TEST(rereg, "PDM-3", "ibv_rereg_mr changes rights, memory and PD, one or all at once, also to a parent domain; refused, the region is as it was")
+TEST(rereg, "PDM-3", "ibv_rereg_mr() changes rights, memory and PD, alone or together, and a refused call changes nothing")
 {
 	struct setup s = setup();
 	struct ibv_pd *parent = parent_new(s.pd, NULL);
@@ -243,7 +243,10 @@ TEST(rereg, "PDM-3", "ibv_rereg_mr changes rights, memory and PD, one or all at 
 	const int pd = IBV_REREG_MR_CHANGE_PD;
 	const int trans = IBV_REREG_MR_CHANGE_TRANSLATION;
 
-	/* Pinned for reading: to write it, it is pinned again. */
+	/*
+	 * The MR is pinned for reading: ibv_rereg_mr() pins its pages again for
+	 * writing.
+	 */
 	CHECK_OK(ibv_rereg_mr(mr, access, NULL, NULL, 0, ALL));
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, p, PAGE, mr->rkey),
 		 IBV_WC_SUCCESS);
@@ -257,13 +260,16 @@ TEST(rereg, "PDM-3", "ibv_rereg_mr changes rights, memory and PD, one or all at 
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, p, 1, mr->rkey),
 		 IBV_WC_REM_ACCESS_ERR);
 	again(&s);
-	/* Nothing of what is refused happens. */
+	/* A refused ibv_rereg_mr() changes nothing. */
 	CHECK(ibv_rereg_mr(mr, trans | pd | access, other,
 			   (char *)(BYTES * 4096), 8, ALL));
 	CHECK(ibv_rereg_mr(mr, access, NULL, NULL, 0, IBV_ACCESS_REMOTE_WRITE));
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, q + 3, 100, mr->rkey),
 		 IBV_WC_SUCCESS);
-	/* To write what the program itself may not write. */
+	/*
+	 * An MR cannot get a right that the process itself lacks on its
+	 * mapping.
+	 */
 	CHECK_SYS(mprotect(q, BYTES, PROT_READ), 0);
 	CHECK_OK(ibv_rereg_mr(mr, access, NULL, NULL, 0,
 			      IBV_ACCESS_REMOTE_READ));
@@ -273,7 +279,7 @@ TEST(rereg, "PDM-3", "ibv_rereg_mr changes rights, memory and PD, one or all at 
 		 IBV_WC_SUCCESS);
 	CHECK_SYS(mprotect(q, BYTES, PROT_READ | PROT_WRITE), 0);
 	CHECK_OK(ibv_rereg_mr(mr, access, NULL, NULL, 0, ALL));
-	/* Another domain; and back, through a parent domain. */
+	/* Move the MR to another domain and back, through a parent domain. */
 	CHECK_OK(ibv_rereg_mr(mr, pd, other, NULL, 0, 0));
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, q + 3, 1, mr->rkey),
 		 IBV_WC_REM_ACCESS_ERR);
@@ -283,7 +289,10 @@ TEST(rereg, "PDM-3", "ibv_rereg_mr changes rights, memory and PD, one or all at 
 	CHECK_EQ(rdma(&s, IBV_WR_RDMA_WRITE, q + 3, 1, mr->rkey),
 		 IBV_WC_SUCCESS);
 	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
-	/* All at once, to memory that is not there yet. */
+	/*
+	 * Change PD, memory and access at once, to pages that are not resident
+	 * yet.
+	 */
 	p = map(PROT_READ | PROT_WRITE);
 	CHECK_OK(ibv_rereg_mr(mr, pd | trans | access, s.pd, p, BYTES, DEMAND));
 	CHECK_OK(ibv_dealloc_pd(parent));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows and address handles, as far as they need no queue pair.
+ * Memory windows and address handles: what does not need a queue pair.
  */
 #include <arpa/inet.h>
 
 #include "t.h"
 #include "tree.h"
 
-TEST(mw_types, "PD-2", "windows of both types have keys of their own; an unknown type is refused with EINVAL")
+TEST(mw_types, "PD-2", "windows of both types have different keys, and ibv_alloc_mw() refuses an unknown type with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -32,7 +32,7 @@ TEST(mw_types, "PD-2", "windows of both types have keys of their own; an unknown
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(mw_and_mr_keys, "PD-4", "windows and regions never have the same key")
+TEST(mw_and_mr_keys, "PD-4", "windows and MRs never have the same key")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -56,7 +56,7 @@ static struct ibv_ah_attr to_self(struct ibv_context *ctx)
 	return attr;
 }
 
-TEST(ah, "PD-2", "an AH is an object of its PD, to the address that was given, and gone after destroy")
+TEST(ah, "PD-2", "debugfs shows an AH with its destination address until ibv_destroy_ah()")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -69,7 +69,7 @@ TEST(ah, "PD-2", "an AH is an object of its PD, to the address that was given, a
 	CHECK(ah->pd == pd && ah->context == ctx);
 	tree_read(KEEL0, &tree);
 	CHECK(!strncmp(tree_only(&tree, "ah")->text, text, 3));
-	/* Printed in another way, perhaps, but the same address. */
+	/* debugfs may print the address in another notation. */
 	CHECK_EQ(inet_pton(AF_INET6, tree_only(&tree, "ah")->text + 3, &to), 1);
 	CHECK_MEM(&to, attr.grh.dgid.raw, 16);
 	CHECK_OK(ibv_destroy_ah(ah));
@@ -77,7 +77,7 @@ TEST(ah, "PD-2", "an AH is an object of its PD, to the address that was given, a
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(bad_ah, "DEV-4", "an AH without GRH or with no such port is refused with EINVAL; with an empty source GID ib_core says ENODATA")
+TEST(bad_ah, "DEV-4", "ibv_create_ah() refuses a missing GRH or a wrong port with EINVAL; ib_core refuses an empty source GID with ENODATA")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -92,7 +92,7 @@ TEST(bad_ah, "DEV-4", "an AH without GRH or with no such port is refused with EI
 	bad.port_num = 2;
 	CHECK_NULL(ibv_create_ah(pd, &bad), EINVAL);
 	bad = good;
-	/* The table has 256 places; the last has no GID. */
+	/* The GID table has 256 entries; the last entry has no GID. */
 	bad.grh.sgid_index = 255;
 	CHECK_NULL(ibv_create_ah(pd, &bad), ENODATA);
 	CHECK_EQ(tree_count(KEEL0, "ah"), 0);

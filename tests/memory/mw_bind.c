@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows: what a bind needs, what a bound window opens and to whom,
- * and how it ends.
+ * Memory windows: which binds succeed, which bytes a bound window opens to
+ * which QP, and how a bind ends.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -25,7 +25,7 @@
 static char page[PAGE] __attribute__((aligned(PAGE)));
 static char local[64] __attribute__((aligned(64)));
 
-/* A bind of either type; the window has its new key afterwards. */
+/* Bind a window of either type; on success the window has its new key. */
 static enum ibv_wc_status bind(struct pair *p, int who, struct ibv_mw *mw,
 			       struct ibv_mr *mr, const void *addr,
 			       uint64_t length, unsigned int access)
@@ -62,8 +62,8 @@ static enum ibv_wc_status invalidate(struct pair *p, int who, uint32_t rkey)
 
 struct setup {
 	struct ibv_pd *pd;
-	struct ibv_mr *mine;	/* of what is sent and read into */
-	struct ibv_mr *mr;	/* of what windows are bound to */
+	struct ibv_mr *mine;	/* MR of the requester's buffer */
+	struct ibv_mr *mr;	/* MR that windows are bound to */
 	struct pair p;
 };
 
@@ -79,7 +79,7 @@ static struct setup setup(unsigned int rights)
 	return s;
 }
 
-/* The first QP binds, the second reaches through it. */
+/* The first QP binds; the second QP sends requests by the window's key. */
 static enum ibv_wc_status reach(struct setup *s, enum ibv_wr_opcode op,
 				const void *addr, uint32_t len, uint32_t rkey)
 {
@@ -93,7 +93,7 @@ static void again(struct setup *s)
 	s->p = pair_new(s->pd);
 }
 
-TEST(opens, "PD-4", "a bound window opens its bytes with its rights and not one byte or right more, and its region's key is not needed")
+TEST(opens, "PD-4", "a bound window opens its bytes with its rights and no more, without the key of its MR")
 {
 	static const enum ibv_mw_type types[] = { IBV_MW_TYPE_1,
 						  IBV_MW_TYPE_2 };
@@ -115,7 +115,7 @@ TEST(opens, "PD-4", "a bound window opens its bytes with its rights and not one 
 			 IBV_WC_REM_ACCESS_ERR);
 		again(&s);
 		if (types[i] == IBV_MW_TYPE_2) {
-			/* The window belongs to the QP that is gone. */
+			/* The window belongs to the destroyed QP. */
 			CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, page + 100, 32,
 				       mw->rkey), IBV_WC_REM_ACCESS_ERR);
 			again(&s);
@@ -132,7 +132,7 @@ TEST(opens, "PD-4", "a bound window opens its bytes with its rights and not one 
 	}
 }
 
-TEST(zero_based, "DM-7", "a zero-based window counts from its first byte, on memory of a program and on device memory")
+TEST(zero_based, "DM-7", "addresses of a zero-based window start at 0, on user memory and on device memory")
 {
 	struct setup s = setup(RIGHTS);
 	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1));
@@ -150,7 +150,7 @@ TEST(zero_based, "DM-7", "a zero-based window counts from its first byte, on mem
 	CHECK_ALL(page, 0, 9);
 	CHECK_ALL(page + 9, 'x', 4);
 	CHECK_ALL(page + 13, 0, PAGE - 13);
-	/* Bound anew, it leaves the one region and opens the other. */
+	/* A second bind releases the first MR and opens the second. */
 	CHECK_EQ(bind(&s.p, 0, mw, dmr, (void *)1000, 24, REMOTE |
 		      IBV_ACCESS_ZERO_BASED), IBV_WC_SUCCESS);
 	CHECK_OK(ibv_dereg_mr(s.mr));
@@ -167,13 +167,13 @@ TEST(zero_based, "DM-7", "a zero-based window counts from its first byte, on mem
 
 struct refused {
 	const char *what;
-	unsigned int rights;	/* of the region */
+	unsigned int rights;	/* of the MR */
 	long off, length;
 	unsigned int access;	/* of the window */
-	bool other;		/* the region is of another domain */
+	bool other;		/* the MR is in another domain */
 };
 
-TEST(refused, "PD-4,DEV-4", "a bind that its region does not allow ends with a bind error, and the window opens what it opened before")
+TEST(refused, "PD-4,DEV-4", "a bind that its MR does not permit fails with a bind error, and the window keeps its previous bind")
 {
 	static const struct refused cases[] = {
 		{ "no right to bind", IBV_ACCESS_LOCAL_WRITE, 0, 8,
@@ -210,7 +210,7 @@ TEST(refused, "PD-4,DEV-4", "a bind that its region does not allow ends with a b
 	for (c = cases; c->what; c++) {
 		mr = MUST(ibv_reg_mr(c->other ? other : s.pd, page, PAGE,
 				     c->rights));
-		/* The library looks at the PD itself: hide it. */
+		/* libibverbs compares the PDs itself: hide the difference. */
 		mr->pd = s.pd;
 		t_note("%s", c->what);
 		CHECK_EQ(bind(&s.p, 0, mw, mr, page + c->off, c->length,
@@ -223,7 +223,7 @@ TEST(refused, "PD-4,DEV-4", "a bind that its region does not allow ends with a b
 	}
 }
 
-TEST(type_2, "PD-4", "a window of type 2 is bound once until it is invalidated, by its own QP, and then its old key is dead")
+TEST(type_2, "PD-4", "a window of type 2 works only on the QP that bound it, only that QP invalidates it, and its old key stays dead")
 {
 	struct setup s = setup(RIGHTS);
 	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_2));
@@ -231,7 +231,9 @@ TEST(type_2, "PD-4", "a window of type 2 is bound once until it is invalidated, 
 
 	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
 	rkey = mw->rkey;
-	/* Only through the QP that bound it. */
+	/*
+	 * Only requests that arrive at the QP that bound it can use the window.
+	 */
 	CHECK_EQ(pair_rdma(&s.p, 0, IBV_WR_RDMA_READ, local, s.mine->lkey, 8,
 			   (uintptr_t)page, rkey), IBV_WC_REM_ACCESS_ERR);
 	CHECK_OK(ibv_dealloc_mw(mw));
@@ -263,7 +265,7 @@ TEST(type_2, "PD-4", "a window of type 2 is bound once until it is invalidated, 
 		 IBV_WC_REM_ACCESS_ERR);
 }
 
-/* The two ways to post a bind of a window of type 2: signaled, as @wr_id. */
+/* Post a signaled bind of a window of type 2 in either of two ways. */
 struct poster {
 	struct ibv_pd *pd;
 	struct ibv_mr *mr, *mine;
@@ -345,7 +347,7 @@ static void check_key_bits(bool ex)
 		t_note("%s, 0x%08x to 0x%08x", ex ? "ibv_wr_bind_mw()" :
 		       "ibv_post_send()", old, given);
 		CHECK_EQ(poster_bind(&p, mw, given, 8).status, IBV_WC_SUCCESS);
-		/* The application keeps track of the key of such a window. */
+		/* The application keeps track of the key of a type 2 window. */
 		CHECK_EQ(mw->rkey, old);
 		CHECK_EQ(poster_reach(&p, want), IBV_WC_SUCCESS);
 		CHECK_ALL(page, 'x', 8);
@@ -354,13 +356,13 @@ static void check_key_bits(bool ex)
 		if (i < 3)
 			poster_invalidate(&p, want);
 	}
-	/* Neither the key that was passed nor the one before opens anything. */
+	/* Neither the key that was passed nor the old key opens a byte. */
 	CHECK(given != want);
 	CHECK_EQ(poster_reach(&p, given), IBV_WC_REM_ACCESS_ERR);
 	CHECK_ALL(page, 0, PAGE);
 }
 
-TEST(key_bits, "DEV-4", "of the new rkey of a window of type 2 the lower 8 bits count, and the others stay as they are, by ibv_post_send() and by ibv_wr_bind_mw()")
+TEST(key_bits, "DEV-4", "a bind of a type 2 window takes the lower 8 bits of the new rkey and ignores the upper 24, by both post functions")
 {
 	check_key_bits(false);
 	check_key_bits(true);
@@ -376,24 +378,24 @@ static void check_no_bytes(bool ex)
 	CHECK_EQ(wc.status, IBV_WC_MW_BIND_ERR);
 	CHECK_EQ(wc.vendor_err, KEELDV_WHY_LENGTH);
 	link_free(&p.l);
-	/* The window has its old key, is not bound and can be. */
+	/* The refused bind left the window unbound, with its old key. */
 	p.l = link_new_ex(p.pd, IBV_QP_EX_WITH_BIND_MW);
 	CHECK_EQ(poster_bind(&p, mw, rkey, 8).status, IBV_WC_SUCCESS);
 	CHECK_EQ(poster_reach(&p, rkey), IBV_WC_SUCCESS);
-	/* Bound, it is not unbound in this way. */
+	/* A bind of no bytes does not unbind a bound window either. */
 	mw->rkey = rkey;
 	CHECK_EQ(poster_bind(&p, mw, ibv_inc_rkey(rkey), 0).status,
 		 IBV_WC_MW_BIND_ERR);
 	CHECK_RET(ibv_dereg_mr(p.mr), EBUSY);
 }
 
-TEST(no_bytes, "DEV-4", "a bind of no bytes is refused for a window of type 2 as a bind error about its length; the window is as it was")
+TEST(no_bytes, "DEV-4", "a bind of no bytes of a type 2 window fails with a bind error about the length, and leaves the window unchanged")
 {
 	check_no_bytes(false);
 	check_no_bytes(true);
 }
 
-TEST(busy, "PD-2", "a region with a window bound to it can neither be deregistered nor changed (EBUSY), and works on; unbound, it can")
+TEST(busy, "PD-2", "deregistering or changing an MR with a bound window fails with EBUSY, and succeeds after the window is unbound")
 {
 	struct setup s = setup(RIGHTS);
 	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1));
@@ -407,7 +409,7 @@ TEST(busy, "PD-2", "a region with a window bound to it can neither be deregister
 	CHECK_EQ(s.mr->rkey, rkey);
 	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, mw->rkey),
 		 IBV_WC_SUCCESS);
-	/* A bind of no bytes. */
+	/* A bind of no bytes unbinds a window of type 1. */
 	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 0, 0), IBV_WC_SUCCESS);
 	CHECK_OK(ibv_rereg_mr(s.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			      RIGHTS | REMOTE));
@@ -416,7 +418,7 @@ TEST(busy, "PD-2", "a region with a window bound to it can neither be deregister
 	CHECK_OK(ibv_dereg_mr(s.mr));
 }
 
-/* Told by the other process of its region. */
+/* The other process sends these values of its MR. */
 struct lent {
 	struct ibv_shpd shpd;
 	uint64_t addr;
@@ -438,7 +440,7 @@ static void lender(struct peer *parent)
 	pause();
 }
 
-TEST(lent, "SPD-3,SPD-7", "a window on a region of another process ends with that process, which its window does not keep alive")
+TEST(lent, "SPD-3,SPD-7", "a window on another process's MR becomes unbound when that process dies, and does not keep the MR alive")
 {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -473,14 +475,14 @@ TEST(lent, "SPD-3,SPD-7", "a window on a region of another process ends with tha
 	CHECK_EQ(reach(&s, IBV_WR_RDMA_WRITE, (void *)lent.addr, 8, mw->rkey),
 		 IBV_WC_REM_ACCESS_ERR);
 	again(&s);
-	/* The window is as good as new. */
+	/* The window can be bound again. */
 	s.mr = MUST(ibv_reg_mr(pd, page, PAGE, RIGHTS));
 	CHECK_EQ(bind(&s.p, 0, mw, s.mr, page, 8, REMOTE), IBV_WC_SUCCESS);
 	CHECK_EQ(reach(&s, IBV_WR_RDMA_READ, page, 8, mw->rkey),
 		 IBV_WC_SUCCESS);
 }
 
-/* A region with a window bound to it, until it is told to end that. */
+/* Hold an MR with a bound window until the parent asks to destroy both. */
 static void busy_owner(struct peer *parent)
 {
 	struct setup s;
@@ -501,13 +503,13 @@ static void busy_owner(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* The regions that the rdma tool lists, without their numbers. */
+/* Return the MRs that the rdma tool lists, without their numbers. */
 static char *listed_mrs(void)
 {
 	return t_shell("rdma resource show mr | sed 's/ mrn [0-9]*//'");
 }
 
-TEST(listed, "PD-2,PD-3", "a region whose ibv_dereg_mr() was refused is still listed by the rdma tool, with the process that made it; after the one that succeeds it is not")
+TEST(listed, "PD-2,PD-3", "rdma resource lists an MR and its owner after a refused ibv_dereg_mr(), and no longer after a successful call")
 {
 	uint32_t pd_handle, mr_handle;
 	char *before, *text, who[40];

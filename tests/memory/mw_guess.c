@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory windows that are bound by their keys before ibv_alloc_mw() returns.
+ * A bind by key of a memory window before ibv_alloc_mw() returns.
  */
 #include <pthread.h>
 
@@ -14,20 +14,20 @@
 static char page[PAGE] __attribute__((aligned(PAGE)));
 static char local[64] __attribute__((aligned(64)));
 
-/* Two threads: one allocates windows, one binds them by their keys. */
+/* One thread allocates windows, the other binds them by their keys. */
 struct guess {
 	struct ibv_pd *pd;
 	struct pair p;
-	struct ibv_mr *mine;	/* of what is read into */
-	struct ibv_mr *mr;	/* of what windows are bound to */
+	struct ibv_mr *mine;	/* MR that reads scatter into */
+	struct ibv_mr *mr;	/* MR that windows are bound to */
 	pthread_barrier_t turn;
 	int rounds;
-	struct ibv_mw mw;	/* as the second one knows the window */
+	struct ibv_mw mw;	/* the binder's copy of the window */
 	uint32_t seen;		/* its first key */
 	enum ibv_wc_status status;
 };
 
-/* The key of the only window, or 0 if it has none yet. */
+/* Return the key of the only window, or 0 if the window has no key yet. */
 static uint32_t guess_key(void)
 {
 	uint32_t key = 0;
@@ -68,7 +68,7 @@ static void *guesser(void *arg)
 	return NULL;
 }
 
-TEST(guessed, "DEV-4", "a window that is bound by its key while ibv_alloc_mw() still runs has the rkey that it was born with, and its new one works")
+TEST(guessed, "DEV-4", "a bind of a window during ibv_alloc_mw() succeeds, and ibv_alloc_mw() returns the window's first rkey")
 {
 	struct guess g = { .pd = MUST(ibv_alloc_pd(dev_open(KEEL0))),
 			   .rounds = t_rounds(200) };
