@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Atomic write: 8 bytes that are there all at once, or not.
+ * Atomic write: memory holds all 8 new bytes or none of them.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -22,7 +22,7 @@
 #define OPS	(IBV_QP_EX_WITH_ATOMIC_WRITE | IBV_QP_EX_WITH_RDMA_WRITE)
 #define COUNTER	"atomic_writes"
 
-/* As it is in memory, lowest address first. */
+/* Bytes in memory order, lowest address first. */
 static const unsigned char value[8] = { 0x11, 0x22, 3, 4, 5, 6, 0x77, 0x88 };
 
 static char from[PAGE] __attribute__((aligned(PAGE)));
@@ -31,7 +31,7 @@ static char to[PAGE] __attribute__((aligned(PAGE)));
 static struct ibv_pd *pd;
 static struct ibv_mr *src, *dst;
 
-/* The first of the QPs has ibv_wr_atomic_write(). */
+/* The first QP has ibv_wr_atomic_write(). */
 static struct link setup(void)
 {
 	if (!pd) {
@@ -54,7 +54,7 @@ static void write_8(struct link *l, uint64_t wr_id, uint64_t addr,
 	wr_end(qp);
 }
 
-/* The bytes of value are at @off, and nothing else has changed. */
+/* Check that value is at @off and that no other byte changed. */
 static void check_there(const char *mem, int byte, size_t off)
 {
 	CHECK_ALL(mem, byte, off);
@@ -62,7 +62,7 @@ static void check_there(const char *mem, int byte, size_t off)
 	CHECK_ALL(mem + off + 8, byte, PAGE - off - 8);
 }
 
-TEST(offered, "DEV-2", "the device says that it has atomic write, RC and XRC queue pairs can be made with it, UC and UD ones cannot")
+TEST(offered, "DEV-2", "the device reports atomic write, RC and XRC QPs can be created with atomic write, UC and UD QPs cannot")
 {
 	struct link l = setup();
 	struct ibv_device_attr_ex attr;
@@ -73,7 +73,7 @@ TEST(offered, "DEV-2", "the device says that it has atomic write, RC and XRC que
 	link_free(&l);
 }
 
-TEST(call, "DEV-4", "ibv_wr_atomic_write() stores the 8 bytes as they are, at its address and nowhere else, and completes as what it is")
+TEST(call, "DEV-4", "ibv_wr_atomic_write() stores its 8 bytes at its address and nowhere else, and completes as IBV_WC_ATOMIC_WRITE")
 {
 	static const size_t offs[] = { 0, 8, 64, PAGE - 8 };
 	struct link l = setup();
@@ -89,15 +89,15 @@ TEST(call, "DEV-4", "ibv_wr_atomic_write() stores the 8 bytes as they are, at it
 		CHECK_EQ(wc.qp_num, l.qp[0]->qp_num);
 		check_there(to, 't', offs[i]);
 	}
-	/* Counters that were read lately are read again. */
+	/* ib_core caches counters for 10 ms. */
 	usleep(20000);
 	CHECK_EQ(dev_counter(COUNTER), before + 4);
-	/* The peer hears nothing. */
+	/* The responder's application gets no CQE. */
 	CHECK_NO_WC(l.cq[1]);
 	link_free(&l);
 }
 
-TEST(post, "DEV-4", "ibv_post_send() takes the 8 bytes from memory, in one piece or several, or inline")
+TEST(post, "DEV-4", "ibv_post_send() takes the 8 bytes of an atomic write from one SGE, from several SGEs or inline")
 {
 	struct ibv_sge sge[3];
 	struct ibv_send_wr *wr;
@@ -135,7 +135,7 @@ TEST(post, "DEV-4", "ibv_post_send() takes the 8 bytes from memory, in one piece
 	link_free(&l);
 }
 
-TEST(setters, "DEV-4", "who gives an atomic write other data than its own gets EINVAL, and nothing of the batch is sent")
+TEST(setters, "DEV-4", "ibv_wr_complete() returns EINVAL for an atomic write with other data, and posts nothing of the batch")
 {
 	struct ibv_data_buf buf = { (void *)value, 8 };
 	struct ibv_sge sge = { (uintptr_t)from, 8, 0 };
@@ -162,7 +162,7 @@ TEST(setters, "DEV-4", "who gives an atomic write other data than its own gets E
 	link_free(&l);
 }
 
-TEST(length, "DEV-4", "other than 8 bytes are a local length error, memory of nobody a local protection error; the peer hears of neither")
+TEST(length, "DEV-4", "an atomic write of other than 8 bytes is a local length error, by an unknown lkey a local protection error")
 {
 	static const uint32_t lengths[] = { 0, 4, 7, 9, 16 };
 	struct link l;
@@ -186,14 +186,14 @@ TEST(length, "DEV-4", "other than 8 bytes are a local length error, memory of no
 
 struct refused {
 	const char *what;
-	unsigned int rights;	/* of the region */
+	unsigned int rights;	/* of the MR */
 	unsigned int qp;	/* of the responder */
 	long off;
-	uint32_t xor;		/* of the key */
+	uint32_t xor;		/* flips bits of the key */
 	enum ibv_wc_status status;
 };
 
-TEST(refused, "PD-4,DEV-4", "what the responder's region or QP does not allow, and an address that is not a multiple of 8, is refused with the event of either, and stores nothing")
+TEST(refused, "PD-4,DEV-4", "the responder refuses an atomic write without the right or with an unaligned address, with an event, and stores nothing")
 {
 	static const struct refused cases[] = {
 		{ "region without remote write", LW | RR | RA, ALL, 0, 0,
@@ -235,7 +235,7 @@ TEST(refused, "PD-4,DEV-4", "what the responder's region or QP does not allow, a
 	}
 }
 
-TEST(depth, "DEV-4", "a QP that may have no reads and atomics outstanding may not ask for one: local operation error; at one that answers none it is an invalid request")
+TEST(depth, "DEV-4", "an atomic write counts as a read: read depth 0 is a local operation error at the requester, an invalid request at the responder")
 {
 	struct link l;
 	int i;
@@ -251,7 +251,7 @@ TEST(depth, "DEV-4", "a QP that may have no reads and atomics outstanding may no
 	}
 }
 
-TEST(memory, "DEV-4", "the address in memory counts: what is a multiple of 8 for the key alone is refused; on-demand memory is written, and not once it is unmapped")
+TEST(memory, "DEV-4", "an atomic write is aligned by its address in memory, and reaches on-demand memory until munmap()")
 {
 	struct link l = setup();
 	struct ibv_mr *mr;
@@ -284,11 +284,11 @@ TEST(memory, "DEV-4", "the address in memory counts: what is a multiple of 8 for
 	link_free(&l);
 }
 
-/* Device memory: addresses count from 0. */
+/* A mapping of device memory. */
 static unsigned char *map;
 static volatile bool done;
 
-/* A reader of a word that is either of two values sees one of them. */
+/* Count loads that return neither of the two written values. */
 static void *looker(void *arg)
 {
 	uint64_t seen, halves = 0;
@@ -300,7 +300,7 @@ static void *looker(void *arg)
 	return (void *)halves;
 }
 
-TEST_SLOW(device_memory, "DM-10", "in device memory, too, nobody sees a part of the 8 bytes, what is not aligned there is refused, and no byte beside them changes", 60)
+TEST_SLOW(device_memory, "DM-10", "no reader sees a part of an atomic write to device memory, other bytes stay, and an unaligned address is refused", 60)
 {
 	static const uint64_t none = 0, all = -1ULL;
 	struct ibv_alloc_dm_attr attr = { .length = PAGE };
@@ -338,7 +338,7 @@ TEST_SLOW(device_memory, "DM-10", "in device memory, too, nobody sees a part of 
 	link_free(&l);
 }
 
-/* Told by the process that is written to. */
+/* The responder sends these values to the requester. */
 struct told {
 	uint32_t qpn, rkey;
 	uint64_t addr;
@@ -347,7 +347,7 @@ struct told {
 #define RECORDS	64
 #define RECORD	(PAGE / RECORDS)
 
-/* Looks for the number of a record, and then finds the record. */
+/* Wait for the number of a record, then check the record. */
 static void reader(struct peer *parent)
 {
 	struct link l = setup();
@@ -369,7 +369,7 @@ static void reader(struct peer *parent)
 	}
 }
 
-TEST(processes, "DEV-4", "a process that sees the number another one wrote atomically sees what that wrote before it")
+TEST(processes, "DEV-4", "a process that sees a number written by an atomic write sees all RDMA writes before the atomic write")
 {
 	struct ibv_qp_ex *qp;
 	struct peer peer;

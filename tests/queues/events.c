@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Events that nobody reads: ib_uverbs keeps them in kernel memory. How much
- * that is, that it is charged to nobody, and that it comes back.
+ * ib_uverbs keeps events that no process reads in kernel memory. These tests
+ * measure how much memory that is, that no cgroup is charged for the memory,
+ * and that the kernel frees it.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -28,7 +29,7 @@ static long charged(void)
 	return value;
 }
 
-/* From here on this process is in a memory cgroup of its own. */
+/* Move this process to a memory cgroup of its own. */
 static void group_join(void)
 {
 	char pid[20];
@@ -38,15 +39,16 @@ static void group_join(void)
 	CHECK_OK(t_write_file(GROUP "/cgroup.procs", pid));
 }
 
-/* Memory that so many of one sort take, before and after they are freed. */
+/* Memory that @n events of one kind take, before and after they are freed. */
 struct measure {
 	const char *what;
 	long n, kmalloc, charged;
 };
 
 /*
- * KASAN keeps what was freed, by earlier programs too, until its quarantine is full:
- * that is not to come back while events are counted.
+ * KASAN keeps freed memory, also that of earlier tests, until its quarantine is
+ * full. Empty the quarantine, so that it does not shrink while events are
+ * counted.
  */
 static void quarantine_empty(void)
 {
@@ -64,8 +66,8 @@ static struct measure measure_start(const char *what)
 }
 
 /*
- * 56 bytes each, which kmalloc() rounds up to 64. If the kernel ever charges
- * them, isolation.rst is to say so.
+ * An event takes 56 bytes, which kmalloc() rounds up to 64. If a kernel ever
+ * charges events to a cgroup, isolation.rst must say so.
  */
 static void measure_check(const struct measure *m)
 {
@@ -87,7 +89,7 @@ static void measure_end(const struct measure *m, long grown)
 	CHECK(t_kmalloc() - m->kmalloc <= grown / 4);
 }
 
-TEST_SLOW(completion, "ISO-5", "a completion event that nobody reads takes a small slab of ib_uverbs, which comes back with the CQ", 120)
+TEST_SLOW(completion, "ISO-5", "an unread completion event takes a small slab object of ib_uverbs, which is freed with the CQ", 120)
 {
 	struct ibv_comp_channel *channel;
 	struct ibv_context *ctx;
@@ -129,7 +131,7 @@ static void drain(struct ibv_qp *qp)
 	qp_to(qp, IBV_QPS_RTS);
 }
 
-TEST_SLOW(async, "ISO-5", "an asynchronous event that nobody reads takes a small slab of ib_uverbs, which comes back with its object", 120)
+TEST_SLOW(async, "ISO-5", "an unread asynchronous event takes a small slab object of ib_uverbs, which is freed with its object", 120)
 {
 	struct ibv_context *ctx;
 	struct measure m;
@@ -145,7 +147,7 @@ TEST_SLOW(async, "ISO-5", "an asynchronous event that nobody reads takes a small
 		drain(qp);
 	measure_check(&m);
 	grown = t_kmalloc() - m.kmalloc;
-	/* They were all raised: these are the first. */
+	/* All events were raised: read the first 100. */
 	for (i = 0; i < 100; i++)
 		CHECK_EVENT(ctx, IBV_EVENT_SQ_DRAINED, qp);
 	CHECK_OK(ibv_destroy_qp(qp));

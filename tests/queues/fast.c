@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Common messages, which take a short way through the kernel, next to all the
- * others: nobody can tell which one it was, and what was looked up for one
- * message does not outlive what it was about.
+ * Common messages take the fast path, other messages the slow path. An
+ * application sees no difference, and nothing that the kernel cached for one
+ * message outlives the key or QP that it belongs to.
  */
 #include "dev.h"
 #include "qp.h"
@@ -10,7 +10,7 @@
 
 #define PAGE	4096
 #define LW	IBV_ACCESS_LOCAL_WRITE
-/* Bytes of a slot: a longest message, wherever it begins. */
+/* Bytes of a slot: the longest message fits at every offset. */
 #define SLOT	(4 * PAGE)
 #define SLOTS	16
 
@@ -28,7 +28,7 @@ static struct link setup(void)
 	return link_new(pd, pd, IBV_QPT_RC);
 }
 
-/* A message of 64 bytes that must arrive; what it is says @mark. */
+/* Send 64 bytes of @mark and check that they arrive. */
 static void send_64(struct link *l, struct ibv_mr *mr, char mark)
 {
 	char want[64];
@@ -43,8 +43,9 @@ static void send_64(struct link *l, struct ibv_mr *mr, char mark)
 }
 
 /*
- * The kernel may keep for some seconds what it frees behind RCU; where it checks
- * every access, it is to see a thread that still looks there.
+ * The kernel may free objects some seconds later, after an RCU grace period. On
+ * a kernel that checks every access, wait, so that it reports a thread that
+ * still uses a freed object.
  */
 static void forgotten(void)
 {
@@ -52,10 +53,10 @@ static void forgotten(void)
 		sleep(7);
 }
 
-/* How a message, or a receive, is made. */
+/* Layout of a message or of a receive WQE. */
 struct shape {
 	uint32_t len;
-	uint32_t at;		/* in its slot */
+	uint32_t at;		/* offset in its slot */
 	uint32_t first;		/* bytes of the first SGE; all: one SGE */
 	bool is_inline;
 };
@@ -100,7 +101,10 @@ static void send_shaped(struct link *l, int i, const struct shape *s, bool last)
 
 	wr.sg_list = sge;
 	wr.num_sge = shape_sges(s, from + i * SLOT, src->lkey, sge);
-	/* Every other one, and one that tells of all. */
+	/*
+	 * Signal every other message, and the last, which completes all before
+	 * it.
+	 */
 	if (i % 2 || last)
 		wr.send_flags |= IBV_SEND_SIGNALED;
 	if (s->is_inline)
@@ -144,7 +148,7 @@ static void shaped_round(struct link *l, uint64_t *seed)
 	CHECK_NO_WC(l->cq[1]);
 }
 
-TEST_SLOW(shapes, "DEV-4", "messages of all lengths, in and across pages, with one SGE and with two, inline or not, arrive whole and in their order", 120)
+TEST_SLOW(shapes, "DEV-4", "messages of all lengths, in and across pages, with one or two SGEs, inline or not, arrive whole and in order", 120)
 {
 	struct link l = setup();
 	uint64_t seed = 4711;
@@ -155,7 +159,7 @@ TEST_SLOW(shapes, "DEV-4", "messages of all lengths, in and across pages, with o
 	link_free(&l);
 }
 
-TEST(given_back, "PD-4,DEV-4", "a key that worked for the last message does not work any more when it is given back: of the sender, and of the receiver")
+TEST(given_back, "PD-4,DEV-4", "after ibv_dereg_mr() a key that worked for the last message is refused, on the requester and on the responder")
 {
 	struct link l = setup();
 	uint32_t lkey;
@@ -185,7 +189,7 @@ TEST(given_back, "PD-4,DEV-4", "a key that worked for the last message does not 
 	link_free(&l);
 }
 
-TEST(changed, "PD-4,DEV-4", "a region that is re-registered between two messages gives the bytes it has now, and gives none in another domain")
+TEST(changed, "PD-4,DEV-4", "after ibv_rereg_mr() messages use the new bytes of an MR, and are refused if the MR moved to another domain")
 {
 	struct link l = setup();
 	struct ibv_pd *other = MUST(ibv_alloc_pd(l.ctx));
@@ -196,7 +200,7 @@ TEST(changed, "PD-4,DEV-4", "a region that is re-registered between two messages
 			      from + SLOT, SLOT, 0));
 	src->addr = from + SLOT;
 	send_64(&l, src, 'b');
-	/* Its old range is no longer its own. */
+	/* Move the MR to another domain. */
 	CHECK_OK(ibv_rereg_mr(src, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0));
 	post_recv(l.qp[1], 3, (struct mem){ to, 64, dst->lkey });
 	post_send(l.qp[0], 4, (struct mem){ from + SLOT, 64, src->lkey });
@@ -215,7 +219,7 @@ TEST(changed, "PD-4,DEV-4", "a region that is re-registered between two messages
 	link_free(&l);
 }
 
-TEST(range, "PD-4,DEV-4", "a key that worked for the last message is good for its own range and for what it may do only, and a window's for no message at all")
+TEST(range, "PD-4,DEV-4", "a key that worked for the last message stays limited to its range and rights, and a window's key is no lkey")
 {
 	struct link l = setup();
 	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, from, 100,
@@ -251,7 +255,7 @@ TEST(range, "PD-4,DEV-4", "a key that worked for the last message is good for it
 	link_free(&l);
 }
 
-TEST(peers, "DEV-4", "a message goes to who is the peer now: not to one that is destroyed, nor to the one before a new connection")
+TEST(peers, "DEV-4", "a message reaches the current peer, not a destroyed peer and not the peer before a new connection")
 {
 	struct link l = setup();
 	struct ibv_qp *next = qp_new(pd, l.cq[1], IBV_QPT_RC, NULL);
@@ -259,7 +263,7 @@ TEST(peers, "DEV-4", "a message goes to who is the peer now: not to one that is 
 	send_64(&l, src, 'a');
 	qp_to(l.qp[0], IBV_QPS_RESET);
 	qp_join(l.qp[0], next);
-	/* Still connected to us, with a receive. */
+	/* The old peer is still connected to this QP and has a receive WQE. */
 	post_recv(l.qp[1], 3, (struct mem){ to + SLOT, 64, dst->lkey });
 	post_recv(next, 4, (struct mem){ to, 64, dst->lkey });
 	memset(from, 'b', 64);
@@ -277,7 +281,7 @@ TEST(peers, "DEV-4", "a message goes to who is the peer now: not to one that is 
 	link_free(&l);
 }
 
-TEST(stranger, "DEV-4", "who is connected to somebody else takes no message, with a receive and all")
+TEST(stranger, "DEV-4", "a QP with a receive WQE takes no message from a QP that it is not connected to")
 {
 	struct link l = setup();
 	struct ibv_qp *alone = qp_new(pd, l.cq[0], IBV_QPT_RC, NULL);
@@ -294,7 +298,7 @@ TEST(stranger, "DEV-4", "who is connected to somebody else takes no message, wit
 	link_free(&l);
 }
 
-TEST(itself, "DEV-4", "a queue pair that is connected to itself gets its own messages, and counters tell of each")
+TEST(itself, "DEV-4", "a QP that is connected to itself receives its own messages, and counters count each message")
 {
 	struct link l = setup();
 	struct ibv_qp *qp = qp_new(pd, l.cq[0], IBV_QPT_RC, NULL);
@@ -311,7 +315,7 @@ TEST(itself, "DEV-4", "a queue pair that is connected to itself gets its own mes
 		CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
 		CHECK_ALL(to, 'a' + i, 64);
 	}
-	/* Counters that were read lately are read again. */
+	/* ib_core caches counters for 10 ms. */
 	usleep(20000);
 	CHECK_EQ(dev_counter("rx_msgs"), before[0] + 5);
 	CHECK_EQ(dev_counter("tx_bytes"), before[1] + 5 * 64);
@@ -319,7 +323,7 @@ TEST(itself, "DEV-4", "a queue pair that is connected to itself gets its own mes
 	link_free(&l);
 }
 
-TEST(times, "DEV-2", "a CQ with timestamps has one for each common message, each later than the one before")
+TEST(times, "DEV-2", "a CQ with timestamps has a timestamp for each fast path message, each later than the one of the message before")
 {
 	struct ibv_cq_init_attr_ex init = {
 		.cqe = 16,
@@ -355,7 +359,7 @@ TEST(times, "DEV-2", "a CQ with timestamps has one for each common message, each
 	link_free(&l);
 }
 
-TEST(states, "DEV-4", "a peer that is ready to receive only takes messages, the first of them with an event; one in error takes none")
+TEST(states, "DEV-4", "a peer in RTR takes messages and raises COMM_EST at the first, a peer in the error state takes none")
 {
 	struct ibv_context *ctx;
 	struct ibv_qp *a, *b;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The same message on the fast path and on the slow path: everything that can be
- * seen of it is the same. The first message of a connection takes the slow path;
- * one that has another one before it takes the fast path, if it is one for that,
- * and otherwise both take the slow one.
+ * Send the same message on the fast path and on the slow path: an application
+ * must see no difference. The first message of a connection takes the slow
+ * path. A later message takes the fast path if it is suited for that path.
+ * Otherwise both messages take the slow path.
  */
 #include <poll.h>
 
@@ -15,13 +15,13 @@
 #define LW	IBV_ACCESS_LOCAL_WRITE
 #define ROOM	(2 * PAGE)
 
-/* A fault of a key. */
+/* Fault of a key. */
 enum key {
 	GOOD,
-	NONE,		/* there is no such key */
-	FOREIGN,	/* of another domain */
-	SHORT,		/* the memory ends a byte earlier */
-	READ_ONLY,	/* may not be written */
+	NONE,		/* no such key */
+	FOREIGN,	/* key of another domain */
+	SHORT,		/* the MR ends a byte earlier */
+	READ_ONLY,	/* the MR permits no writes */
 };
 
 /* No completion. */
@@ -35,7 +35,7 @@ struct sent {
 	enum key from, to;
 	int sges, recv_sges;	/* 0: 1 */
 	bool imm;
-	bool late;		/* the receive WQE comes after the send */
+	bool late;		/* post the receive WQE after the send */
 	int sender, receiver;	/* status of the completions */
 };
 
@@ -95,14 +95,14 @@ static const char * const counters[] = {
 
 #define COUNTERS	(sizeof(counters) / sizeof(*counters))
 
-/* One end. */
+/* One side of a connection. */
 struct end {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 };
 
-/* One end of a message, as far as it can be seen. */
+/* Everything that an application sees of a message on one side. */
 struct seen {
 	struct ibv_wc wc;
 	int completions;
@@ -173,7 +173,7 @@ static void send_it(const struct end *e, const struct sent *c,
 	CHECK_OK(ibv_post_send(e->qp, &wr, &bad));
 }
 
-/* Asynchronous events of both QPs. */
+/* Collect the asynchronous events of both QPs. */
 static void see_events(const struct end *a, const struct end *b,
 		       struct seen seen[2])
 {
@@ -200,7 +200,7 @@ static void see(const struct end *e, int status, struct seen *seen)
 		seen->wc = wc_get(e->cq);
 		seen->completions = 1;
 		CHECK_EQ(seen->wc.status, status);
-		/* Numbers of this QP; those of the other one are the same kind. */
+		/* QP numbers differ between the two runs. */
 		CHECK_EQ(seen->wc.qp_num, e->qp->qp_num);
 		seen->wc.qp_num = 0;
 	}
@@ -214,7 +214,7 @@ static void see(const struct end *e, int status, struct seen *seen)
 	}
 }
 
-/* A message that has nothing to do with the case. */
+/* A message that is unrelated to the case. */
 static void warm_up(const struct end *a, const struct end *b)
 {
 	const struct sent plain = { "plain", 64, 64, SIG };
@@ -233,7 +233,7 @@ static void read_counters(long value[COUNTERS])
 {
 	size_t i;
 
-	/* ib_core answers with values of up to 10 ms ago. */
+	/* ib_core caches counters for 10 ms. */
 	usleep(30000);
 	for (i = 0; i < COUNTERS; i++)
 		value[i] = dev_counter(counters[i]);
@@ -262,7 +262,7 @@ static void run_case(const struct sent *c, bool fast, struct seen seen[2],
 		usleep(20000);
 		receive(&b, c, dst);
 	}
-	/* First the end that has a completion to wait for. */
+	/* Begin with the side that gets a completion. */
 	if (c->receiver == NO_WC)
 		see(&a, c->sender, &seen[0]);
 	see(&b, c->receiver, &seen[1]);
@@ -301,7 +301,7 @@ static void check_same(const struct sent *c, const struct seen *slow,
 		CHECK_EQ(fast->wc.imm_data, slow->wc.imm_data);
 }
 
-TEST(same, "DEV-4", "each message on the fast path and on the slow path: bytes, completions, events, states of the queue pairs and counters are the same")
+TEST(same, "DEV-4", "on the fast path and on the slow path, a message has the same bytes, CQEs, events, QP states and counters")
 {
 	long slow_counted[COUNTERS], fast_counted[COUNTERS];
 	struct seen slow[2], fast[2];

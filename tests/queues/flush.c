@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Flush: what was written is seen by everybody when it completes. Persistence
- * is refused: nothing here outlives a power failure.
+ * Flush: when a flush completes, all processes see the bytes written before it.
+ * The device refuses persistence, because its memory does not survive a power
+ * failure.
  */
 #include <fcntl.h>
 
@@ -31,7 +32,7 @@ static char to[PAGE] __attribute__((aligned(PAGE)));
 static struct ibv_pd *pd;
 static struct ibv_mr *src, *dst;
 
-/* The first of the QPs flushes, the second allows it. */
+/* The first QP requests flushes, the second QP permits them. */
 static struct link setup(void)
 {
 	struct link l;
@@ -64,7 +65,7 @@ static void flush(struct link *l, uint64_t wr_id, uint32_t rkey,
 	wr_end(qp);
 }
 
-TEST(offered, "DEV-2", "the device says that it flushes for visibility and not for persistence, which no region can be given; RC and XRC QPs can have it, UC and UD ones cannot")
+TEST(offered, "DEV-2", "the device reports global flush and no persistence, RC and XRC QPs can have flush, UC and UD QPs cannot")
 {
 	struct link l = setup();
 	struct ibv_device_attr_ex attr;
@@ -81,7 +82,7 @@ TEST(offered, "DEV-2", "the device says that it flushes for visibility and not f
 	link_free(&l);
 }
 
-TEST(good, "DEV-4", "a flush of a range, of no bytes, or of a whole region whatever address and length it has, completes as what it is, after the writes before it")
+TEST(good, "DEV-4", "a flush of a range, of no bytes or of a whole MR completes as IBV_WC_FLUSH, after the writes before it")
 {
 	const struct what cases[] = {
 		{ (uintptr_t)to, PAGE, GLOBAL, RANGE },
@@ -119,11 +120,11 @@ TEST(good, "DEV-4", "a flush of a range, of no bytes, or of a whole region whate
 
 struct refused {
 	const char *what;
-	unsigned int rights;	/* of the region */
+	unsigned int rights;	/* of the MR */
 	unsigned int qp;	/* of the responder */
 	uint8_t type, level;
 	long off, len;
-	uint32_t xor;		/* of the key */
+	uint32_t xor;		/* flips bits of the key */
 	enum ibv_wc_status status;
 };
 
@@ -156,7 +157,7 @@ static void refuse_one(const struct refused *c)
 	CHECK_OK(ibv_dereg_mr(mr));
 }
 
-TEST(refused, "PD-4,DEV-4", "what the region does not allow is a remote access error, what the QP does not an invalid request, no such type or level a local operation error")
+TEST(refused, "PD-4,DEV-4", "a flush that the MR forbids is an access error, that the QP forbids an invalid request, of a bad type a local error")
 {
 	static const struct refused cases[] = {
 		{ "a region that may be written", LW | RW, FG, GLOBAL, RANGE,
@@ -197,7 +198,7 @@ TEST(refused, "PD-4,DEV-4", "what the region does not allow is a remote access e
 	}
 }
 
-TEST(domain, "PD-4", "a key of another domain is refused, for a range and for all of it")
+TEST(domain, "PD-4", "the responder refuses a flush of a range or a whole MR by a key of another domain")
 {
 	struct ibv_mr *mr;
 	struct link l;
@@ -213,7 +214,7 @@ TEST(domain, "PD-4", "a key of another domain is refused, for a range and for al
 	}
 }
 
-TEST(posting, "DEV-4", "ibv_post_send(), which cannot say what kind of flush, refuses it; data for one are refused by ibv_wr_complete()")
+TEST(posting, "DEV-4", "ibv_post_send() refuses IBV_WR_FLUSH, and ibv_wr_complete() refuses a flush with data")
 {
 	struct link l = setup();
 	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(l.qp[0]);
@@ -238,7 +239,7 @@ TEST(posting, "DEV-4", "ibv_post_send(), which cannot say what kind of flush, re
 	link_free(&l);
 }
 
-TEST(depth, "DEV-4", "flushes count with reads and atomics: a QP that may have none outstanding has a local operation error, one that answers none refuses the request")
+TEST(depth, "DEV-4", "a flush counts as a read: read depth 0 is a local operation error at the requester, an invalid request at the responder")
 {
 	struct link l;
 	int i;
@@ -252,7 +253,7 @@ TEST(depth, "DEV-4", "flushes count with reads and atomics: a QP that may have n
 	}
 }
 
-TEST(rereg, "DEV-4", "ibv_rereg_mr() gives a region the right, and takes it away again")
+TEST(rereg, "DEV-4", "ibv_rereg_mr() grants and revokes the right to flush")
 {
 	struct what what = { (uintptr_t)to, 8, GLOBAL, RANGE };
 	struct link l = setup();
@@ -269,7 +270,7 @@ TEST(rereg, "DEV-4", "ibv_rereg_mr() gives a region the right, and takes it away
 	link_free(&l);
 }
 
-/* A window of type 2 on a part of @mr, bound by the second QP. */
+/* Bind a window of type 2 to a part of @mr with the second QP. */
 static uint32_t bind(struct link *l, struct ibv_mr *mr, unsigned int access)
 {
 	struct ibv_mw *mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_2));
@@ -287,7 +288,7 @@ static uint32_t bind(struct link *l, struct ibv_mr *mr, unsigned int access)
 	return wr.bind_mw.rkey;
 }
 
-TEST(windows, "DEV-4", "a window lets flush what is in it, if it was bound so, and of the QP that bound it alone")
+TEST(windows, "DEV-4", "a window bound with FLUSH_GLOBAL permits flushes of its bytes, only by the QP that bound it")
 {
 	struct what in = { (uintptr_t)to + 64, 64, GLOBAL, RANGE };
 	struct what out = { (uintptr_t)to + 64, 65, GLOBAL, RANGE };
@@ -334,7 +335,7 @@ static struct ibv_srq *xrc_srq(struct ibv_xrcd *xrcd, struct ibv_cq *cq)
 	return MUST(ibv_create_srq_ex(pd->context, &attr));
 }
 
-TEST(xrc, "XRC-9,DEV-4", "over XRC a flush and an atomic write reach memory of the domain of the SRQ that they name, and a number that no SRQ has is an invalid request")
+TEST(xrc, "XRC-9,DEV-4", "over XRC, a flush and an atomic write reach the PD of the named SRQ, and an unknown SRQ number is an invalid request")
 {
 	struct ibv_xrcd_init_attr attr = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
@@ -371,7 +372,7 @@ TEST(xrc, "XRC-9,DEV-4", "over XRC a flush and an atomic write reach memory of t
 	}
 }
 
-/* The ring of the send queue of the last QP that was made. */
+/* The send queue ring of the newest QP. */
 static struct keel_uapi_ring *sq_ring;
 
 static void *ring_alloc(struct ibv_pd *at, void *context, size_t size,
@@ -390,7 +391,7 @@ static void ring_free(struct ibv_pd *at, void *context, void *ptr,
 	free(ptr);
 }
 
-TEST(written_by_hand, "DEV-4", "entries that no library writes, a flush with data, or one or an atomic write on a UC queue pair, are local operation errors")
+TEST(written_by_hand, "DEV-4", "hand-written WQEs are local operation errors: a flush with data, and a flush or an atomic write on a UC QP")
 {
 	struct ibv_parent_domain_init_attr attr = {
 		.alloc = ring_alloc, .free = ring_free,
@@ -415,7 +416,7 @@ TEST(written_by_hand, "DEV-4", "entries that no library writes, a flush with dat
 		post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 1,
 			  (struct mem){ from, 8, src->lkey }, (uintptr_t)to,
 			  dst->rkey);
-		/* Nobody has looked at it. */
+		/* The QP is in SQD, so the kernel has not read the WQE yet. */
 		wqe = (struct keel_uapi_send_wqe *)(sq_ring + 1);
 		wqe->opcode = i < 3 ? IBV_WR_FLUSH : IBV_WR_ATOMIC_WRITE;
 		if (i < 3)
@@ -432,7 +433,7 @@ TEST(written_by_hand, "DEV-4", "entries that no library writes, a flush with dat
 	CHECK_ALL(to, 't', PAGE);
 }
 
-/* Told by the process that is written to. */
+/* The responder sends these values to the requester. */
 struct told {
 	uint32_t qpn, rkey;
 	uint64_t addr;
@@ -456,14 +457,14 @@ static void written(struct peer *parent)
 		CHECK_ALL(to, i, PAGE);
 		peer_tell(parent);
 	}
-	/* From now on it may be written, and not flushed. */
+	/* From now on the MR permits remote writes and no flushes. */
 	CHECK_OK(ibv_rereg_mr(dst, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 			      LW | RW));
 	peer_tell(parent);
 	CHECK_EVENT(l.ctx, IBV_EVENT_QP_ACCESS_ERR, l.qp[1]);
 }
 
-TEST(processes, "DEV-4", "what one process wrote and flushed another one sees, told by other means; when it takes the right away the flush is refused, with its event")
+TEST(processes, "DEV-4", "a process sees bytes that another process wrote and flushed, and a flush fails after the responder revokes the right")
 {
 	struct peer peer;
 	struct told told;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The fate of a long message when, in the middle of it, its queue pairs,
- * its memory, its keys or its processes go away.
+ * A long message is in-flight while a QP, memory, a key or a process of either
+ * side is destroyed.
  *
- * Two processes are at its ends. The test's own process watches, kills, and
- * all the while sends messages of its own, which nothing of this concerns. An
- * attempt that was not in the middle, because the message had ended before,
- * does not count and is made again; so a kernel that lets everybody wait until
- * the message has ended is found, too. On-demand memory at the requester makes
- * the message last longer.
+ * Each side is a process. The test's own process watches both, kills, and sends
+ * messages of its own, which must not be affected. If the long message
+ * completes before the action takes effect, the attempt does not count and the
+ * test repeats it. So the test also detects a kernel in which the action waits
+ * until the message has completed. On-demand memory at the requester makes the
+ * message last longer.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -41,7 +41,7 @@ enum memory {
 	WINDOW_2,
 };
 
-/* The end of a message that this process is at. */
+/* This process's side of the long message. */
 struct side {
 	struct peer *parent;
 	struct ibv_context *ctx;
@@ -54,24 +54,24 @@ struct side {
 	size_t len;
 };
 
-/* An action in the middle, and its results. */
+/* An action on an in-flight message, and its expected results. */
 struct deed {
 	const char *what;
 	void (*by_req)(struct side *s);
 	void (*by_peer)(struct side *s);
-	enum victim kill;		/* the test does that */
+	enum victim kill;		/* the test's process kills */
 	enum memory mem[2];
 	enum ibv_wc_status status;	/* of the requester */
-	enum ibv_qp_state state[2];	/* where there is a QP left */
-	bool access;	/* the peer has the event of an access error */
+	enum ibv_qp_state state[2];	/* if the QP still exists */
+	bool access;	/* the peer gets an access error event */
 	bool uc;
-	bool either;	/* as good: the retries of the requester run out */
+	bool either;	/* RETRY_EXC_ERR is correct as well */
 	bool silent;	/* there is no completion */
-	bool later;	/* the message waits for its peer, and nobody for it */
-	bool released;	/* afterwards nobody touches the destination */
+	bool later;	/* waits for a receive WQE after its doorbell */
+	bool released;	/* nobody writes the destination afterwards */
 };
 
-/* The facts that the three processes know of each other. */
+/* Values that the three processes share. */
 static struct board {
 	struct {
 		uint32_t qpn, key;
@@ -96,7 +96,7 @@ static void in_the_middle(void)
 		sched_yield();
 }
 
-/* A thread that still wrote there would be seen. */
+/* Clear the destination, so that a later write by any thread is detected. */
 static void scrub(void)
 {
 	memset(destination()->flat + BIG_PAGE, 0, BIG_BODY);
@@ -132,7 +132,10 @@ static void side_open(struct side *s, int me, struct peer *parent)
 	if (deed->mem[me] == DEMAND)
 		access = RIGHTS | IBV_ACCESS_ON_DEMAND;
 	s->mr = MUST(ibv_reg_mr(s->pd, s->map, s->len, access));
-	/* The newest is the first to go with its process. */
+	/*
+	 * Create the QP last: the kernel destroys the newest object of a dead
+	 * process first.
+	 */
 	s->qp = side_qp(s);
 	board->side[me].qpn = s->qp->qp_num;
 	board->side[me].key = s->mr->rkey;
@@ -142,7 +145,7 @@ static void side_open(struct side *s, int me, struct peer *parent)
 	qp_connect(s->qp, board->side[!me].qpn);
 }
 
-/* A window, which is what the requester gets the key of. */
+/* Bind a window, whose key the requester uses. */
 static void side_bind(struct side *s)
 {
 	struct ibv_mw_bind_info info = {
@@ -172,7 +175,9 @@ static void side_bind(struct side *s)
 	CHECK_WC(s->cq, 1, IBV_WC_SUCCESS);
 }
 
-/* An attempt that counts: what is left of the QP, and that it is of use. */
+/*
+ * If the attempt counts, check the state of the QP, and that a QP still works.
+ */
 static void side_check(struct side *s, int me)
 {
 	peer_tell(s->parent);
@@ -223,14 +228,14 @@ static void req_complete(struct side *s)
 {
 	struct ibv_wc wc;
 
-	/* Completions of before that were not polled are gone, too. */
+	/* Reset and destroy also purge earlier CQEs from the CQ. */
 	if (deed->silent) {
 		CHECK_NO_WC(s->cq);
 		return;
 	}
 	wc = wc_get(s->cq);
 	CHECK_EQ(wc.wr_id, 5);
-	/* It may have ended before: the test looks at that. */
+	/* The message may have completed first: attempt() detects that. */
 	if ((wc.status == IBV_WC_SUCCESS && big_ended(destination())) ||
 	    (deed->either && wc.status == IBV_WC_RETRY_EXC_ERR))
 		return;
@@ -255,7 +260,7 @@ static void req_side(struct peer *parent)
 	side_check(&s, REQ);
 }
 
-/* Somebody else's message: one after the other, and all of them whole. */
+/* Send one message of the test's own process, which must arrive whole. */
 static void third_party(struct link *l, struct ibv_mr *mr, uint64_t *n)
 {
 	char *from = mr->addr, *to = from + 64;
@@ -292,12 +297,14 @@ static void kill_side(struct peer *side)
 
 	peer_kill(side, SIGKILL);
 	/*
-	 * A thread that uses its on-demand memory just then keeps its address space,
-	 * and with that what it has open, for a moment longer.
+	 * A thread that accesses the dead process's on-demand memory holds its
+	 * address space, and with it the open files, for a moment longer.
 	 */
 	while (has_objects(pid))
 		usleep(1000);
-	/* Of its destination others may have a share; it itself is gone. */
+	/*
+	 * The destination is shared memory, and its dead owner cannot clear it.
+	 */
 	if (deed->released)
 		scrub();
 }
@@ -309,7 +316,7 @@ static bool has_word(struct peer *side)
 	return poll(&fd, 1, 0);
 }
 
-/* Until both are through with the message, or dead. */
+/* Send messages until each side has finished or is dead. */
 static void watch(struct peer *sides, struct link *l, struct ibv_mr *mr,
 		  uint64_t *n)
 {
@@ -333,7 +340,7 @@ static void watch(struct peer *sides, struct link *l, struct ibv_mr *mr,
 	}
 }
 
-/* Was it in the middle? */
+/* Return true if the action hit the message in-flight. */
 static bool attempt(void)
 {
 	static char page[2 * 64] __attribute__((aligned(128)));
@@ -381,7 +388,7 @@ static void setup(void)
 		bigs[i] = big_new();
 }
 
-/* With a write, and but for UC with a read. */
+/* Run each case with a write and, except for UC, with a read. */
 static void run(const struct deed *deeds)
 {
 	int i, n;
@@ -444,10 +451,10 @@ static void resets(struct side *s)
 }
 
 #define LEFT(req, peer)	{ IBV_QPS_ ## req, IBV_QPS_ ## peer }
-/* Where the requester's memory does not matter. */
+/* For cases in which the requester's memory does not matter. */
 #define SLOW(peer)	{ DEMAND, peer }
 
-TEST_SLOW(peer_gone, "PD-3,DEV-4", "the peer's QP is destroyed, reset or fails in the middle of a message: retries run out, and memory is left alone", 120)
+TEST_SLOW(peer_gone, "PD-3,DEV-4", "if the responder's QP is destroyed, reset or fails, an in-flight message runs out of retries and stops writing", 120)
 {
 	static const struct deed deeds[] = {
 		{ "peer's QP destroyed", .by_peer = destroys,
@@ -468,7 +475,7 @@ TEST_SLOW(peer_gone, "PD-3,DEV-4", "the peer's QP is destroyed, reset or fails i
 	run(deeds);
 }
 
-TEST_SLOW(memory_gone, "PD-4,SPD-7,DEV-4", "memory of either side is deregistered or unmapped in the middle of a message: a remote access or local protection error", 180)
+TEST_SLOW(memory_gone, "PD-4,SPD-7,DEV-4", "if memory of an in-flight message is deregistered or unmapped, the message ends with an access or protection error", 180)
 {
 	static const struct deed deeds[] = {
 		{ "peer's region deregistered", .by_peer = deregs,
@@ -492,7 +499,7 @@ TEST_SLOW(memory_gone, "PD-4,SPD-7,DEV-4", "memory of either side is deregistere
 	run(deeds);
 }
 
-TEST_SLOW(window_gone, "PD-4,DEV-4", "a window is deallocated or invalidated in the middle of a message: a remote access error, and its memory is left alone", 120)
+TEST_SLOW(window_gone, "PD-4,DEV-4", "if the window of an in-flight message is deallocated or invalidated, the message ends with a remote access error", 120)
 {
 	static const struct deed deeds[] = {
 		{ "window of type 1 deallocated", .by_peer = deallocs,
@@ -510,7 +517,7 @@ TEST_SLOW(window_gone, "PD-4,DEV-4", "a window is deallocated or invalidated in 
 	run(deeds);
 }
 
-TEST_SLOW(req_gone, "PD-3,DEV-4", "the requester's QP fails, is reset or destroyed in the middle of its message: flushed, or nothing is heard of it, and its peer goes on", 120)
+TEST_SLOW(req_gone, "PD-3,DEV-4", "if the requester's QP fails, is reset or destroyed, its in-flight message ends or is flushed, and the responder goes on", 120)
 {
 	static const struct deed deeds[] = {
 		{ "requester's QP moved to the error state", .by_req = fails,
@@ -530,7 +537,7 @@ TEST_SLOW(req_gone, "PD-3,DEV-4", "the requester's QP fails, is reset or destroy
 	run(deeds);
 }
 
-TEST_SLOW(killed, "PD-3,SPD-7,DEV-4", "either process is killed in the middle of a message: its peer's retries run out, or it hears of nothing", 120)
+TEST_SLOW(killed, "PD-3,SPD-7,DEV-4", "if the responder of an in-flight message is killed, retries run out; if the requester is killed, the responder goes on", 120)
 {
 	static const struct deed deeds[] = {
 		{ "peer killed", .kill = KILL_PEER, .mem = SLOW(PINNED),

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Lists of work requests: bad_wr names the first one that was not posted, and
- * is not written where all were.
+ * Lists of work requests: bad_wr names the first work request that was not
+ * posted, and is not written if all were posted.
  */
 #include "qp.h"
 #include "t.h"
 
 #define PAGE	4096
 #define LEN	64
-/* In a list; the one at BAD is wrong where one is. */
+/* Length of a list, and the index of its invalid work request. */
 #define WRS	4
 #define BAD	2
 
@@ -56,7 +56,7 @@ static struct ibv_recv_wr *recvs(int n)
 	return wr;
 }
 
-/* Of none of the lists. */
+/* Work requests that are in none of the lists. */
 static struct ibv_send_wr no_send;
 static struct ibv_recv_wr no_recv;
 
@@ -87,7 +87,7 @@ static void post_srq_recvs(struct ibv_srq *srq, struct ibv_recv_wr *wr,
 	CHECK(bad == want);
 }
 
-/* The first @n of both lists, and nothing else. */
+/* Check that exactly the first @n of both lists completed. */
 static void check_arrived(struct ibv_cq *send_cq, struct ibv_cq *recv_cq, int n)
 {
 	int i;
@@ -100,7 +100,7 @@ static void check_arrived(struct ibv_cq *send_cq, struct ibv_cq *recv_cq, int n)
 	CHECK_NO_WC(send_cq);
 }
 
-TEST(whole, "DEV-4", "a list that is posted whole leaves bad_wr alone: of sends, of receives and of receives of an SRQ")
+TEST(whole, "DEV-4", "posting a whole list of sends, receives or SRQ receives leaves bad_wr unchanged")
 {
 	struct ibv_srq *srq;
 	struct ibv_qp *a, *b;
@@ -112,7 +112,9 @@ TEST(whole, "DEV-4", "a list that is posted whole leaves bad_wr alone: of sends,
 	post_recvs(l.qp[1], recvs(WRS), 0, &no_recv);
 	post_sends(l.qp[0], sends(WRS), 0, &no_send);
 	check_arrived(l.cq[0], l.cq[1], WRS);
-	/* In the error state, too, where receives need a doorbell. */
+	/*
+	 * The same in the error state, in which a receive WQE needs a doorbell.
+	 */
 	qp_to(l.qp[1], IBV_QPS_ERR);
 	post_recvs(l.qp[1], recvs(1), 0, &no_recv);
 	CHECK_WC(l.cq[1], 100, IBV_WC_WR_FLUSH_ERR);
@@ -129,7 +131,7 @@ TEST(whole, "DEV-4", "a list that is posted whole leaves bad_wr alone: of sends,
 	check_arrived(l.cq[0], cq, WRS);
 }
 
-TEST(wrong, "DEV-4", "bad_wr names the work request of a list that is wrong; those before it are posted, those after it not")
+TEST(wrong, "DEV-4", "bad_wr names the invalid work request of a list; those before it are posted, those after it are not")
 {
 	struct ibv_send_wr *send;
 	struct ibv_recv_wr *recv;
@@ -156,14 +158,14 @@ TEST(wrong, "DEV-4", "bad_wr names the work request of a list that is wrong; tho
 	post_srq_recvs(srq, recv, EINVAL, &recv[BAD]);
 	send = sends(BAD + 1);
 	post_sends(a, send, 0, &no_send);
-	/* The third waits for a receive that is not there. */
+	/* The third send WQE waits for a receive WQE. */
 	check_arrived(l.cq[0], cq, BAD);
 	post_srq_recvs(srq, recvs(1), 0, &no_recv);
 	CHECK_WC(cq, 100, IBV_WC_SUCCESS);
 	CHECK_WC(l.cq[0], BAD, IBV_WC_SUCCESS);
 }
 
-TEST(full, "DEV-4", "bad_wr names the first work request that a queue has no room for; those before it are posted")
+TEST(full, "DEV-4", "bad_wr names the first work request that does not fit into the queue; those before it are posted")
 {
 	struct ibv_send_wr *send;
 	struct ibv_recv_wr *recv;
@@ -176,13 +178,16 @@ TEST(full, "DEV-4", "bad_wr names the first work request that a queue has no roo
 	post_sends(l.qp[0], send, ENOMEM, &send[QP_WRS]);
 	recv = recvs(QP_WRS + 2);
 	post_recvs(l.qp[1], recv, ENOMEM, &recv[QP_WRS]);
-	/* The queue went on by itself: its peer has receives now. */
+	/*
+	 * The sends completed without a doorbell, since the peer has receive
+	 * WQEs now.
+	 */
 	check_arrived(l.cq[0], l.cq[1], QP_WRS);
 	srq = srq_new(pd);
 	post_srq_recvs(srq, recv, ENOMEM, &recv[QP_WRS]);
 }
 
-TEST(state, "DEV-4", "bad_wr names the first work request of a list that the state of the QP refuses")
+TEST(state, "DEV-4", "bad_wr names the first work request of a list that the QP state refuses")
 {
 	struct ibv_send_wr *send = sends(WRS);
 	struct ibv_recv_wr *recv = recvs(WRS);
@@ -198,7 +203,7 @@ TEST(state, "DEV-4", "bad_wr names the first work request of a list that the sta
 	qp_to_init(qp);
 	post_sends(qp, send, EINVAL, send);
 	post_recvs(qp, recv, 0, &no_recv);
-	/* One that has an SRQ has no receive queue. */
+	/* A QP with an SRQ has no receive queue. */
 	srq = srq_new(pd);
 	qp = qp_new(pd, cq, IBV_QPT_RC, srq);
 	qp_to_init(qp);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * States that QPs are moved to, what they do with their work requests in each,
- * and the asynchronous events of QPs, SRQs and CQs.
+ * QP states, what a QP does with its WQEs in each state, and the asynchronous
+ * events of QPs, SRQs and CQs.
  */
 #include "dev.h"
 #include "qp.h"
@@ -25,7 +25,7 @@ static void setup(void)
 	memset(to, 't', PAGE);
 }
 
-TEST(flush, "DEV-4", "a QP that is moved to the error state flushes both queues in order, and whatever is posted there afterwards")
+TEST(flush, "DEV-4", "a QP moved to the error state flushes both queues in order, and flushes WQEs that are posted later")
 {
 	struct link l;
 	int i;
@@ -33,7 +33,7 @@ TEST(flush, "DEV-4", "a QP that is moved to the error state flushes both queues 
 	setup();
 	l = link_new(pd, pd, IBV_QPT_RC);
 	for (i = 0; i < QP_WRS; i++) {
-		/* Nobody takes them: the peer has no receive. */
+		/* The sends wait: the peer has no receive WQE. */
 		post_send(l.qp[0], i, out);
 		post_recv(l.qp[0], 1000 + i, in);
 	}
@@ -52,7 +52,7 @@ TEST(flush, "DEV-4", "a QP that is moved to the error state flushes both queues 
 	}
 	CHECK_ALL(to, 't', PAGE);
 	CHECK_NO_EVENT(l.ctx);
-	/* Reset, it is as new. */
+	/* After a reset the QP works again. */
 	qp_to(l.qp[0], IBV_QPS_RESET);
 	qp_connect(l.qp[0], l.qp[1]->qp_num);
 	post_recv(l.qp[1], 1, in);
@@ -63,7 +63,7 @@ TEST(flush, "DEV-4", "a QP that is moved to the error state flushes both queues 
 	link_free(&l);
 }
 
-TEST(unsignaled, "DEV-4", "work requests that are not signaled complete in silence, but not when they fail")
+TEST(unsignaled, "DEV-4", "an unsignaled WQE that succeeds has no CQE, and one that is flushed has a CQE")
 {
 	struct ibv_send_wr *wr;
 	struct link l;
@@ -85,7 +85,7 @@ TEST(unsignaled, "DEV-4", "work requests that are not signaled complete in silen
 	link_free(&l);
 }
 
-TEST(drained, "DEV-4", "SQD: what had begun is ended, the event tells of it, what is behind it waits for RTS, and the QP goes on receiving")
+TEST(drained, "DEV-4", "in SQD the current send completes and raises SQ_DRAINED, later sends wait for RTS, and the QP still receives")
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1,
@@ -125,7 +125,10 @@ TEST(drained, "DEV-4", "SQD: what had begun is ended, the event tells of it, wha
 	link_free(&l);
 }
 
-/* RTS to SQD, where nothing is to be drained; @notify: with the event or not. */
+/*
+ * Move the QP from RTS to SQD with nothing to drain; @notify requests the
+ * event.
+ */
 static void to_sqd(struct link *l, int mask, int notify)
 {
 	struct ibv_qp_attr attr = {
@@ -136,7 +139,7 @@ static void to_sqd(struct link *l, int mask, int notify)
 	CHECK_STATE(l->qp[0], IBV_QPS_SQD);
 }
 
-TEST(drained_once, "DEV-4", "the event of SQD is asked for in each move to it: the next one without that raises none, and one that asks anew does")
+TEST(drained_once, "DEV-4", "each move to SQD raises SQ_DRAINED only if that move requests the event")
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
@@ -163,7 +166,7 @@ TEST(drained_once, "DEV-4", "the event of SQD is asked for in each move to it: t
 	link_free(&l);
 }
 
-/* The second of three sends has a key that is none. */
+/* Post three sends, the second with an invalid lkey. */
 static void post_three(struct link *l, struct ibv_ah *ah)
 {
 	struct ibv_send_wr wr[3], *bad;
@@ -186,7 +189,7 @@ static void post_three(struct link *l, struct ibv_ah *ah)
 	CHECK_OK(ibv_post_send(l->qp[0], wr, &bad));
 }
 
-TEST(sqe, "DEV-4", "an error of a send stops the send queue of UC and UD and flushes it, the QP still receives, and sends again when it is moved back to RTS")
+TEST(sqe, "DEV-4", "a send error moves a UC or UD QP to SQE and flushes its send queue; the QP still receives, and sends again in RTS")
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
 	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
@@ -231,7 +234,7 @@ TEST(sqe, "DEV-4", "an error of a send stops the send queue of UC and UD and flu
 	CHECK_OK(ibv_destroy_ah(ah));
 }
 
-TEST(established, "DEV-4", "the first message to a QP that is not ready to send raises one event, later ones and those to a QP that is ready none")
+TEST(established, "DEV-4", "the first message to a QP in RTR raises COMM_EST; later messages and messages to a QP in RTS raise no event")
 {
 	struct ibv_qp *a, *b;
 	struct ibv_cq *cq;
@@ -257,7 +260,7 @@ TEST(established, "DEV-4", "the first message to a QP that is not ready to send 
 	}
 }
 
-TEST(last_wqe, "DEV-4", "a QP that fails says that it takes no more of its SRQ, whose receives stay for another QP")
+TEST(last_wqe, "DEV-4", "a QP that fails raises LAST_WQE_REACHED, and its SRQ keeps its receive WQEs for other QPs")
 {
 	struct ibv_qp *a, *b, *c;
 	struct ibv_srq *srq;
@@ -284,7 +287,9 @@ TEST(last_wqe, "DEV-4", "a QP that fails says that it takes no more of its SRQ, 
 	post_send(a, 4, out);
 	CHECK_EQ(CHECK_WC(cq, 2, IBV_WC_SUCCESS).qp_num, c->qp_num);
 	CHECK_WC(cq, 4, IBV_WC_SUCCESS);
-	/* An error that the peer causes: two events, in this order. */
+	/*
+	 * An error that the requester causes raises two events in this order.
+	 */
 	post_rdma(a, IBV_WR_RDMA_WRITE, 5, out, (uintptr_t)to, 12345);
 	CHECK_WC(cq, 5, IBV_WC_REM_ACCESS_ERR);
 	CHECK_EVENT(pd->context, IBV_EVENT_QP_ACCESS_ERR, c);
@@ -292,7 +297,7 @@ TEST(last_wqe, "DEV-4", "a QP that fails says that it takes no more of its SRQ, 
 	CHECK_NO_EVENT(pd->context);
 }
 
-TEST(srq_limit, "DEV-4", "an SRQ that falls below its limit says so once, and its limit is then none")
+TEST(srq_limit, "DEV-4", "an SRQ that falls below its limit raises one event and clears the limit")
 {
 	struct ibv_srq_attr attr = { .srq_limit = 3 };
 	struct ibv_srq *srq;
@@ -323,7 +328,7 @@ TEST(srq_limit, "DEV-4", "an SRQ that falls below its limit says so once, and it
 	CHECK_NO_EVENT(pd->context);
 }
 
-TEST(overrun, "DEV-4", "a CQ that has no room fails with an event and takes the QP with it, and what it has can still be polled; QPs on other CQs go on")
+TEST(overrun, "DEV-4", "a CQ overrun raises an event and fails the QP, the CQ's CQEs can still be polled, and QPs on other CQs go on")
 {
 	struct ibv_cq *cq, *other;
 	struct ibv_qp *a, *b, *c;
@@ -348,7 +353,7 @@ TEST(overrun, "DEV-4", "a CQ that has no room fails with an event and takes the 
 	for (i = 0; i < 2; i++) {
 		struct ibv_async_event event;
 
-		/* Either may be told first. */
+		/* The two events may come in either order. */
 		CHECK_OK(ibv_get_async_event(pd->context, &event));
 		if (event.event_type == IBV_EVENT_QP_FATAL) {
 			CHECK(event.element.qp == a);
@@ -366,7 +371,7 @@ TEST(overrun, "DEV-4", "a CQ that has no room fails with an event and takes the 
 	for (i = 0; i < room; i++)
 		CHECK_WC(cq, i, IBV_WC_SUCCESS);
 	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
-	/* A CQ in error takes nothing more, and says nothing more. */
+	/* A CQ in error accepts no CQE and raises no further event. */
 	post_recv(c, 1, in);
 	qp_to(c, IBV_QPS_ERR);
 	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
@@ -375,7 +380,7 @@ TEST(overrun, "DEV-4", "a CQ that has no room fails with an event and takes the 
 		CHECK_WC(other, 10 + i, IBV_WC_SUCCESS);
 }
 
-TEST(overrun_recv, "DEV-4", "a receive that its CQ has no room for fails the receiving QP with an event, and who sent hears of it")
+TEST(overrun_recv, "DEV-4", "a CQ overrun by a receive fails the responder's QP with an event, and the requester gets a remote operation error")
 {
 	struct ibv_cq *cq, *other;
 	struct ibv_qp *a, *b;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Buffers of queues that come from the allocators of a parent domain.
+ * The allocators of a parent domain provide the buffers of queues.
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,7 +16,7 @@
 #define GUARD	256
 #define POISON	0xa5
 
-/* One buffer that alloc() gave. */
+/* A buffer that alloc() returned. */
 struct buf {
 	char *ptr;
 	size_t size;
@@ -24,20 +24,20 @@ struct buf {
 	bool freed;
 };
 
-/* A parent domain with allocators, and what they were asked for. */
+/* A parent domain with allocators, and the calls that they got. */
 struct pool {
 	struct ibv_pd *parent;
 	struct buf bufs[BUFS];
 	int allocs, frees, asked;
-	int fail_at;		/* which call fails; 0: none */
-	uint32_t default_for;	/* codes, 1 << code, that are not ours */
-	size_t skew;		/* bytes off the alignment that was asked for */
+	int fail_at;		/* the call that fails, or 0 */
+	uint32_t default_for;	/* bits of types that use the default */
+	size_t skew;		/* added to each pointer, to misalign it */
 };
 
 static char from[PAGE] __attribute__((aligned(PAGE)));
 static char to[PAGE] __attribute__((aligned(PAGE)));
 
-/* The library's own memory for rings comes from here: see mmap(2). */
+/* Count mmap() calls: the provider allocates its own rings with mmap(2). */
 static int own_maps;
 
 void *mmap(void *addr, size_t length, int prot, int flags, int fd, off_t off)
@@ -64,7 +64,9 @@ static void *pool_alloc(struct ibv_pd *pd, void *context, size_t size,
 		return IBV_ALLOCATOR_USE_DEFAULT;
 	CHECK(pool->allocs < BUFS);
 	b = &pool->bufs[pool->allocs++];
-	/* Neither clear nor ours alone: what is behind it must stay. */
+	/*
+	 * The buffer is not zero, and the bytes behind it must stay unchanged.
+	 */
 	b->ptr = MUST(aligned_alloc(alignment, size + 2 * alignment));
 	memset(b->ptr, POISON, size + 2 * alignment);
 	b->ptr += pool->skew;
@@ -104,7 +106,7 @@ static void pool_init(struct pool *pool, struct ibv_pd *pd)
 	pool->parent = MUST(ibv_alloc_parent_domain(pd->context, &attr));
 }
 
-/* Buffers of one kind that are in use. */
+/* Count the buffers of one type that are in use. */
 static int live(const struct pool *pool, enum keeldv_res res)
 {
 	int i, n = 0;
@@ -149,7 +151,10 @@ static struct ibv_qp *make_qp(struct ibv_pd *parent, struct ibv_cq *cq,
 	return ibv_create_qp(parent, &init);
 }
 
-/* A page from one QP to the other, whose receives are its own or an SRQ's. */
+/*
+ * Send a page from one QP to the other, which receives by its own queue or an
+ * SRQ.
+ */
 static void check_message(struct ibv_pd *pd, struct ibv_cq *cq,
 			  struct ibv_qp *a, struct ibv_qp *b,
 			  struct ibv_srq *srq)
@@ -172,7 +177,7 @@ static void check_message(struct ibv_pd *pd, struct ibv_cq *cq,
 	CHECK_OK(ibv_dereg_mr(dst));
 }
 
-TEST(every, "PDM-6,PDM-7", "every ring of every queue comes from alloc, with its driver's number and its code, and goes back to free once; the library maps nothing of its own")
+TEST(every, "PDM-6,PDM-7", "alloc() gets each ring's size and type, free() gets each ring once, and the provider maps no ring of its own")
 {
 	struct ibv_srq_attr more = { .max_wr = 200 };
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
@@ -212,12 +217,12 @@ TEST(every, "PDM-6,PDM-7", "every ring of every queue comes from alloc, with its
 	CHECK_EQ(own_maps, maps);
 	CHECK_OK(ibv_dealloc_pd(pool.parent));
 	CHECK_EQ(pool.frees, 7);
-	/* So that the count of the library's own is known to count. */
+	/* Prove that own_maps counts the provider's own rings. */
 	CHECK_OK(ibv_destroy_cq(cq_new(pd->context)));
 	CHECK_EQ(own_maps, maps + 1);
 }
 
-TEST(contexts, "PDM-6,PDM-7", "two parent domains with contexts of their own are asked for their own queues only, and a PD or a parent domain without allocators asks nobody")
+TEST(contexts, "PDM-6,PDM-7", "each parent domain's allocator serves its own queues only, and a PD without allocators calls none")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_parent_domain_init_attr attr = { .pd = pd };
@@ -249,7 +254,7 @@ TEST(contexts, "PDM-6,PDM-7", "two parent domains with contexts of their own are
 	check_live(&two, 0, 0, 0, 0);
 }
 
-/* This call of alloc() fails, and with it the verb. */
+/* Make call @at of alloc() fail, and with it the verb. */
 #define CHECK_REFUSED(pool, at, call)					\
 	do {								\
 		(pool)->asked = 0;					\
@@ -258,7 +263,7 @@ TEST(contexts, "PDM-6,PDM-7", "two parent domains with contexts of their own are
 		CHECK_EQ((pool)->asked, at);				\
 	} while (0)
 
-TEST(null, "PDM-6", "alloc that returns NULL lets each verb fail with ENOMEM, what it had is freed, and nothing is other than before")
+TEST(null, "PDM-6", "if alloc() returns NULL, the verb fails with ENOMEM, frees what it had allocated and changes nothing")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_srq_attr more = { .max_wr = 200 };
@@ -292,7 +297,7 @@ TEST(null, "PDM-6", "alloc that returns NULL lets each verb fail with ENOMEM, wh
 	check_message(pd, cq, a, b, srq);
 }
 
-TEST(use_default, "PDM-6", "where alloc says IBV_ALLOCATOR_USE_DEFAULT the library's own memory is used, for one kind of queue or for all, and free is not called for it")
+TEST(use_default, "PDM-6", "if alloc() returns IBV_ALLOCATOR_USE_DEFAULT, the provider uses its own memory and does not call free() for it")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	static const uint32_t masks[] = {
@@ -331,7 +336,7 @@ TEST(use_default, "PDM-6", "where alloc says IBV_ALLOCATOR_USE_DEFAULT the libra
 	}
 }
 
-TEST(misaligned, "PDM-6,DEV-4", "a buffer that is not aligned as asked is refused by the kernel (EINVAL), given back, and nothing is left")
+TEST(misaligned, "PDM-6,DEV-4", "the kernel refuses a misaligned buffer with EINVAL, and the provider calls free() for it")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_cq *cq = cq_new(pd->context);

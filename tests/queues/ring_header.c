@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Headers of rings: all zero in the memory of a new ring, and the kernel's to
- * fill in where a ring replaces another. The library clears them, so words are
- * spoiled on the way into the kernel.
+ * Headers of rings: the header of a new ring must be all zero, and the kernel
+ * fills the header of a replacement ring. The library zeroes headers, so the
+ * test changes words when the library calls the kernel.
  */
 #include <stdarg.h>
 #include <sys/syscall.h>
@@ -19,7 +19,7 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* The word of a ring that is not zero when the kernel looks; -1: none is. */
+/* The ring whose header has a non-zero word when the kernel reads it, or -1. */
 static int bad_ring = -1;
 static unsigned int bad_word;
 
@@ -29,7 +29,7 @@ static void spoil(uint32_t value)
 		((uint32_t *)rings[bad_ring])[bad_word] = value;
 }
 
-/* The library's calls come through here. */
+/* Override the system calls that the library makes. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
@@ -61,7 +61,10 @@ struct queues {
 	struct ibv_srq *srq;
 };
 
-/* Each makes a queue with one ring more, and returns 0 or errno. */
+/*
+ * Each of these creates a queue with one or two rings, and returns 0 or an
+ * errno.
+ */
 static int make_cq(struct queues *q)
 {
 	struct ibv_cq_init_attr_ex attr = {
@@ -110,14 +113,14 @@ static int resize_srq(struct queues *q)
 static const struct {
 	const char *name;
 	int (*make)(struct queues *q);
-	int ring;	/* of those that it allocates */
+	int ring;	/* index among the maker's rings */
 } makers[] = {
 	{ "a CQ", make_cq, 0 }, { "an SRQ", make_srq, 0 },
 	{ "a send queue", make_qp, 0 }, { "a receive queue", make_qp, 1 },
 	{ "a resized CQ", resize_cq, 0 }, { "a resized SRQ", resize_srq, 0 },
 };
 
-TEST(header, "DEV-4", "a word that is not zero in the header of a new ring, any of them, is refused with EINVAL, for every kind of queue, and nothing is left")
+TEST(header, "DEV-4", "creating or resizing a queue with a non-zero word in a ring header fails with EINVAL and leaves nothing behind")
 {
 	struct queues q = { .pd = rings_pd(dev_open(KEEL0)) };
 	unsigned int i;
@@ -140,7 +143,7 @@ TEST(header, "DEV-4", "a word that is not zero in the header of a new ring, any 
 		CHECK_SAME_TREE(before);
 	}
 	CHECK_EQ(q.cq->cqe, QP_WRS);
-	/* Without it, all of them are made. */
+	/* With zero headers each call succeeds. */
 	for (i = 0; i < sizeof(makers) / sizeof(*makers); i++) {
 		n_rings = 0;
 		CHECK_OK(makers[i].make(&q));
@@ -155,7 +158,7 @@ static void check_reserved(const struct keel_uapi_ring *ring)
 	CHECK_EQ(ring->flags, 0);
 }
 
-TEST(replaced, "DEV-4", "the kernel copies both indexes, and what a CQ is armed for, into the ring that replaces another")
+TEST(replaced, "DEV-4", "the kernel copies both indexes and the arm state of a CQ into a replacement ring")
 {
 	struct queues q = { .pd = rings_pd(dev_open(KEEL0)) };
 	struct ibv_qp *a, *b;

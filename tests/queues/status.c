@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every completion status that a program can bring about: what it is called at
- * either end, what happens to the states of both QPs, and which events come.
+ * Every completion status that an application can cause: the status on either
+ * side, the resulting states of both QPs, and the events.
  */
 #include <sys/mman.h>
 
@@ -44,7 +44,7 @@ static void check_states(struct link *l, enum ibv_qp_state a,
 	CHECK_STATE(l->qp[1], b);
 }
 
-TEST(too_small, "DEV-4", "a receive that is too small: length error there, invalid request at the sender, both QPs fail, the rest is flushed in order, no byte is written")
+TEST(too_small, "DEV-4", "a too small receive WQE is a length error, the sender gets an invalid request, both QPs fail and flush, no byte is written")
 {
 	struct link l = setup(IBV_QPT_RC);
 
@@ -62,7 +62,7 @@ TEST(too_small, "DEV-4", "a receive that is too small: length error there, inval
 	link_free(&l);
 }
 
-TEST(too_small_uc, "DEV-4", "a receive that is too small for a message of UC: length error and failure there, and the sender hears nothing")
+TEST(too_small_uc, "DEV-4", "a too small receive WQE for a UC message is a length error that fails the responder only")
 {
 	struct link l = setup(IBV_QPT_UC);
 
@@ -72,13 +72,13 @@ TEST(too_small_uc, "DEV-4", "a receive that is too small for a message of UC: le
 	CHECK_WC(l.cq[1], 1, IBV_WC_LOC_LEN_ERR);
 	check_states(&l, IBV_QPS_RTS, IBV_QPS_ERR);
 	CHECK_ALL(to, 't', sizeof(to));
-	/* With nobody there a message is lost. */
+	/* UC loses a message to a QP in the error state. */
 	post_send(l.qp[0], 3, part(src, 0, 100));
 	CHECK_WC(l.cq[0], 3, IBV_WC_SUCCESS);
 	link_free(&l);
 }
 
-TEST(atomic_length, "DEV-4", "an atomic with other than 8 local bytes is a local length error, and the peer hears nothing")
+TEST(atomic_length, "DEV-4", "an atomic with other than 8 local bytes is a local length error, and the peer goes on")
 {
 	struct link l = setup(IBV_QPT_RC);
 
@@ -89,7 +89,7 @@ TEST(atomic_length, "DEV-4", "an atomic with other than 8 local bytes is a local
 	link_free(&l);
 }
 
-TEST(too_long, "DEV-4", "a message longer than the port's max_msg_sz is a local length error before any of its memory is looked at")
+TEST(too_long, "DEV-4", "a message above max_msg_sz is a local length error, before the kernel accesses its memory")
 {
 	struct link l = setup(IBV_QPT_RC);
 	struct ibv_port_attr port;
@@ -139,7 +139,7 @@ static void post_ud(struct link *l, uint64_t wr_id, struct mem mem,
 	post(l->qp[0], wr);
 }
 
-TEST(datagrams, "DEV-4", "a datagram longer than the MTU is a length error; one for a receive that is too small, with another Q_Key or to nobody is lost without a word")
+TEST(datagrams, "DEV-4", "a datagram above the MTU is a length error; a datagram with another Q_Key or for a too small receive WQE is lost")
 {
 	struct link l = setup(IBV_QPT_UD);
 	struct ibv_ah *ah = ah_new();
@@ -152,7 +152,7 @@ TEST(datagrams, "DEV-4", "a datagram longer than the MTU is a length error; one 
 	CHECK_WC(l.cq[0], 3, IBV_WC_SUCCESS);
 	CHECK_NO_WC(l.cq[1]);
 	CHECK_ALL(to, 't', sizeof(to));
-	/* The receive is still there. */
+	/* The receive WQE is still posted. */
 	post_ud(&l, 4, part(src, 0, 99), ah, QP_QKEY);
 	CHECK_WC(l.cq[0], 4, IBV_WC_SUCCESS);
 	wc = CHECK_WC(l.cq[1], 1, IBV_WC_SUCCESS);
@@ -172,13 +172,13 @@ TEST(datagrams, "DEV-4", "a datagram longer than the MTU is a length error; one 
 	link_free(&l);
 }
 
-TEST(dead_ah, "DEV-4", "a datagram by an address handle that was destroyed is a local operation error")
+TEST(dead_ah, "DEV-4", "a datagram by a destroyed AH is a local operation error")
 {
 	struct link l = setup(IBV_QPT_UD);
 	struct ibv_ah *ah = ah_new();
 	struct ibv_send_wr *bad, *wr;
 
-	/* Held back until the handle is gone. */
+	/* SQD holds the send back until the AH is destroyed. */
 	qp_to(l.qp[0], IBV_QPS_SQD);
 	wr = send_wr(IBV_WR_SEND, 1, part(src, 0, 8));
 	wr->wr.ud.ah = ah;
@@ -196,11 +196,11 @@ struct local_case {
 	const char *what;
 	long off;
 	uint32_t len;
-	uint32_t xor;		/* of the key */
+	uint32_t xor;		/* flips bits of the key */
 	enum keeldv_why why;
 };
 
-TEST(local, "PD-4,DEV-4", "memory that the key does not have, or a key that nobody has, is a local protection error of the requester alone")
+TEST(local, "PD-4,DEV-4", "an lkey that is unknown or does not cover the memory is a local protection error of the requester only")
 {
 	static const struct local_case cases[] = {
 		{ "before it", -1, 8, 0, KEELDV_WHY_RANGE },
@@ -233,7 +233,7 @@ TEST(local, "PD-4,DEV-4", "memory that the key does not have, or a key that nobo
 	}
 }
 
-TEST(read_only, "DEV-4", "what a message or an answer would write into memory registered without local write is refused: remote operation error and local protection error")
+TEST(read_only, "DEV-4", "writing to an MR without LOCAL_WRITE is a local protection error, and a remote operation error for the sender")
 {
 	struct link l = setup(IBV_QPT_RC);
 	struct ibv_mr *ro = MUST(ibv_reg_mr(pd, to, PAGE, 0));
@@ -251,7 +251,7 @@ TEST(read_only, "DEV-4", "what a message or an answer would write into memory re
 	CHECK_WC(l.cq[0], 3, IBV_WC_LOC_PROT_ERR);
 	check_states(&l, IBV_QPS_ERR, IBV_QPS_RTS);
 	CHECK_ALL(to, 't', sizeof(to));
-	/* To be read from it is good enough. */
+	/* An RDMA write may read from the MR. */
 	link_free(&l);
 	l = setup(IBV_QPT_RC);
 	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 4, part(ro, 0, 8),
@@ -265,10 +265,10 @@ TEST(read_only, "DEV-4", "what a message or an answer would write into memory re
 struct remote_case {
 	const char *what;
 	enum ibv_wr_opcode op;
-	unsigned int rights;	/* of the region */
+	unsigned int rights;	/* of the MR */
 	unsigned int qp;	/* of the responder */
 	long off;
-	uint32_t xor;		/* of the key */
+	uint32_t xor;		/* flips bits of the key */
 	enum ibv_wc_status status;
 	enum keeldv_why why;
 };
@@ -312,7 +312,7 @@ static void remote_one(const struct remote_case *c)
 	CHECK_OK(ibv_dereg_mr(mr));
 }
 
-TEST(remote, "PD-4,DEV-4", "what the responder's region or QP does not allow is a remote access error or an invalid request, with the event of either, and moves nothing")
+TEST(remote, "PD-4,DEV-4", "a request that the responder's MR or QP forbids is an access error or an invalid request with an event, and moves no byte")
 {
 	static const struct remote_case cases[] = {
 		{ "write, key may be read", WRITE, LW | RR, ALL, 0, 0, ACC,
@@ -349,7 +349,7 @@ TEST(remote, "PD-4,DEV-4", "what the responder's region or QP does not allow is 
 	}
 }
 
-TEST(words, "DEV-4", "keeldv_why_str has words for every reason, each its own, and none for other numbers")
+TEST(words, "DEV-4", "keeldv_why_str() has a text of its own for each vendor error code, and unknown for other numbers")
 {
 	uint32_t i, j;
 
@@ -365,7 +365,7 @@ TEST(words, "DEV-4", "keeldv_why_str has words for every reason, each its own, a
 	CHECK_STR(keeldv_why_str(UINT32_MAX), "unknown");
 }
 
-TEST(nothing, "DEV-4", "no bytes need no key: a write and a read of none succeed with any")
+TEST(nothing, "DEV-4", "a write and a read of no bytes succeed with any rkey")
 {
 	struct link l = setup(IBV_QPT_RC);
 
@@ -377,7 +377,7 @@ TEST(nothing, "DEV-4", "no bytes need no key: a write and a read of none succeed
 	link_free(&l);
 }
 
-TEST(not_ready, "DEV-4", "without a receive a send and a write with immediate data run out of retries, the peer stays as it is; with endless retries they wait for one")
+TEST(not_ready, "DEV-4", "without a receive WQE a message runs out of RNR retries and the peer goes on; with endless retries it waits")
 {
 	static const enum ibv_wr_opcode ops[] = {
 		IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM,
@@ -415,7 +415,7 @@ TEST(not_ready, "DEV-4", "without a receive a send and a write with immediate da
 		}
 }
 
-TEST(no_peer, "DEV-4", "a peer that is not there, reset, failed, connected to another or gone lets retries run out")
+TEST(no_peer, "DEV-4", "a peer that is reset, failed, destroyed or connected to another QP lets the requester's retries run out")
 {
 	struct link l;
 	int i;
@@ -442,7 +442,7 @@ TEST(no_peer, "DEV-4", "a peer that is not there, reset, failed, connected to an
 	}
 }
 
-TEST(bind, "DEV-4", "a bind that fails is a bind error that fails its QP, and what is behind it is flushed")
+TEST(bind, "DEV-4", "a failed bind is a bind error that fails its QP, and later WQEs are flushed")
 {
 	struct link l = setup(IBV_QPT_RC);
 	struct ibv_mw *mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_2));
@@ -454,7 +454,7 @@ TEST(bind, "DEV-4", "a bind that fails is a bind error that fails its QP, and wh
 					    .addr = (uintptr_t)to } },
 	};
 
-	/* The region may not be bound to. */
+	/* The MR does not permit binds. */
 	post(l.qp[0], &wr);
 	post_send(l.qp[0], 2, part(src, 0, 8));
 	CHECK_WC(l.cq[0], 1, IBV_WC_MW_BIND_ERR);
@@ -464,7 +464,7 @@ TEST(bind, "DEV-4", "a bind that fails is a bind error that fails its QP, and wh
 	link_free(&l);
 }
 
-TEST(no_atomics, "DEV-4", "a read by a QP that may have none outstanding is a local operation error, one at a QP that answers none an invalid request")
+TEST(no_atomics, "DEV-4", "read depth 0 makes a read a local operation error at the requester, and an invalid request at the responder")
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
 	struct link l = setup(IBV_QPT_RC);

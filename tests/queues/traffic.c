@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys in the work of queue pairs: what a domain, its parent domains and its
- * instances in other processes share, and what nobody else has.
+ * Keys that QPs accept: those of their domain, its parent domains and its
+ * instances in other processes, and no others.
  */
 #include "qp.h"
 #include "t.h"
@@ -43,7 +43,7 @@ static void write_with(struct link *l, uint32_t lkey, uint32_t rkey,
 	CHECK_ALL(to + 64, 't', PAGE - 64);
 }
 
-TEST(local, "PD-4", "a local key of another domain ends a send, a write and a read with a local protection error: nothing moves, and the peer hears nothing")
+TEST(local, "PD-4", "an lkey of another domain ends a send, a write and a read with a local protection error, and the peer sees nothing")
 {
 	static const enum ibv_wr_opcode ops[] = {
 		IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
@@ -81,7 +81,7 @@ TEST(local, "PD-4", "a local key of another domain ends a send, a write and a re
 	}
 }
 
-TEST(receive, "PD-4", "a receive into a key of another domain completes with a local protection error, the sender with a remote operation error")
+TEST(receive, "PD-4", "a receive WQE with an lkey of another domain is a local protection error, and a remote operation error for the sender")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *other = MUST(ibv_alloc_pd(pd->context));
@@ -98,7 +98,7 @@ TEST(receive, "PD-4", "a receive into a key of another domain completes with a l
 	CHECK_STATE(l.qp[1], IBV_QPS_ERR);
 }
 
-TEST(remote, "PD-4", "a remote key of another domain than the responder's, be it the requester's own, is a remote access error, and the responder fails with an event")
+TEST(remote, "PD-4", "an rkey of another domain than the responder's is a remote access error, and the responder fails with an event")
 {
 	static const enum ibv_wr_opcode ops[] = {
 		IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
@@ -113,7 +113,10 @@ TEST(remote, "PD-4", "a remote key of another domain than the responder's, be it
 	struct mem mem = { from, 8, mine->lkey };
 	int i, j;
 
-	/* Two domains may talk, each about its own memory. */
+	/*
+	 * QPs of two domains can exchange data, each with keys of its own
+	 * domain.
+	 */
 	write_with(&l, mine->lkey, reg(b, to)->rkey, IBV_WC_SUCCESS);
 	for (i = 0; i < 3; i++)
 		for (j = 0; j < 2; j++) {
@@ -136,7 +139,7 @@ TEST(remote, "PD-4", "a remote key of another domain than the responder's, be it
 		}
 }
 
-TEST(parent_keys, "PDM-3", "keys made through a PD or its parent domains work in QPs made through any of them, as local and as remote keys")
+TEST(parent_keys, "PDM-3", "keys made through a PD or its parent domains work in QPs of any of them, as lkeys and as rkeys")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *any[] = { pd, parent_of(pd), parent_of(pd) };
@@ -155,13 +158,15 @@ TEST(parent_keys, "PDM-3", "keys made through a PD or its parent domains work in
 				   remote[(i + j) % 3]->rkey, IBV_WC_SUCCESS);
 			link_free(&l);
 		}
-	/* One scope, but not everybody's. */
+	/*
+	 * Parent domains share the domain of their PD, not that of another PD.
+	 */
 	l = link_new(parent_of(MUST(ibv_alloc_pd(pd->context))), any[1],
 		     IBV_QPT_RC);
 	write_with(&l, local[1]->lkey, remote[1]->rkey, IBV_WC_LOC_PROT_ERR);
 }
 
-TEST(parent_rereg, "PDM-3,PD-4", "a region that is re-registered into a parent domain works there and no longer where it came from")
+TEST(parent_rereg, "PDM-3,PD-4", "an MR re-registered into a parent domain works in that domain and no longer in its old domain")
 {
 	struct ibv_pd *old = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(old->context));
@@ -187,7 +192,7 @@ TEST(parent_rereg, "PDM-3,PD-4", "a region that is re-registered into a parent d
 	CHECK_OK(ibv_dealloc_pd(parent));
 }
 
-/* The extended verbs, all with @pd; keys are those of @base. */
+/* Create extended QPs, SRQs and CQs with @pd; the keys belong to @base. */
 static void check_ex(struct ibv_pd *pd, struct ibv_pd *cq_pd,
 		     struct ibv_pd *base)
 {
@@ -238,7 +243,7 @@ static void check_ex(struct ibv_pd *pd, struct ibv_pd *cq_pd,
 	CHECK_OK(ibv_dereg_mr(dst));
 }
 
-TEST(parent_ex, "PDM-3,PDM-9,PD-2", "extended QPs, SRQs and CQs made with a parent domain carry messages with keys of the PD and of a sibling, and keep what they were made with")
+TEST(parent_ex, "PDM-3,PDM-9,PD-2", "extended QPs, SRQs and CQs of a parent domain take keys of the PD and its siblings, and keep the parent domain busy")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *parent = parent_of(pd), *sibling = parent_of(pd);
@@ -251,7 +256,7 @@ TEST(parent_ex, "PDM-3,PDM-9,PD-2", "extended QPs, SRQs and CQs made with a pare
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(parent_ah, "PDM-3,PD-4", "address handles of a PD and of its parent domain serve datagrams of either; one of another domain does not")
+TEST(parent_ah, "PDM-3,PD-4", "AHs of a PD and its parent domain serve datagrams of either, and an AH of another domain does not")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *pds[] = { pd, parent_of(pd),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Keys of one process in the queue pairs of another: instances of a shared
- * domain, what is left when one of them dies, and imported objects.
+ * Keys of one process in QPs of another: instances of a shared domain, the
+ * death of their process, and imported objects.
  */
 #include <signal.h>
 
@@ -16,11 +16,11 @@
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-/* Different memory in each process from the moment of the fork. */
+/* These arrays are different memory in each process after fork(). */
 static char page[PAGE] __attribute__((aligned(PAGE)));
 static char buf[PAGE] __attribute__((aligned(PAGE)));
 
-/* Told by the owner of a region. */
+/* The owner of an MR sends these values. */
 struct told {
 	struct ibv_shpd shpd;
 	uint32_t pd, mr;
@@ -67,7 +67,7 @@ static struct loop loop_new(struct ibv_pd *pd)
 	return l;
 }
 
-/* Send from @mem to our own buffer. */
+/* Send from @src to this process's buffer. */
 static void send_from(struct loop *l, struct mem src, enum ibv_wc_status want)
 {
 	memset(buf, 0, PAGE);
@@ -88,7 +88,7 @@ static void sharer(struct peer *parent)
 	MUST(ibv_alloc_shpd(pd, KEY, &told.shpd));
 	peer_put_var(parent, told);
 	peer_wait(parent);
-	/* The other process wrote it through our key. */
+	/* The other process wrote these bytes by this process's key. */
 	CHECK_ALL(page, 'w', 100);
 	CHECK_ALL(page + 100, 'p', PAGE - 100);
 	CHECK_OK(ibv_dereg_mr(mr));
@@ -96,7 +96,7 @@ static void sharer(struct peer *parent)
 	pause();
 }
 
-TEST(shared_keys, "SPD-3", "keys of one instance work in the QPs of another process's instance: remote keys, and local keys of memory that is not here; deregistered, they do not")
+TEST(shared_keys, "SPD-3", "until dereg, keys of one instance work in QPs of another process's instance, as rkeys and as lkeys")
 {
 	struct ibv_context *ctx;
 	struct told told;
@@ -128,7 +128,7 @@ TEST(shared_keys, "SPD-3", "keys of one instance work in the QPs of another proc
 	peer_kill(&peer, SIGKILL);
 }
 
-/* Shares its domain, connects a QP of it, and is then killed. */
+/* Share a domain, connect a QP of the domain, and wait to be killed. */
 static void victim(struct peer *parent)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -148,7 +148,7 @@ static void victim(struct peer *parent)
 	pause();
 }
 
-TEST(dead_keys, "SPD-7", "keys of a process that was killed are refused though its domain lives on, and a QP that was its peer runs out of retries")
+TEST(dead_keys, "SPD-7", "keys of a killed process are refused although its domain lives on, and its peer's QP runs out of retries")
 {
 	struct ibv_context *ctx;
 	struct told told;
@@ -184,7 +184,7 @@ TEST(dead_keys, "SPD-7", "keys of a process that was killed are refused though i
 	post_rdma(qp, IBV_WR_RDMA_READ, 7, MEM(l.mr), told.addr, told.rkey);
 	CHECK_WC(l.cq, 7, IBV_WC_RETRY_EXC_ERR);
 	CHECK_STATE(qp, IBV_QPS_ERR);
-	/* The domain works as before. */
+	/* The domain still works. */
 	loop_connect(&l);
 	send_from(&l, MEM(l.mr), IBV_WC_SUCCESS);
 }
@@ -204,7 +204,7 @@ static void exporter(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(imported, "SPD-9", "an imported region's keys work in QPs made with the imported PD by the process that imported both")
+TEST(imported, "SPD-9", "keys of an imported MR work in QPs that the importing process created with the imported PD")
 {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;

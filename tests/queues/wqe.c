@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Entries of work queues that the program writes itself, without the library:
- * what must be 0 in them is looked at.
+ * WQEs that the application writes without the library: the kernel checks that
+ * reserved members are 0.
  */
 #include <rdma/keel-queue.h>
 
@@ -18,7 +18,7 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* Where the rings are: the program gives their memory. */
+/* The rings, in memory that the test allocates. */
 static struct keel_uapi_ring *rings[RINGS];
 static int n_rings;
 
@@ -28,7 +28,7 @@ static void *ring_alloc(struct ibv_pd *pd, void *context, size_t size,
 	void *ring = MUST(aligned_alloc(alignment, size));
 
 	CHECK(n_rings < RINGS);
-	/* An entry that nobody wrote is nothing by chance. */
+	/* Make sure that an unwritten WQE is not 0 by chance. */
 	memset(ring, 0xff, size);
 	return rings[n_rings++] = ring;
 }
@@ -39,7 +39,7 @@ static void ring_free(struct ibv_pd *pd, void *context, void *ptr,
 	free(ptr);
 }
 
-/* In the order of rings[]: of the QP that sends, then of its peer. */
+/* Indexes of rings[]: the requester's rings, then its peer's. */
 enum { SQ, RQ, PEER_SQ, PEER_RQ };
 
 struct pair {
@@ -104,7 +104,7 @@ static void put_recv(struct ibv_mr *mr, uint32_t num_sge, uint32_t reserved)
 	__atomic_store_n(&rings[PEER_RQ]->user, 1, __ATOMIC_RELEASE);
 }
 
-/* The first entry of the send queue, as it should be. */
+/* Write a valid first send WQE. */
 static struct keel_uapi_send_wqe *put_send(struct pair *p, int opcode)
 {
 	struct keel_uapi_send_wqe *wqe = (void *)(rings[SQ] + 1);
@@ -141,7 +141,7 @@ static struct keel_uapi_send_wqe *put_send(struct pair *p, int opcode)
 	return wqe;
 }
 
-/* Hand the entry over; what became of it. */
+/* Hand the WQE to the kernel and return its completion. */
 static struct ibv_wc ring(struct pair *p)
 {
 	__atomic_store_n(&rings[SQ]->user, 1, __ATOMIC_RELEASE);
@@ -157,7 +157,7 @@ static struct ibv_ah *ah_new(struct pair *p)
 	return MUST(ibv_create_ah(p->pd, &attr));
 }
 
-/* An opcode, and which bits of which byte of its entry are turned to 1. */
+/* An opcode, and the bits to set in a byte of its WQE. */
 struct spoil {
 	const char *what;
 	int opcode;
@@ -190,7 +190,7 @@ static const struct spoil spoils[] = {
 	{ "immediate data of a bind", IBV_WR_BIND_MW, AT(imm), 1 },
 };
 
-TEST(send, "DEV-4", "a bit without a meaning in a send queue's entry fails it with a local operation error, moves nothing and leaves the peer alone; without it the entry is good")
+TEST(send, "DEV-4", "a send WQE with a meaningless bit is a local operation error that moves no byte, and the peer goes on")
 {
 	struct keel_uapi_send_wqe *wqe;
 	uint32_t why = 0;
@@ -216,7 +216,7 @@ TEST(send, "DEV-4", "a bit without a meaning in a send queue's entry fails it wi
 			CHECK_EQ(wc.status, bad ? IBV_WC_LOC_QP_OP_ERR :
 						  IBV_WC_SUCCESS);
 			if (bad) {
-				/* One reason for all of them. */
+				/* All cases have the same vendor error. */
 				why = why ?: wc.vendor_err;
 				CHECK(why);
 				CHECK_EQ(wc.vendor_err, why);
@@ -229,7 +229,7 @@ TEST(send, "DEV-4", "a bit without a meaning in a send queue's entry fails it wi
 		}
 }
 
-TEST(datagram, "DEV-4", "of a datagram's entry all but the address must be 0")
+TEST(datagram, "DEV-4", "a UD send WQE with a non-zero byte behind its Q_Key is a local operation error")
 {
 	size_t stride = KEEL_SQ_STRIDE(QP_SGES, QP_INLINE);
 	struct mem mem = { .addr = page, .len = BYTES };
@@ -247,7 +247,9 @@ TEST(datagram, "DEV-4", "of a datagram's entry all but the address must be 0")
 		wr->wr.ud.remote_qkey = QP_QKEY;
 		post(p.a, wr);
 		CHECK_WC(p.cq, 7, IBV_WC_SUCCESS);
-		/* The same once more, but for a byte behind the Q_Key. */
+		/*
+		 * Post the same WQE again, with one byte behind the Q_Key set.
+		 */
 		wqe = (void *)((char *)(rings[SQ] + 1) + stride);
 		memcpy(wqe, rings[SQ] + 1, stride);
 		wqe->wr_id = 8;
@@ -261,7 +263,7 @@ TEST(datagram, "DEV-4", "of a datagram's entry all but the address must be 0")
 	}
 }
 
-TEST(recv, "DEV-4", "a receive with a reserved member that is not 0, or more SGEs than its queue, is a local operation error, and a remote one for the sender")
+TEST(recv, "DEV-4", "a receive WQE with a non-zero reserved member or too many SGEs is an operation error on both sides")
 {
 	static const int ops[] = { IBV_WR_SEND, IBV_WR_RDMA_WRITE_WITH_IMM };
 	struct pair p;
@@ -284,7 +286,7 @@ TEST(recv, "DEV-4", "a receive with a reserved member that is not 0, or more SGE
 		}
 }
 
-TEST(create, "DEV-4", "CREATE_QP clears room for a driver's answer that it does not have, and says EFAULT where that cannot be written")
+TEST(create, "DEV-4", "CREATE_QP zeroes the driver response that it does not use, and fails with EFAULT if it cannot write there")
 {
 	struct pair p = pair_new(IBV_QPT_RC);
 	struct ib_uverbs_create_qp cmd = {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * XRC between processes: messages to the number of an SRQ, and what holds a
- * domain.
+ * XRC between processes: messages to SRQ numbers, and what keeps a domain busy.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -38,7 +37,7 @@ static struct ibv_xrcd *open_xrcd(struct ibv_context *ctx, const char *path)
 	return xrcd;
 }
 
-/* All that one process has in a domain. */
+/* One process's objects in a domain. */
 struct side {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -75,7 +74,7 @@ static struct side side_new(const char *path)
 	return s;
 }
 
-/* A send of 100 bytes to an SRQ: how it ends. */
+/* Send 100 bytes to an SRQ and return the status. */
 static enum ibv_wc_status send_to(struct side *s, struct ibv_qp *qp,
 				  uint32_t srqn, char byte)
 {
@@ -93,7 +92,7 @@ static enum ibv_wc_status send_to(struct side *s, struct ibv_qp *qp,
 	return wc.status;
 }
 
-/* Told by a process of its SRQ, and of a QP if it has one. */
+/* A process sends the numbers of its SRQ and, if it has one, its QP. */
 struct told {
 	uint32_t srqn, qpn, rkey;
 	uint64_t addr;
@@ -112,7 +111,10 @@ static void wait_message(struct side *s, uint32_t qpn, char byte)
 	CHECK_ALL(page + 100, 0, PAGE - 100);
 }
 
-/* Owns the receiving QP and an SRQ; @from's number comes by the socket. */
+/*
+ * Create the receiving QP and an SRQ. The requester's QP number comes through
+ * the socket.
+ */
 static void owner(struct peer *parent)
 {
 	struct side s = side_new(FILE_A);
@@ -130,7 +132,7 @@ static void owner(struct peer *parent)
 	wait_message(&s, qp->qp_num, 'a');
 	peer_tell(parent);
 	peer_wait(parent);
-	/* Messages that came since were for others. */
+	/* Later messages went to other SRQs. */
 	CHECK_NO_WC(s.cq);
 	CHECK_ALL(page, 'a', 100);
 	post_srq_recv(s.srq, 42, MEM(s.mr));
@@ -159,7 +161,7 @@ static void member(struct peer *parent)
 	peer_tell(parent);
 	wait_message(&s, qp->qp_num, 'b');
 	peer_tell(parent);
-	/* The process that made the QP is killed; we keep it. */
+	/* The test kills the QP's creator; this process keeps the QP. */
 	peer_wait(parent);
 	memset(page, 0, PAGE);
 	post_srq_recv(s.srq, 42, MEM(s.mr));
@@ -168,8 +170,9 @@ static void member(struct peer *parent)
 	wait_message(&s, qp->qp_num, 'd');
 	peer_tell(parent);
 	/*
-	 * The sender asked for an SRQ of another domain: the QP failed. A process
-	 * that has opened a QP gets no event of it: ib_uverbs_open_qp() names no file.
+	 * The requester named an SRQ of another domain, so the QP failed. A
+	 * process that opened the QP gets no event of it, because
+	 * ib_uverbs_open_qp() sets no event file.
 	 */
 	peer_wait(parent);
 	CHECK_STATE(qp, IBV_QPS_ERR);
@@ -177,7 +180,7 @@ static void member(struct peer *parent)
 	CHECK_OK(ibv_destroy_qp(qp));
 }
 
-/* Of another domain. */
+/* A process of another domain. */
 static void stranger(struct peer *parent)
 {
 	struct side s = side_new(FILE_B);
@@ -190,7 +193,7 @@ static void stranger(struct peer *parent)
 	CHECK_ALL(page, 0, PAGE);
 }
 
-TEST(processes, "XRC-9", "messages to an SRQ number land in that SRQ, whichever process of the domain made it, by a QP of one that another opened, and in no other SRQ")
+TEST(processes, "XRC-9", "a message reaches the SRQ that it names, of any process of the domain, by a QP that another process opened")
 {
 	struct peer own, mem, alien;
 	struct told o, m, a;
@@ -216,7 +219,7 @@ TEST(processes, "XRC-9", "messages to an SRQ number land in that SRQ, whichever 
 	peer_wait(&own);
 	CHECK_EQ(send_to(&s, qp, m.srqn, 'b'), IBV_WC_SUCCESS);
 	peer_wait(&mem);
-	/* An SRQ of the sender's own is one of the domain, too. */
+	/* The requester's own SRQ belongs to the domain, too. */
 	memset(page, 0, PAGE);
 	post_srq_recv(s.srq, 7, (struct mem){ page + 200, 100, s.mr->lkey });
 	memset(page, 'c', 100);
@@ -245,7 +248,7 @@ TEST(processes, "XRC-9", "messages to an SRQ number land in that SRQ, whichever 
 	peer_end(&mem);
 }
 
-/* Both ends in one process, and in a domain. */
+/* Both sides in one process and one domain. */
 struct ends {
 	struct side s;
 	struct ibv_qp *tx, *rx;
@@ -261,7 +264,7 @@ static struct ends ends_new(void)
 	return e;
 }
 
-TEST(srqns, "XRC-9,DEV-4", "an SRQ number that is nobody's, of a destroyed SRQ, or 0, is an invalid request that fails both QPs with an event")
+TEST(srqns, "XRC-9,DEV-4", "an unknown SRQ number, that of a destroyed SRQ, and 0 are invalid requests that fail both QPs with an event")
 {
 	uint32_t srqn;
 	struct ends e;
@@ -281,7 +284,7 @@ TEST(srqns, "XRC-9,DEV-4", "an SRQ number that is nobody's, of a destroyed SRQ, 
 	}
 }
 
-/* Has room for fewer completions than it posts receives. */
+/* The CQ has room for fewer CQEs than the SRQ has receive WQEs. */
 #define ROOM	4
 
 static void hoarder(struct peer *parent)
@@ -306,14 +309,14 @@ static void hoarder(struct peer *parent)
 	CHECK_NO_WC(s.cq);
 	CHECK_ALL(page, 'x', 100);
 	peer_tell(parent);
-	/* There is room again, but not for an SRQ in error. */
+	/* The CQ has room again, but an SRQ in error takes no messages. */
 	peer_wait(parent);
 	CHECK_NO_WC(s.cq);
 	CHECK_NO_EVENT(s.ctx);
 	CHECK_ALL(page, 'x', 100);
 }
 
-/* To the SRQ of the QP's own program. */
+/* Send to the SRQ of the QP's own process. */
 static void send_own(struct ends *e, char byte)
 {
 	struct mem mem = { page + 200, 100, e->s.mr->lkey };
@@ -330,7 +333,7 @@ static void send_own(struct ends *e, char byte)
 	CHECK_ALL(page + 200, byte, 100);
 }
 
-TEST(overrun, "XRC-9,DEV-4", "a CQ that overruns fails with its SRQ, and the sender with a remote operation error; the receiving QP, of another process, goes on")
+TEST(overrun, "XRC-9,DEV-4", "a CQ overrun fails the CQ's SRQ with an event, the requester gets a remote operation error, and the receiving QP goes on")
 {
 	struct peer peer;
 	struct told told;
@@ -348,7 +351,7 @@ TEST(overrun, "XRC-9,DEV-4", "a CQ that overruns fails with its SRQ, and the sen
 		CHECK_STATE(e.tx, IBV_QPS_ERR);
 		CHECK_STATE(e.rx, IBV_QPS_RTS);
 		CHECK_NO_EVENT(e.s.ctx);
-		/* A connection is begun anew by both. */
+		/* Both QPs begin a new connection. */
 		qp_to(e.tx, IBV_QPS_RESET);
 		qp_to(e.rx, IBV_QPS_RESET);
 		qp_join(e.tx, e.rx);
@@ -360,7 +363,7 @@ TEST(overrun, "XRC-9,DEV-4", "a CQ that overruns fails with its SRQ, and the sen
 	peer_end(&peer);
 }
 
-TEST(domain_of_srq, "XRC-9,PD-4", "an RDMA write names an SRQ, whose PD its rkey must be of; a key of another PD is a remote access error")
+TEST(domain_of_srq, "XRC-9,PD-4", "the rkey of an XRC write must belong to the PD of the named SRQ; another PD's key is a remote access error")
 {
 	struct ends e = ends_new();
 	struct ibv_pd *other = MUST(ibv_alloc_pd(e.s.ctx));
@@ -384,13 +387,13 @@ TEST(domain_of_srq, "XRC-9,PD-4", "an RDMA write names an SRQ, whose PD its rkey
 	CHECK_EVENT(e.s.ctx, IBV_EVENT_QP_ACCESS_ERR, e.rx);
 }
 
-TEST(busy, "XRC-7,PD-2", "a domain with an SRQ or a QP in it is not closed (EBUSY), and is right after the last one goes; nor is the SRQ's PD or CQ")
+TEST(busy, "XRC-7,PD-2", "ibv_close_xrcd() returns EBUSY while the handle has an SRQ or a QP, and an SRQ keeps its PD and CQ busy")
 {
 	struct ends e = ends_new();
 	struct ibv_xrcd *again = open_xrcd(e.s.ctx, FILE_A);
 
 	CHECK_RET(ibv_close_xrcd(e.s.xrcd), EBUSY);
-	/* Another handle of the same domain has nothing in it. */
+	/* A second handle of the domain has no objects. */
 	CHECK_OK(ibv_close_xrcd(again));
 	CHECK_OK(ibv_destroy_qp(e.rx));
 	CHECK_OK(ibv_destroy_qp(e.tx));
@@ -403,7 +406,7 @@ TEST(busy, "XRC-7,PD-2", "a domain with an SRQ or a QP in it is not closed (EBUS
 	CHECK_OK(ibv_dealloc_pd(e.s.pd));
 	CHECK_OK(ibv_destroy_cq(e.s.cq));
 	CHECK_EQ(tree_count(KEEL0, "xrcd"), 0);
-	/* The inode gets a new one. */
+	/* The inode gets a new domain. */
 	e.s.xrcd = open_xrcd(e.s.ctx, FILE_A);
 	e.rx = qp_new_xrc_recv(e.s.xrcd);
 	CHECK_RET(ibv_close_xrcd(e.s.xrcd), EBUSY);
