@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The device: how it comes and goes, and that what it says of itself is true.
- * Loads and unloads the module, so nothing else may use it meanwhile.
+ * Creation and removal of the device, and whether its reported attributes are
+ * true. These tests load and unload the module, so nothing else may use the
+ * device meanwhile.
  */
 #include <poll.h>
 #include <signal.h>
@@ -17,7 +18,9 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* Whether functions are bound that are there when the module is loaded. */
+/*
+ * Set whether the PCI core binds existing functions when the module is loaded.
+ */
 #define AUTOPROBE	"/sys/bus/pci/drivers_autoprobe"
 
 static void autoprobe(const char *yes)
@@ -62,7 +65,7 @@ static void wait_for_state(const char *name, enum ibv_port_state want)
 	CHECK_EQ(query_port(name).state, want);
 }
 
-TEST(insmod, "DEV-1", "insmod keel.ko alone gives keel0: one ACTIVE Ethernet port with GIDs, and a device that works")
+TEST(insmod, "DEV-1", "insmod keel.ko creates keel0 with one ACTIVE Ethernet port and GIDs, and the device works")
 {
 	struct ibv_port_attr port;
 	struct ibv_context *ctx;
@@ -87,7 +90,7 @@ TEST(insmod, "DEV-1", "insmod keel.ko alone gives keel0: one ACTIVE Ethernet por
 	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
-TEST(again, "DEV-1", "rmmod takes every device away, and the module can be loaded and unloaded again and again")
+TEST(again, "DEV-1", "rmmod removes every device, and the module can be loaded and unloaded repeatedly")
 {
 	int i;
 
@@ -98,13 +101,13 @@ TEST(again, "DEV-1", "rmmod takes every device away, and the module can be loade
 		CHECK(!dev_exists(KEEL0) && !dev_exists(KEEL1));
 		CHECK(access("/sys/kernel/debug/keel", F_OK));
 		CHECK(access("/sys/class/net/" KEEL0, F_OK));
-		/* The netdev is the user's, and stays. */
+		/* The netdev belongs to the user and stays. */
 		CHECK(!access("/sys/class/net/" KEEL1_NETDEV, F_OK));
 		module_load(module_usual());
 	}
 }
 
-TEST(parameters, "DEV-1,DM-3", "dm_size and default_device do as they say; a size that cannot be is refused")
+TEST(parameters, "DEV-1,DM-3", "dm_size and default_device take effect, and insmod fails with an invalid dm_size")
 {
 	struct ibv_device_attr_ex attr;
 	struct ibv_context *ctx;
@@ -132,7 +135,7 @@ TEST(parameters, "DEV-1,DM-3", "dm_size and default_device do as they say; a siz
 	module_load(module_usual());
 }
 
-TEST(link, "DEV-1", "rdma link add makes a device of that name on that netdev, rdma link delete takes it away")
+TEST(link, "DEV-1", "rdma link add creates a device with the given name and netdev, rdma link delete removes that device")
 {
 	struct ibv_context *ctx;
 	char *text;
@@ -151,7 +154,7 @@ TEST(link, "DEV-1", "rdma link add makes a device of that name on that netdev, r
 	CHECK(dev_exists(KEEL0));
 }
 
-TEST(link_refused, "DEV-1", "a netdev that has a device, or is not there, and a name that is taken, are refused")
+TEST(link_refused, "DEV-1", "rdma link add refuses a netdev that has a device, an unknown netdev and an existing device name")
 {
 	dev_add();
 	CHECK(t_shell_status("rdma link add keel2 type keel netdev "
@@ -161,12 +164,12 @@ TEST(link_refused, "DEV-1", "a netdev that has a device, or is not there, and a 
 	CHECK(t_shell_status("rdma link add " KEEL1 " type keel netdev "
 			     "keeltest2 2>&1"));
 	CHECK(!dev_exists("keel2"));
-	/* The refused device is not half there. */
+	/* The refused calls left nothing of keel2 behind. */
 	free(t_shell("rdma link add keel2 type keel netdev keeltest2 && "
 		     "rdma link delete keel2 && ip link delete keeltest2"));
 }
 
-TEST(netdev_gone, "DEV-1", "a device goes with its netdev")
+TEST(netdev_gone, "DEV-1", "deletion of a netdev removes its device")
 {
 	int i;
 
@@ -177,7 +180,7 @@ TEST(netdev_gone, "DEV-1", "a device goes with its netdev")
 	CHECK(!dev_exists(KEEL1));
 }
 
-/* The next event, but for those of the GIDs. */
+/* Check the next event that is no GID event. */
 static void wait_for_event(struct ibv_context *ctx, enum ibv_event_type want)
 {
 	struct pollfd poll_fd = { .fd = ctx->async_fd, .events = POLLIN };
@@ -207,14 +210,14 @@ static void check_down_and_up(struct ibv_context *ctx)
 	}
 }
 
-TEST(port_state, "DEV-2", "the port is ACTIVE while its netdev is up, and DOWN while it is not; events tell of both")
+TEST(port_state, "DEV-2", "the port is ACTIVE while its netdev is up and DOWN while the netdev is down, and events report both changes")
 {
 	dev_add();
 	wait_for_state(KEEL1, IBV_PORT_ACTIVE);
 	check_down_and_up(dev_open(KEEL1));
 }
 
-TEST(port_shared, "DEV-2", "and so they do when another driver's device came to the same netdev")
+TEST(port_shared, "DEV-2", "port state and events follow the netdev if another driver has a device on the same netdev")
 {
 	dev_add();
 	free(t_shell("modprobe rdma_rxe && "
@@ -250,7 +253,7 @@ static void wait_for_gid(const char *bytes, bool want)
 	CHECK_EQ(has_gid(KEEL1, bytes), want);
 }
 
-TEST(gids, "DEV-2", "the GIDs are the netdev's addresses, and come and go with them")
+TEST(gids, "DEV-2", "the GIDs are the netdev's addresses, and appear and disappear with them")
 {
 	static const char v4[] = "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x07";
 	static const char v6[] = "\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x07";
@@ -266,7 +269,7 @@ TEST(gids, "DEV-2", "the GIDs are the netdev's addresses, and come and go with t
 	wait_for_gid(v6, true);
 }
 
-TEST(attributes, "DEV-2", "what ibv_query_device says fits what there is: queues, atomics, one port, pages of 4 KiB to 2 GiB")
+TEST(attributes, "DEV-2", "ibv_query_device() reports the implemented limits, atomics, one port and page sizes from 4 KiB to 2 GiB")
 {
 	struct ibv_device_attr_ex attr = {};
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -323,14 +326,13 @@ static void use_until_gone(struct peer *parent)
 	CHECK_NULL(ibv_alloc_td(ctx, &td_attr), EIO);
 	CHECK_NULL(ibv_alloc_dm(ctx, &dm_attr), EIO);
 	CHECK_NULL(ibv_reg_mr(pd, page, PAGE, 0), EIO);
-	/* Destroying what has gone already is no failure. */
+	/* Destroying an object after device removal succeeds. */
 	CHECK_OK(ibv_dereg_mr(mr));
 	CHECK_OK(ibv_dealloc_pd(attr.pd));
 	CHECK_OK(ibv_dealloc_td(attr.td));
 	CHECK_OK(ibv_dealloc_pd(pd));
 	CHECK_OK(ibv_free_dm(dm));
 	CHECK_OK(ibv_close_device(ctx));
-	/* And one that just exits. */
 }
 
 static void check_gone_in_use(const char *remove)
@@ -349,12 +351,12 @@ static void check_gone_in_use(const char *remove)
 	peer_kill(&killed, SIGKILL);
 }
 
-TEST(deleted_in_use, "DEV-3,DEV-1", "rdma link delete under a program: it gets DEVICE_FATAL, then EIO, and ends cleanly, as does one that is killed")
+TEST(deleted_in_use, "DEV-3,DEV-1", "after rdma link delete a user process gets DEVICE_FATAL, then EIO, and can exit or be killed")
 {
 	check_gone_in_use("rdma link delete " KEEL1);
 }
 
-TEST(unloaded_in_use, "DEV-3,DEV-1", "rmmod under a program: it gets DEVICE_FATAL, then EIO, and ends cleanly, as does one that is killed")
+TEST(unloaded_in_use, "DEV-3,DEV-1", "after rmmod a user process gets DEVICE_FATAL, then EIO, and can exit or be killed")
 {
 	module_will_go();
 	check_gone_in_use("rmmod keel");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Every limit that the device states can be reached, and not passed.
+ * Every limit that the device reports can be reached and not exceeded.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,7 +35,7 @@ static double now(void)
 	return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* Make up to so many; the number made before one was refused with ENOMEM. */
+/* Create up to @most objects; return how many were created before ENOMEM. */
 static int make(struct ibv_pd *pd, void **objs, int most,
 		void *(*one)(struct ibv_pd *pd))
 {
@@ -59,7 +59,7 @@ static void *one_pd(struct ibv_pd *pd)
 	return ibv_alloc_pd(pd->context);
 }
 
-TEST_NOT_DEBUG(max_pd, "PD-5,DEV-2", "max_pd PDs can be made, of all kinds together, and not one more: ENOMEM", LONG)
+TEST_NOT_DEBUG(max_pd, "PD-5,DEV-2", "a process can create max_pd PDs of all kinds together, and the next one fails with ENOMEM", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -80,7 +80,7 @@ TEST_NOT_DEBUG(max_pd, "PD-5,DEV-2", "max_pd PDs can be made, of all kinds toget
 	CHECK_NULL(ibv_alloc_parent_domain(ctx, &attr), ENOMEM);
 	CHECK_NULL(ibv_share_pd(ctx, &shpd, 1), ENOMEM);
 	CHECK_SAME_TREE(before);
-	/* One goes, one more can be made, of any kind. */
+	/* After one dealloc, one more PD of any kind can be created. */
 	CHECK_OK(ibv_dealloc_pd(pds[max - 2]));
 	pds[max - 2] = MUST(ibv_share_pd(ctx, &shpd, 1));
 	CHECK_NULL(ibv_alloc_pd(ctx), ENOMEM);
@@ -94,7 +94,7 @@ static void *one_mr(struct ibv_pd *pd)
 	return ibv_reg_mr(pd, page, PAGE, 0);
 }
 
-TEST_NOT_DEBUG(max_mr, "DEV-2", "max_mr MRs can be made, of user and device memory together, and not one more: ENOMEM", LONG)
+TEST_NOT_DEBUG(max_mr, "DEV-2", "a process can register max_mr MRs of user and device memory together, and the next one fails with ENOMEM", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr attr = { .length = PAGE };
@@ -120,7 +120,7 @@ static void *one_mw(struct ibv_pd *pd)
 	return ibv_alloc_mw(pd, IBV_MW_TYPE_2);
 }
 
-TEST_NOT_DEBUG(max_mw, "DEV-2", "max_mw windows can be made, and not one more: ENOMEM", LONG)
+TEST_NOT_DEBUG(max_mw, "DEV-2", "a process can allocate max_mw windows, and the next one fails with ENOMEM", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -142,8 +142,8 @@ static void *one_ah(struct ibv_pd *pd)
 	return ibv_create_ah(pd, &ah_attr);
 }
 
-/* The core resolves each one's address, and waits for a tick of the clock. */
-TEST_CASE(max_ah, "DEV-2", "max_ah AHs can be made, and not one more: ENOMEM",
+/* ib_core resolves the address of each AH, which waits for a clock tick. */
+TEST_CASE(max_ah, "DEV-2", "a process can create max_ah AHs, and the next one fails with ENOMEM",
 	  .limit = 300, .not_debug = LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -160,7 +160,7 @@ TEST_CASE(max_ah, "DEV-2", "max_ah AHs can be made, and not one more: ENOMEM",
 	CHECK_NULL(ibv_create_ah(pd, &ah_attr), ENOMEM);
 }
 
-TEST_NOT_DEBUG(max_dm, "DM-3,DM-6", "the device's memory makes as many buffers as it has pages, each with a page of its own", LONG)
+TEST_NOT_DEBUG(max_dm, "DM-3,DM-6", "device memory holds as many buffers as it has pages, each on a page of its own", LONG)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_device_attr_ex dev_attr = {};
@@ -236,7 +236,7 @@ static void *one_dm(struct ibv_pd *pd)
 	return ibv_alloc_dm(pd->context, &attr);
 }
 
-/* Of these a user gets half, less what it has already. */
+/* A user gets half of each limit, less what the user already has. */
 static const struct {
 	const char *what;
 	void *(*one)(struct ibv_pd *pd);
@@ -272,7 +272,7 @@ static void take_kind(struct peer *parent)
 		     kinds[kind].max / 2 - kinds[kind].has);
 }
 
-TEST_CASE(half, "ISO-5,PD-5", "of each kind of object one user gets half, and not one more: ENOMEM",
+TEST_CASE(half, "ISO-5,PD-5", "one user gets half of each kind of object, and the next object fails with ENOMEM",
 	  .limit = 300, .not_debug = LONG)
 {
 	struct peer p;

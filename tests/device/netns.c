@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Network namespaces: the two modes of the RDMA core, and a device that is
- * moved from one namespace to another.
+ * Network namespaces: the two modes of the RDMA core, and a device that moves
+ * from one namespace to another.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -14,12 +14,12 @@
 #include "tree.h"
 
 #define SPACE	"keeltest"
-/* A name for the first one. */
+/* A name for the initial namespace. */
 #define HOME	"keelhome"
 
 static bool set_mode(const char *mode)
 {
-	/* A namespace that was deleted goes a little later. */
+	/* The kernel frees a deleted namespace some time later. */
 	return !t_shell_status("for i in $(seq 300); do "
 			       "rdma system set netns %s 2>&1 && exit; "
 			       "sleep 0.1; done; exit 1", mode);
@@ -35,7 +35,7 @@ void t_after(void)
 	set_mode("shared");
 }
 
-/* The rest of this process lives there, with a /sys that shows what is there. */
+/* Move this process to the namespace, with a /sys that shows the namespace. */
 static void enter(void)
 {
 	int fd = SYS(open("/run/netns/" SPACE, O_RDONLY | O_CLOEXEC));
@@ -59,7 +59,7 @@ static void shared_guest(struct peer *parent)
 	dev_check_works(KEEL0);
 }
 
-TEST(shared, "DEV-1", "netns mode shared: a process of any network namespace sees the device and sends messages")
+TEST(shared, "DEV-1", "in netns mode shared, a process in any network namespace sees the device and sends messages")
 {
 	struct peer p;
 
@@ -74,7 +74,7 @@ static void excluded_guest(struct peer *parent)
 {
 	int fd;
 
-	/* A file that was open before stays open. */
+	/* Outside the namespace, the process can open the device. */
 	fd = SYS(open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC));
 	close(fd);
 	enter();
@@ -82,7 +82,7 @@ static void excluded_guest(struct peer *parent)
 	CHECK_SYS(open("/dev/infiniband/uverbs0", O_RDWR | O_CLOEXEC), EPERM);
 }
 
-TEST(exclusive, "DEV-1", "netns mode exclusive: a process of another network namespace neither sees the device nor opens it (EPERM)")
+TEST(exclusive, "DEV-1", "in netns mode exclusive, a process in another network namespace neither sees nor opens the device (EPERM)")
 {
 	struct peer p;
 
@@ -91,7 +91,7 @@ TEST(exclusive, "DEV-1", "netns mode exclusive: a process of another network nam
 	peer_start(&p, excluded_guest);
 	peer_end(&p);
 	dev_check_works(KEEL0);
-	/* Not while there is a namespace, says the core. */
+	/* The RDMA core refuses this mode change while a namespace exists. */
 	CHECK(t_shell_status("rdma system set netns shared 2>&1"));
 	dev_check_works(KEEL0);
 }
@@ -109,7 +109,9 @@ static void left_behind(struct peer *parent)
 	} while (event.event_type != IBV_EVENT_DEVICE_FATAL);
 	hold_check_gone(&h, false);
 	peer_tell(parent);
-	/* The device is there again, but not for this context. */
+	/*
+	 * The device exists in the new namespace, but this context stays dead.
+	 */
 	peer_wait(parent);
 	hold_check_gone(&h, true);
 	hold_free(&h);
@@ -138,7 +140,7 @@ static void move(const char *command)
 	CHECK_EQ(tree_count(KEEL1, NULL), 0);
 }
 
-TEST(moved, "DEV-3", "rdma dev set netns: who had the device open has lost it (DEVICE_FATAL, EIO), who is there can use it, and it can come back")
+TEST(moved, "DEV-3", "after rdma dev set netns, old contexts get DEVICE_FATAL and EIO, the new namespace has the device, and it can move back")
 {
 	struct peer p;
 	int i;
@@ -158,7 +160,7 @@ TEST(moved, "DEV-3", "rdma dev set netns: who had the device open has lost it (D
 	}
 }
 
-TEST(orphaned, "DEV-3", "when the network namespace ends in which a device is, the device comes back to the first one, and works")
+TEST(orphaned, "DEV-3", "after deletion of its network namespace, the device returns to the initial namespace and works")
 {
 	int i;
 
@@ -174,7 +176,7 @@ TEST(orphaned, "DEV-3", "when the network namespace ends in which a device is, t
 	dev_check_works(KEEL1);
 }
 
-TEST(not_in_shared, "DEV-1", "in netns mode shared a device is in every namespace, and cannot be moved")
+TEST(not_in_shared, "DEV-1", "in netns mode shared, a device cannot be moved to another namespace")
 {
 	CHECK(set_mode("shared"));
 	free(t_shell("ip netns add " SPACE));
@@ -182,7 +184,7 @@ TEST(not_in_shared, "DEV-1", "in netns mode shared a device is in every namespac
 	dev_check_works(KEEL0);
 }
 
-TEST(netdev_moved, "DEV-3", "a netdev that is moved to another namespace leaves its device without one: the device goes, and can be made anew there")
+TEST(netdev_moved, "DEV-3", "moving a netdev to another namespace removes its device, and the device can be created again there")
 {
 	int i;
 
@@ -195,12 +197,12 @@ TEST(netdev_moved, "DEV-3", "a netdev that is moved to another namespace leaves 
 		usleep(10000);
 	CHECK(!dev_exists(KEEL1));
 	free(t_shell("ip -n " SPACE " link set " KEEL1_NETDEV " up"));
-	/* The name is free a little later than the device is out of sight. */
+	/* The name becomes free some time after the device disappears. */
 	free(t_shell("for i in $(seq 300); do ip netns exec " SPACE
 		     " rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV
 		     " 2>&1 && exit; sleep 0.1; done; exit 1"));
 	dev_check_works(KEEL1);
-	/* keel0's own stays where it is. */
+	/* The netdev of keel0 cannot be moved. */
 	CHECK(t_shell_status("ip link set " KEEL0 " netns " SPACE " 2>&1"));
 	dev_check_works(KEEL0);
 }

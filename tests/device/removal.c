@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device is taken away under everything that can be going on: processes that
- * hold one of everything, wait for events of every sort, send, and copy.
- * scripts/removal runs it more often than "make test" does.
+ * A device is removed while processes hold an object of every kind, wait for
+ * events of every kind, send and copy. scripts/removal runs this test more
+ * often than "make test" does.
  *
- * REMOVAL_ROUNDS says how often. Another way for a device to come and go can be
- * given by three variables: REMOVAL_DEV is its name, and the shell commands
- * REMOVAL_MAKE and REMOVAL_REMOVE make it and take it away.
+ * REMOVAL_ROUNDS is the number of rounds. Three variables add another way to
+ * create and remove a device: REMOVAL_DEV is its name, and the shell commands
+ * REMOVAL_MAKE and REMOVAL_REMOVE create and remove the device.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -25,17 +25,17 @@
 #define ADDRESS		"192.0.2.77"
 #define MIB		(1024UL * 1024)
 
-/* One write of the sender; a list of them takes a while. */
+/* One write of the sender; a list of these writes takes a while. */
 #define CHUNK		MIB
 #define CHUNKS		32
 
 /**
- * struct way - how a device comes and goes
+ * struct way - a way to create and remove a device
  * @name: for remarks
  * @dev: the name of the device
- * @netdev: where an address is for rdma_cm, or NULL
- * @make: a shell command
- * @remove: likewise
+ * @netdev: the netdev that gets an address for rdma_cm, or NULL
+ * @make: the shell command that creates the device
+ * @remove: the shell command that removes the device
  */
 struct way {
 	const char *name;
@@ -45,7 +45,7 @@ struct way {
 	const char *remove;
 };
 
-/* Of the round: set before its processes start. */
+/* The way of this round, set before its processes start. */
 static const struct way *way;
 
 void t_after(void)
@@ -61,7 +61,7 @@ static int rounds(void)
 	return text ? atoi(text) : ROUNDS;
 }
 
-/* An address becomes a GID a little later. */
+/* The kernel adds an address's GID some time after the address. */
 static void cm_listen(struct rdma_cm_id *id)
 {
 	struct sockaddr_in addr = { .sin_family = AF_INET };
@@ -79,7 +79,7 @@ static void cm_listen(struct rdma_cm_id *id)
 	SYS(rdma_listen(id, 1));
 }
 
-/* Everything that one process holds, and who waits for what. */
+/* All objects of a process, and its threads that wait for events. */
 struct holder {
 	struct hold h;
 	struct rdma_event_channel *cm;
@@ -88,8 +88,8 @@ struct holder {
 };
 
 /*
- * Nothing completes there, but for the send that waits: its peer may go so much
- * earlier than its own QP that it gives up.
+ * The only completion that may come is that of the waiting send: if its peer is
+ * disassociated much earlier than its own QP, its retries run out.
  */
 static void *wait_for_cq(void *arg)
 {
@@ -127,13 +127,16 @@ static void wait_for_fatal(struct ibv_context *ctx)
 	do {
 		CHECK_OK(ibv_get_async_event(ctx, &event));
 		ibv_ack_async_event(&event);
-		/* Its port may go before it does. */
+		/* The port may become inactive before the device removal. */
 	} while (event.event_type != IBV_EVENT_DEVICE_FATAL &&
 		 (event.event_type == IBV_EVENT_PORT_ERR ||
 		  event.event_type == IBV_EVENT_PORT_ACTIVE ||
 		  event.event_type == IBV_EVENT_GID_CHANGE));
 	CHECK_EQ(event.event_type, IBV_EVENT_DEVICE_FATAL);
-	/* It is the last one: ib_uverbs lets who asks for more wait. */
+	/*
+	 * DEVICE_FATAL is the last event: ib_uverbs blocks a reader that asks
+	 * for another event.
+	 */
 }
 
 static void holder_start(struct holder *h)
@@ -163,7 +166,7 @@ static void holder_join(struct holder *h)
 	rdma_destroy_event_channel(h->cm);
 }
 
-/* Sees the device go, tries everything, and puts everything away. */
+/* Wait for device removal, try every call, and destroy everything. */
 static void tidy(struct peer *parent)
 {
 	struct holder h = {};
@@ -180,7 +183,7 @@ static void tidy(struct peer *parent)
 	hold_free(&h.h);
 }
 
-/* Just ends, with everything. */
+/* Exit without destroying anything. */
 static void untidy(struct peer *parent)
 {
 	struct holder h = {};
@@ -193,7 +196,7 @@ static void untidy(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* Waits for nothing, and is killed. */
+/* Wait for no event until the test kills this process. */
 static void deaf(struct peer *parent)
 {
 	struct holder h = {};
@@ -210,7 +213,7 @@ struct stream {
 	struct ibv_send_wr wr[CHUNKS];
 };
 
-/* Writes into memory and into device memory, by turns. */
+/* Prepare writes to user memory and to device memory, in turn. */
 static void stream_init(struct stream *s)
 {
 	struct ibv_alloc_dm_attr attr = { .length = CHUNK };
@@ -237,7 +240,10 @@ static void stream_init(struct stream *s)
 		};
 }
 
-/* The status of what was under way is no matter; that there was something is. */
+/*
+ * The status of in-flight writes does not matter, but there must be in-flight
+ * writes.
+ */
 static void sender(struct peer *parent)
 {
 	struct ibv_send_wr *bad;
@@ -270,8 +276,9 @@ static void sender(struct peer *parent)
 }
 
 /*
- * A copy that succeeds is whole. Not in UML, where a touch of the mapping just
- * after the device went makes the kernel complain: see dm_map.c.
+ * Check that each copy that succeeds is complete. This process does not run in
+ * UML, whose kernel complains about an access to the mapping just after device
+ * removal: see dm_map.c.
  */
 static void copier(struct peer *parent)
 {
@@ -307,7 +314,7 @@ static void made(void)
 	if (way->netdev)
 		free(t_shell("ip address add " ADDRESS "/24 dev %s",
 			     way->netdev));
-	/* It comes up as its netdev does. */
+	/* Wait until the device appears. */
 	for (i = 0; i < 500 && !dev_exists(way->dev); i++)
 		usleep(10000);
 	CHECK(dev_exists(way->dev));
@@ -319,7 +326,7 @@ static void removed(void)
 	int i;
 
 	free(t_shell("%s", way->remove));
-	/* That of a netdev is followed by that of its device. */
+	/* Removal of a netdev removes its device some time later. */
 	snprintf(debugfs, sizeof(debugfs), "/sys/kernel/debug/keel/%s",
 		 way->dev);
 	for (i = 0; i < 3000 && (dev_exists(way->dev) ||
@@ -336,13 +343,16 @@ static void (* const process[PROCESSES])(struct peer *) = {
 	tidy, untidy, [DEAF] = deaf, sender, sender, copier,
 };
 
-/* With the device there; another one of the same name is, at the end. */
+/*
+ * The device exists at the start, and a new device of the same name exists at
+ * the end.
+ */
 static void round_of(int n_processes)
 {
 	struct peer p[PROCESSES];
 	int i;
 
-	/* Those that take all of the processor come last. */
+	/* Start the processes that use the whole processor last. */
 	for (i = 0; i < n_processes; i++) {
 		peer_start(&p[i], process[i]);
 		if (i >= DEAF)
@@ -354,7 +364,7 @@ static void round_of(int n_processes)
 	removed();
 	for (i = 0; i < n_processes; i++)
 		peer_wait(&p[i]);
-	/* The rest of the old one is in nobody's way. */
+	/* Objects of the old device do not disturb the new device. */
 	made();
 	dev_check_works(way->dev);
 	CHECK_EQ(tree_count(way->dev, NULL), 0);
@@ -376,7 +386,10 @@ static void check_way(const struct way *w)
 	way = w;
 	made();
 	for (i = 1; i <= n; i++) {
-		/* A quiet hour is more than enough, and a dead one is seen. */
+		/*
+		 * This is ample time for a round; alarm() detects a round that
+		 * hangs.
+		 */
 		alarm(300);
 		round_of(t_uml() ? PROCESSES - 1 : PROCESSES);
 		if (i % 10 == 0)
@@ -386,9 +399,12 @@ static void check_way(const struct way *w)
 	t_note("%s: %d rounds", w->name, n);
 }
 
-#define PROVES	" under all that can go on: DEVICE_FATAL, EIO, every process ends, the device comes back"
+#define PROVES	": processes that use the device get DEVICE_FATAL and EIO and exit, and a new device works"
 
-/* A netdev's end is followed by its device's: the name is free a little later. */
+/*
+ * A netdev's deletion removes its device some time later, so retry until the
+ * name is free.
+ */
 #define ADD_LINK							\
 	" && ip link set " KEEL1_NETDEV " up && for i in $(seq 300); do "	\
 	"rdma link add " KEEL1 " type keel netdev " KEEL1_NETDEV		\
@@ -443,11 +459,11 @@ static void test_given(void)
 	check_way(&w);
 }
 
-/* There only if it is asked for. */
+/* Add this test only if the variables are set. */
 __attribute__((constructor)) static void add_given(void)
 {
 	static struct t_case given = {
-		.ids = "DEV-3", .title = "a way that was given" PROVES,
+		.ids = "DEV-3", .title = "REMOVAL_REMOVE" PROVES,
 		.run = test_given,
 	};
 

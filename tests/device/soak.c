@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Everything at once: eight processes of two threads each, linked by queue
- * pairs of every type, that send all kinds of messages from and to all kinds
- * of memory, while they destroy what is in use and are killed; and beside them
- * hostile processes, which stall whoever waits for them.
+ * Everything at once: eight processes of two threads each are linked by QPs of
+ * every type. They send all kinds of messages from and to all kinds of memory.
+ * Meanwhile they destroy objects in use, and the test kills some of them.
+ * Hostile processes stall each other beside them.
  *
- * SOAK_SECONDS says how long; scripts/soak is for the long one.
+ * SOAK_SECONDS is the duration; scripts/soak runs the long test.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -36,7 +36,7 @@ struct worker {
 	uint64_t seed;
 };
 
-/* A thread of a worker, and the ends that it looks after. */
+/* A thread of a worker, and its ends of links. */
 struct thread {
 	pthread_t thread;
 	struct link_end ends[LINKS];
@@ -45,7 +45,10 @@ struct thread {
 
 static unsigned long long kills;
 
-/* The ends of a link: neighbours, others, or one worker at both. */
+/*
+ * Return the worker that owns an end: links join neighbours, more distant
+ * workers, or a worker with itself.
+ */
 static int link_owner(int link, int side)
 {
 	static const int distance[] = { 1, 3, 0 };
@@ -128,7 +131,7 @@ static void worker_start(struct worker *workers, int i)
 	}
 }
 
-/* Its ends are gone, as others will see. */
+/* Kill a worker, and publish that its ends do not exist any more. */
 static void worker_kill(struct worker *workers, int i)
 {
 	int link, side, status;
@@ -147,7 +150,9 @@ static void worker_kill(struct worker *workers, int i)
 
 static pid_t hostiles[HOSTILES];
 
-/* Processes that start pairs, none of which is connected to a worker. */
+/*
+ * Start processes that start hostile pairs. No pair is connected to a worker.
+ */
 static void hostiles_start(void)
 {
 	int i;
@@ -175,7 +180,7 @@ static void hostiles_stop(void)
 	CHECK(atomic_load(&board->pairs) > 0);
 }
 
-/* None ends before it is told to. */
+/* Fail if a process has ended on its own. */
 static void check_alive(struct worker *workers)
 {
 	int i, status;
@@ -214,7 +219,7 @@ static void stop_workers(struct worker *workers)
 	}
 }
 
-/* A soak in which something never worked has not tested it. */
+/* Fail if any operation never succeeded: the soak has not tested it. */
 static void check_coverage(void)
 {
 	struct link_stats *s = &board->stats;
@@ -264,7 +269,7 @@ static void soak(struct worker *workers, uint64_t seconds)
 	}
 }
 
-TEST(all_at_once, "PD-3,PD-4,XRC-9,SPD-7,DM-4,DM-7", "eight processes send, destroy and die, beside hostile ones: all data is right, every error has a reason, nothing is left")
+TEST(all_at_once, "PD-3,PD-4,XRC-9,SPD-7,DM-4,DM-7", "processes that send, destroy and die beside hostile ones get correct data and explained errors, and leave nothing behind")
 {
 	const char *asked = getenv("SOAK_SECONDS");
 	uint64_t seconds = asked ? strtoull(asked, NULL, 10) : 12;
@@ -272,7 +277,7 @@ TEST(all_at_once, "PD-3,PD-4,XRC-9,SPD-7,DM-4,DM-7", "eight processes send, dest
 	struct link_stats *s;
 	int i;
 
-	/* As long as was asked for, and time to get everything down. */
+	/* The requested duration, and time to shut everything down. */
 	alarm(seconds + 120);
 	board = peer_shared(sizeof(*board));
 	s = &board->stats;
