@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Processes that cannot do anything for a peer: one that is stopped, one that
- * sleeps uninterruptibly in a path walk, one whose memory on demand belongs to
- * a userfaultfd that nobody serves. A process that sends to one, or reads its
- * memory, must not be held up; and pinned memory needs nothing of its owner.
+ * Processes that do nothing for a peer: a stopped process, a process that
+ * sleeps uninterruptibly in a path walk, and a process whose on-demand memory
+ * belongs to an unserved userfaultfd. Each must not delay a process that sends
+ * to it or reads its memory. Messages to its pinned memory must still complete.
  */
 #include <sys/wait.h>
 
@@ -122,9 +122,9 @@ static void check(enum how h)
 	iso_check_empty(KEEL0);
 }
 
-#define PROVES	": a process that sends to its memory on demand, or reads it, posts, destroys and dies within 1 s; its pinned memory can be used"
+#define PROVES	" delays no peer: a peer posts, destroys and dies within 1 s, and messages to pinned memory complete"
 
-TEST(stopped, "ISO-1", "a process that is stopped" PROVES)
+TEST(stopped, "ISO-1", "a stopped process" PROVES)
 {
 	check(STOPPED);
 }
@@ -134,9 +134,9 @@ TEST(in_path_walk, "ISO-1", "a process in a path walk that its file system does 
 	check(IN_PATH_WALK);
 }
 
-TEST(userfault, "ISO-1", "a process with a userfaultfd that nobody serves" PROVES)
+TEST(userfault, "ISO-1", "a process with an unserved userfaultfd" PROVES)
 {
-	/* As an administrator may have it. */
+	/* An administrator may have set this. */
 	CHECK_OK(t_write_file(UFFD, "1"));
 	check(USERFAULT);
 }

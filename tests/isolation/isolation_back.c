@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory that cannot be brought in now, and can be a moment later: reliable
- * connections wait for it, and lose and repeat nothing. An owner that maps and
- * unmaps memory all the time is no more than that.
+ * Memory that cannot be faulted in now, but a moment later: reliable
+ * connections wait for such memory, and neither lose nor repeat a message. A
+ * process that maps and unmaps memory all the time is an example of such an
+ * owner.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -23,7 +24,7 @@ static enum ibv_wr_opcode op;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 static char more[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
-/* Its memory is where messages of the other go to, or where RDMA does. */
+/* The responder: messages or RDMA of the requester access its memory. */
 static void receiver(struct peer *parent)
 {
 	struct iso_end e;
@@ -43,7 +44,9 @@ static void receiver(struct peer *parent)
 	case IBV_WR_RDMA_READ:
 		break;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		/* Once, and on what a fresh page is. */
+		/*
+		 * The atomic was executed once, on the zeros of a fresh page.
+		 */
 		CHECK_EQ(*(uint64_t *)memory, 1);
 		break;
 	default:
@@ -99,35 +102,35 @@ static void check_back(enum iso_type t, enum ibv_wr_opcode o)
 	iso_check_empty(KEEL0);
 }
 
-#define BACK	", and be there 300 ms later: it succeeds, and not before"
-#define BACK_ONCE	BACK ", and has happened once"
+#define BACK	" completes when the memory is back 300 ms later, and not before"
+#define BACK_ONCE	BACK ", and takes effect once"
 
-TEST(send_back, "ISO-1", "the memory of a receive WQE may be away when an RC send comes" BACK_ONCE)
+TEST(send_back, "ISO-1", "an RC send to a receive WQE whose memory cannot be faulted in" BACK_ONCE)
 {
 	check_back(ISO_RC, IBV_WR_SEND);
 }
 
-TEST(xrc_send_back, "ISO-1", "the memory of a receive WQE may be away when an XRC send comes" BACK_ONCE)
+TEST(xrc_send_back, "ISO-1", "an XRC send to a receive WQE whose memory cannot be faulted in" BACK_ONCE)
 {
 	check_back(ISO_XRC, IBV_WR_SEND);
 }
 
-TEST(write_back, "ISO-1", "memory may be away when an RDMA write comes" BACK)
+TEST(write_back, "ISO-1", "an RDMA write to memory that cannot be faulted in" BACK)
 {
 	check_back(ISO_RC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(read_back, "ISO-1", "memory may be away when an RDMA read comes" BACK)
+TEST(read_back, "ISO-1", "an RDMA read of memory that cannot be faulted in" BACK)
 {
 	check_back(ISO_RC, IBV_WR_RDMA_READ);
 }
 
-TEST(atomic_back, "ISO-1", "memory may be away when an atomic comes" BACK_ONCE)
+TEST(atomic_back, "ISO-1", "an atomic on memory that cannot be faulted in" BACK_ONCE)
 {
 	check_back(ISO_RC, IBV_WR_ATOMIC_FETCH_AND_ADD);
 }
 
-/* Sends from memory of its own that is away. */
+/* The requester sends from its own memory that cannot be faulted in. */
 static void away(struct peer *parent)
 {
 	struct iso_end e;
@@ -163,7 +166,7 @@ static void taker(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(source_back, "ISO-1", "the memory of an RC send may be away when it is posted" BACK_ONCE)
+TEST(source_back, "ISO-1", "an RC send from memory that cannot be faulted in" BACK_ONCE)
 {
 	struct stall s;
 	struct peer p;
@@ -201,7 +204,7 @@ static void *map_all_the_time(void *arg)
 	return NULL;
 }
 
-TEST(busy_owner, "ISO-1", "messages and RDMA from and to memory on demand of a process that maps and unmaps memory all the time: every one succeeds")
+TEST(busy_owner, "ISO-1", "messages and RDMA succeed on on-demand memory of a process that maps and unmaps memory all the time")
 {
 	pthread_t thread;
 	struct link l;

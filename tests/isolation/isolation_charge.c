@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A transfer belongs to the process that posted it, also when the kernel carries
- * the work request out later because the receive WQE comes later. The cgroup of
- * the process is charged with the processor time and limits it, and the death of
- * the process ends the transfer.
+ * A transfer belongs to the process that posted it, even if the kernel executes
+ * the WQE later because the receive WQE comes later. The cgroup of this process
+ * is charged for the processor time and limits the transfer. The death of this
+ * process ends the transfer.
  */
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -16,7 +16,7 @@
 #define CGROUPS		"/sys/fs/cgroup"
 #define SENDER		CGROUPS "/keel-iso"
 
-/* A message is one body over and over: a mapped page is expensive in UML. */
+/* A message repeats one body: a mapped page is expensive in UML. */
 #define BODY		(4UL << 20)
 #define SGES		16
 /* UML counts processor time in steps of 10 ms. */
@@ -29,7 +29,9 @@ void t_after(void)
 	rmdir(SENDER);
 }
 
-/* A cgroup of its own, which has a limit if there is one. */
+/*
+ * Move this process to a cgroup of its own, with a limit unless @limit is NULL.
+ */
 static void enter_cgroup(const char *limit)
 {
 	if (mkdir(SENDER, 0755))
@@ -42,7 +44,7 @@ static void enter_cgroup(const char *limit)
 	CHECK_OK(t_write_file(SENDER "/cgroup.procs", "0"));
 }
 
-/* Processor time of the sender's cgroup. */
+/* Return the processor time of the sender's cgroup. */
 static uint64_t usage_us(void)
 {
 	char *text = t_read_file(SENDER "/cpu.stat");
@@ -100,8 +102,8 @@ static void end_open(struct end *e, void *body, struct peer *parent)
 }
 
 /*
- * How long a message takes that the doorbell itself carries out, because its
- * receive WQE is there.
+ * Measure how long the doorbell takes for a message whose receive WQE is
+ * already posted.
  */
 static void direct(struct peer *parent)
 {
@@ -127,7 +129,7 @@ static void direct(struct peer *parent)
 
 static const char *limit;
 
-/* Posts all, and then only waits. */
+/* Post all sends, then only wait. */
 static void sender(struct peer *parent)
 {
 	struct end e;
@@ -135,7 +137,10 @@ static void sender(struct peer *parent)
 
 	enter_cgroup(limit);
 	end_open(&e, from, parent);
-	/* The peer is connected, too: a missing one is not waited for long. */
+	/*
+	 * Wait until the peer is connected, since retries for an unconnected
+	 * peer run out soon.
+	 */
 	peer_wait(parent);
 	for (i = 0; i < n_messages; i++)
 		post(e.qp, &(struct ibv_send_wr){
@@ -150,7 +155,7 @@ static void sender(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* Sleeps between two looks: its own time is no matter here. */
+/* Poll, then sleep: the receiver's own processor time must stay small. */
 static int received(struct end *e)
 {
 	struct ibv_wc wc[QP_WRS];
@@ -189,7 +194,7 @@ static void receiver(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* All is posted, and nothing received yet. */
+/* Return when all sends are posted and no message has been received. */
 static void start(struct peer *snd, struct peer *rcv,
 		  void (*receive)(struct peer *parent), int messages, int sges,
 		  const char *cpu_max)
@@ -212,7 +217,7 @@ static void start(struct peer *snd, struct peer *rcv,
 	peer_wait(rcv);
 }
 
-/* Of all messages, by doorbells. */
+/* Return the time of all messages when doorbells execute them. */
 static uint64_t direct_us(void)
 {
 	struct peer one;
@@ -224,7 +229,7 @@ static uint64_t direct_us(void)
 	return us * MESSAGES;
 }
 
-TEST(charged, "ISO-2", "of a transfer that the kernel does after the doorbell, 80 % of the processor time at least is charged to the sender's cgroup")
+TEST(charged, "ISO-2", "at least 80 % of the processor time of a transfer after the doorbell is charged to the sender's cgroup")
 {
 	uint64_t copy, charged, others;
 	struct peer snd, rcv;
@@ -253,7 +258,10 @@ TEST(charged, "ISO-2", "of a transfer that the kernel does after the doorbell, 8
 	peer_end(&rcv);
 }
 
-/* Says when it begins, and looks whether it goes on a second after the death. */
+/*
+ * Report the first byte, and check one second after the sender's death that no
+ * byte changes.
+ */
 static void survivor(struct peer *parent)
 {
 	struct end e;
@@ -272,13 +280,13 @@ static void survivor(struct peer *parent)
 	usleep(200000);
 	CHECK_ALL(to, 0, BODY);
 	CHECK_EQ(received(&e), 0);
-	/* It was in the middle. */
+	/* The sender died while its messages were in-flight. */
 	CHECK(n < n_messages);
 	peer_tell(parent);
 	peer_wait(parent);
 }
 
-TEST(killed, "ISO-2", "a process is killed while the kernel sends what it has posted: a second later no byte of the receiver changes any more, and no message arrives")
+TEST(killed, "ISO-2", "one second after the death of a sender, the kernel writes no byte of its messages and completes none of them")
 {
 	struct peer snd, rcv;
 
@@ -294,7 +302,7 @@ TEST(killed, "ISO-2", "a process is killed while the kernel sends what it has po
 	peer_end(&rcv);
 }
 
-/* Counts what arrives in two seconds. */
+/* Count the messages that arrive in two seconds. */
 static void counter(struct peer *parent)
 {
 	uint64_t end;
@@ -327,7 +335,7 @@ static int arrived(const char *cpu_max)
 	return n;
 }
 
-TEST_NOT_UML(limited, "ISO-2", "a sender whose cgroup may use a tenth of a processor sends at most half of what it does without", "it has no bandwidth limits")
+TEST_NOT_UML(limited, "ISO-2", "a sender whose cgroup is limited to a tenth of a processor sends at most half of what it sends without a limit", "it has no bandwidth limits")
 {
 	int all, some;
 

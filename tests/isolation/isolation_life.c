@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A connection is to the queue pair that it was made to. A queue pair that was
- * reset and connected again is another one, though its number is the same: a
- * requester of its last life reaches it no more until it starts anew itself.
+ * A connection joins two queue pairs. A QP that was reset and connected again
+ * is a new QP with the same number: a requester of the old connection cannot
+ * reach the QP until the requester starts anew, too.
  *
- * PSNs: a reliable connection works if the receiver expects the number that
- * the sender starts with. UC takes the first packet of a message whatever its
- * number (InfiniBand specification, 9.8.2.2).
+ * PSNs: a reliable connection works if the responder expects the PSN that the
+ * requester starts with. UC takes the first packet of a message with any PSN
+ * (InfiniBand specification, 9.8.2.2).
  */
 #include <stdbool.h>
 
@@ -15,7 +15,7 @@
 #include "t.h"
 
 #define PAGE	ISO_PAGE
-/* Between the two ends of a page. */
+/* The page has two halves, a source and a destination. */
 #define HALF	(PAGE / 2)
 /* A message of several packets: the path MTU is 1024. */
 #define LONG	10000
@@ -45,7 +45,7 @@ static struct link setup(void)
 	return link_new(pd, pd, IBV_QPT_RC);
 }
 
-/* Messages that arrive, by which the numbers of packets grow. */
+/* Exchange messages, which advance the PSNs. */
 static void exchange(struct link *l)
 {
 	int i;
@@ -61,14 +61,14 @@ static void exchange(struct link *l)
 	memset(page + HALF, 0, HALF);
 }
 
-/* QP 1 is reset, and connected to QP 0 again, which hears nothing of it. */
+/* Reset QP 1 and connect it to QP 0 again, without telling QP 0. */
 static void second_life(struct link *l)
 {
 	qp_to(l->qp[1], IBV_QPS_RESET);
 	qp_connect(l->qp[1], l->qp[0]->qp_num);
 }
 
-/* QP 0 gave up; nothing of what it asked for has happened. */
+/* Check that QP 0 gave up, and that its request had no effect. */
 static void check_nothing(struct link *l, uint64_t wr_id)
 {
 	CHECK_WC(l->cq[0], wr_id, IBV_WC_RETRY_EXC_ERR);
@@ -79,7 +79,7 @@ static void check_nothing(struct link *l, uint64_t wr_id)
 	CHECK_ALL(page + HALF, 0, HALF);
 }
 
-/* When both start anew, all is well. */
+/* After both QPs start anew, messages arrive. */
 static void check_anew(struct link *l)
 {
 	int i;
@@ -91,7 +91,7 @@ static void check_anew(struct link *l)
 	exchange(l);
 }
 
-TEST(send, "ISO-4", "RC: a send to a QP that was reset and connected again does not arrive and ends with RETRY_EXC_ERR, until the sender starts anew, too")
+TEST(send, "ISO-4", "RC: a send to a QP that was reset and connected again ends with RETRY_EXC_ERR, until the sender starts anew")
 {
 	struct link l = setup();
 
@@ -103,7 +103,7 @@ TEST(send, "ISO-4", "RC: a send to a QP that was reset and connected again does 
 	check_anew(&l);
 }
 
-TEST(waiting_send, "ISO-4", "RC: a send that waits for a receive WQE of a QP that is then reset and connected again does not arrive there and ends with RETRY_EXC_ERR")
+TEST(waiting_send, "ISO-4", "RC: a send that waits for a receive WQE ends with RETRY_EXC_ERR after the peer was reset and connected again")
 {
 	struct link l = setup();
 
@@ -115,7 +115,7 @@ TEST(waiting_send, "ISO-4", "RC: a send that waits for a receive WQE of a QP tha
 	check_anew(&l);
 }
 
-/* One operation at the memory of the QP's second life. */
+/* One RDMA operation on memory of the reset QP. */
 static void check_rdma(enum ibv_wr_opcode op)
 {
 	struct link l = setup();
@@ -150,7 +150,7 @@ TEST(atomic, "ISO-4", "RC: an atomic on a QP that was reset and connected again 
 	check_rdma(IBV_WR_ATOMIC_FETCH_AND_ADD);
 }
 
-TEST(other_peer, "ISO-4", "RC: a QP that was reset and connected to another QP takes messages of that one only")
+TEST(other_peer, "ISO-4", "RC: a QP that was reset and connected to another QP takes messages of its new peer only")
 {
 	struct link l = setup();
 	struct link other = { .ctx = l.ctx };
@@ -171,7 +171,7 @@ TEST(other_peer, "ISO-4", "RC: a QP that was reset and connected to another QP t
 	exchange(&other);
 }
 
-/* An XRC connection of one process, from one end to the other. */
+/* Open both ends of an XRC connection in this process. */
 static void xrc_open(struct iso_end *a, struct iso_end *b)
 {
 	struct iso_addr addr;
@@ -186,7 +186,7 @@ static void xrc_open(struct iso_end *a, struct iso_end *b)
 	iso_connect(b, &addr);
 }
 
-TEST(xrc, "ISO-4", "XRC: a send to an XRC_RECV QP that was reset and connected again does not arrive and ends with RETRY_EXC_ERR")
+TEST(xrc, "ISO-4", "XRC: a send to an XRC_RECV QP that was reset and connected again ends with RETRY_EXC_ERR")
 {
 	struct iso_end a, b;
 	int i;
@@ -216,7 +216,7 @@ static void modify(struct ibv_qp *qp, enum ibv_qp_state state, int mask,
 	CHECK_OK(ibv_modify_qp(qp, attr, IBV_QP_STATE | mask));
 }
 
-/* As qp_connect(), with numbers to expect and to start with. */
+/* Like qp_connect(), with the expected PSN and the first PSN. */
 static void connect_psn(struct ibv_qp *qp, uint32_t dest, uint32_t rq_psn,
 			uint32_t sq_psn)
 {
@@ -245,7 +245,7 @@ static void connect_psn(struct ibv_qp *qp, uint32_t dest, uint32_t rq_psn,
 	modify(qp, IBV_QPS_RTS, rts, &attr);
 }
 
-/* @sq_psn is what QP 0 starts with, @rq_psn what QP 1 expects. */
+/* QP 0 starts with @sq_psn, QP 1 expects @rq_psn. */
 static struct link psn_link(enum ibv_qp_type type, uint32_t sq_psn,
 			    uint32_t rq_psn)
 {
@@ -264,7 +264,7 @@ static struct link psn_link(enum ibv_qp_type type, uint32_t sq_psn,
 	return l;
 }
 
-/* Messages of several packets, one way and the other, and reads. */
+/* Messages of several packets in both directions, and reads. */
 static void exchange_long(struct link *l)
 {
 	struct ibv_mr *src = MUST(ibv_reg_mr(pd, from, LONG, ISO_RIGHTS));
@@ -289,7 +289,7 @@ static void exchange_long(struct link *l)
 	CHECK_OK(ibv_dereg_mr(dst));
 }
 
-TEST(equal_psn, "ISO-4", "RC: any PSN will do that both sides know, also one that wraps within a message; what the QP was given is what it says")
+TEST(equal_psn, "ISO-4", "RC: any PSN that both sides agree on works, also if it wraps in a message, and ibv_query_qp() returns it")
 {
 	static const uint32_t psns[] = { 0, 1, 0x800000, 0xfffffe, 0xffffff };
 	struct ibv_qp_init_attr init;
@@ -316,7 +316,7 @@ static void check_other_psn(uint32_t sq_psn, uint32_t rq_psn)
 	post_recv(l.qp[1], 3, received());
 	post_send(l.qp[0], 4, sent());
 	check_nothing(&l, 4);
-	/* The other way the numbers are equal. */
+	/* In the other direction both PSNs are equal. */
 	qp_to(l.qp[0], IBV_QPS_RESET);
 	connect_psn(l.qp[0], l.qp[1]->qp_num, 0x1234, rq_psn);
 	post_recv(l.qp[0], 5, sent());
@@ -326,7 +326,7 @@ static void check_other_psn(uint32_t sq_psn, uint32_t rq_psn)
 	link_free(&l);
 }
 
-TEST(other_psn, "ISO-4", "RC: a send with another PSN than the receiver expects does not arrive and ends with RETRY_EXC_ERR")
+TEST(other_psn, "ISO-4", "RC: a send with another PSN than the responder expects does not arrive and ends with RETRY_EXC_ERR")
 {
 	check_other_psn(1, 0);
 	check_other_psn(0, 1);
@@ -364,7 +364,7 @@ static void check_xrc_psn(uint32_t sq_psn, uint32_t rq_psn,
 		CHECK_NO_WC(b.cq);
 }
 
-TEST(xrc_psn, "ISO-4", "XRC: a send with the PSN that the XRC_RECV QP expects arrives, one with another does not and ends with RETRY_EXC_ERR")
+TEST(xrc_psn, "ISO-4", "XRC: a send with the PSN that the XRC_RECV QP expects arrives, a send with another PSN ends with RETRY_EXC_ERR")
 {
 	check_xrc_psn(0xabcdef, 0xabcdef, IBV_WC_SUCCESS);
 	check_xrc_psn(0xabcdef, 0xabcdee, IBV_WC_RETRY_EXC_ERR);

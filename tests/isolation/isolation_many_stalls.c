@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * 600 send queues of hostile processes, each of which the kernel wants to go on
- * with by itself and cannot, since their memory cannot be faulted in.
- * All else that the kernel does by itself must still be done.
+ * 600 send queues of hostile processes, which the kernel tries to run after a
+ * receive WQE was posted, and cannot, because their memory cannot be faulted
+ * in. The kernel must still do everything else that it does in the background.
  */
 #include "iso.h"
 #include "qp.h"
@@ -10,7 +10,7 @@
 #include "t.h"
 
 #define CROWD		4
-/* Of each process. */
+/* of each process */
 #define PAIRS		75
 /* Receive WQEs that an error flushes. */
 #define FLUSHED		4
@@ -18,8 +18,8 @@
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
 /*
- * All queues send, from memory that nobody can touch, and wait for a receive
- * WQE. When the WQEs are there, the kernel goes on with all of them.
+ * All queues send from memory that cannot be faulted in, and wait for a receive
+ * WQE. When the receive WQEs are posted, the kernel runs all these queues.
  */
 static void hostile(struct peer *parent)
 {
@@ -60,7 +60,7 @@ static void own_open(struct own *o)
 	o->l = link_new(pd, pd, IBV_QPT_RC);
 }
 
-/* The receive WQE comes 50 ms after the send. */
+/* Post the receive WQE 50 ms after the send. */
 static void recover(struct own *o)
 {
 	post_send(o->l.qp[0], 1, MEM(o->mr));
@@ -70,7 +70,7 @@ static void recover(struct own *o)
 	CHECK_WC(o->l.cq[1], 2, IBV_WC_SUCCESS);
 }
 
-/* A QP that fails at the hands of its peer is flushed. */
+/* The peer's request fails a QP, and the kernel flushes the QP. */
 static void flush(struct own *o)
 {
 	int i;
@@ -102,7 +102,7 @@ static void victim(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* Waits for a receive WQE that never comes. */
+/* Wait for a receive WQE that is never posted. */
 static void waiter(struct peer *parent)
 {
 	struct own o;
@@ -113,7 +113,7 @@ static void waiter(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(crowd, "ISO-1", "beside 600 send queues that wait for memory, an RNR wait ends, a QP is flushed and destroyed, and a process dies, each within 1 s")
+TEST(crowd, "ISO-1", "beside 600 send queues with stalled memory, an RNR wait, a flush, ibv_destroy_qp() and a process's death end within 1 s")
 {
 	struct stall s[CROWD];
 	struct peer v, w;
@@ -131,7 +131,7 @@ TEST(crowd, "ISO-1", "beside 600 send queues that wait for memory, an RNR wait e
 		peer_tell(&s[i].peer);
 	for (i = 0; i < CROWD; i++)
 		peer_wait(&s[i].peer);
-	/* Until the kernel has come across all of them. */
+	/* Wait until the kernel has tried all queues. */
 	usleep(300000);
 	CHECK_STEP(&v, "the end of an RNR wait");
 	CHECK_STEP(&v, "an error flush");

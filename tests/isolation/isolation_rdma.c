@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The memory behind an rkey cannot be faulted in, because its owner holds its
- * own mmap_lock. A process that reads, writes or changes that memory must not be
- * held up: its calls return, and its work request fails or waits.
+ * own mmap_lock. A process that reads, writes or changes that memory must not
+ * be delayed: its calls return, and its WQE fails or waits.
  */
 #include "iso.h"
 #include "qp.h"
@@ -16,7 +16,7 @@ static enum iso_type type;
 static enum ibv_wr_opcode op;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
-/* Has memory that nobody can touch. */
+/* Own memory that cannot be faulted in. */
 static void hostile(struct peer *parent)
 {
 	struct iso_end e;
@@ -31,9 +31,9 @@ static void hostile(struct peer *parent)
 }
 
 /*
- * A completion need not come, as long as the owner does not bring its memory
- * in. If one comes, its status says whose fault it is; on UC nobody hears of
- * that. A flush touches no memory, and so may succeed.
+ * While the owner does not release its mmap_lock, a CQE need not come. A CQE
+ * must have a status that names a remote error. A UC requester does not learn
+ * of such an error. A flush touches no memory, so it may succeed.
  */
 static void check_status(const struct iso_end *e, enum ibv_wc_status status)
 {
@@ -103,7 +103,7 @@ static void check_calls(enum iso_type t, enum ibv_wr_opcode o)
 
 	start(&s, &v, t, o);
 	CHECK_STEP(&v, "posting");
-	/* The victim looks for a completion meanwhile. */
+	/* Meanwhile the victim polls for a completion. */
 	usleep(PATIENCE_MS * 1000);
 	CHECK_STEP(&v, "ibv_dereg_mr()");
 	CHECK_STEP(&v, "ibv_destroy_qp()");
@@ -112,7 +112,7 @@ static void check_calls(enum iso_type t, enum ibv_wr_opcode o)
 	iso_check_empty(KEEL0);
 }
 
-/* Killed while it posts, or a moment later. */
+/* Kill the requester while it posts, or a moment later. */
 static void check_kill(enum iso_type t, enum ibv_wr_opcode o)
 {
 	struct stall s;
@@ -126,66 +126,67 @@ static void check_kill(enum iso_type t, enum ibv_wr_opcode o)
 	iso_check_empty(KEEL0);
 }
 
-#define STALLED	" memory that cannot be faulted in: "
-#define CALLS	"posting, ibv_dereg_mr() and ibv_destroy_qp() return within 1 s, and a completion is an error of the owner's side"
-#define KILLED	"the requester is killed, and gone within 1 s"
+#define STALLED	" memory that cannot be faulted in, "
+#define RETURN	"posting, ibv_dereg_mr() and ibv_destroy_qp() return within 1 s"
+#define CALLS	RETURN ", and a CQE has a remote error"
+#define KILLED	"a killed requester exits within 1 s"
 
-TEST(read_calls, "ISO-1", "RDMA read of" STALLED CALLS)
+TEST(read_calls, "ISO-1", "during an RDMA read of" STALLED CALLS)
 {
 	check_calls(ISO_RC, IBV_WR_RDMA_READ);
 }
 
-TEST(write_calls, "ISO-1", "RDMA write to" STALLED CALLS)
+TEST(write_calls, "ISO-1", "during an RDMA write to" STALLED CALLS)
 {
 	check_calls(ISO_RC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(uc_write_calls, "ISO-1", "RDMA write on UC to" STALLED CALLS)
+TEST(uc_write_calls, "ISO-1", "during an RDMA write on UC to" STALLED RETURN)
 {
 	check_calls(ISO_UC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(xrc_write_calls, "ISO-1", "RDMA write on XRC to" STALLED CALLS)
+TEST(xrc_write_calls, "ISO-1", "during an RDMA write on XRC to" STALLED CALLS)
 {
 	check_calls(ISO_XRC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(atomic_calls, "ISO-1", "an atomic on" STALLED CALLS)
+TEST(atomic_calls, "ISO-1", "during an atomic on" STALLED CALLS)
 {
 	check_calls(ISO_RC, IBV_WR_ATOMIC_FETCH_AND_ADD);
 }
 
-TEST(atomic_write_calls, "ISO-1", "an atomic write to" STALLED CALLS)
+TEST(atomic_write_calls, "ISO-1", "during an atomic write to" STALLED CALLS)
 {
 	check_calls(ISO_RC, IBV_WR_ATOMIC_WRITE);
 }
 
-TEST(flush_calls, "ISO-1", "a flush of" STALLED "posting, ibv_dereg_mr() and ibv_destroy_qp() return within 1 s")
+TEST(flush_calls, "ISO-1", "during a flush of" STALLED RETURN)
 {
 	check_calls(ISO_RC, IBV_WR_FLUSH);
 }
 
-TEST(read_kill, "ISO-1", "RDMA read of" STALLED KILLED)
+TEST(read_kill, "ISO-1", "during an RDMA read of" STALLED KILLED)
 {
 	check_kill(ISO_RC, IBV_WR_RDMA_READ);
 }
 
-TEST(write_kill, "ISO-1", "RDMA write to" STALLED KILLED)
+TEST(write_kill, "ISO-1", "during an RDMA write to" STALLED KILLED)
 {
 	check_kill(ISO_RC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(uc_write_kill, "ISO-1", "RDMA write on UC to" STALLED KILLED)
+TEST(uc_write_kill, "ISO-1", "during an RDMA write on UC to" STALLED KILLED)
 {
 	check_kill(ISO_UC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(atomic_kill, "ISO-1", "an atomic on" STALLED KILLED)
+TEST(atomic_kill, "ISO-1", "during an atomic on" STALLED KILLED)
 {
 	check_kill(ISO_RC, IBV_WR_ATOMIC_FETCH_AND_ADD);
 }
 
-TEST(atomic_write_kill, "ISO-1", "an atomic write to" STALLED KILLED)
+TEST(atomic_write_kill, "ISO-1", "during an atomic write to" STALLED KILLED)
 {
 	check_kill(ISO_RC, IBV_WR_ATOMIC_WRITE);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A receive WQE whose memory cannot be faulted in: it names memory on demand,
- * and its process holds its own mmap_lock. A process that sends there must not be
- * held up, nor those that this process deals with.
+ * A receive WQE names on-demand memory that cannot be faulted in, because its
+ * process holds its own mmap_lock. This must delay neither a process that sends
+ * to this WQE, nor the peers of that sender.
  */
 #include "iso.h"
 #include "qp.h"
@@ -10,11 +10,11 @@
 #include "t.h"
 
 static enum iso_type type;
-/* Only the second half of the message is for the memory that stalls. */
+/* Only the second half of the message goes to the stalled memory. */
 static bool half;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
-/* Has a receive WQE of memory that nobody can touch. */
+/* Post a receive WQE with memory that cannot be faulted in. */
 static void hostile(struct peer *parent)
 {
 	struct ibv_mr *mr;
@@ -33,7 +33,7 @@ static void hostile(struct peer *parent)
 	pause();
 }
 
-/* Sends there, and says after each call that it has returned. */
+/* Send to the receive WQE, and report the return of each call. */
 static void caller(struct peer *parent)
 {
 	struct ibv_mr *mr;
@@ -54,7 +54,7 @@ static void caller(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* Sends there until it is killed, or its send queue is full. */
+/* Send until the send queue is full or the test kills this process. */
 static void poster(struct peer *parent)
 {
 	struct ibv_mr *mr;
@@ -111,57 +111,57 @@ static void check_kill(enum iso_type t)
 	iso_check_empty(KEEL0);
 }
 
-#define TO_STALLED	" to a receive WQE whose memory cannot be faulted in: "
+#define TO_STALLED	" to a receive WQE whose memory cannot be faulted in, "
 #define CALLS		"ibv_post_send(), ibv_dereg_mr() and ibv_destroy_qp() return within 1 s"
-#define KILLED		"the sender is killed while it posts, and gone within 1 s"
+#define KILLED		"a killed sender exits within 1 s"
 
-TEST(rc_calls, "ISO-1", "an RC send" TO_STALLED CALLS)
+TEST(rc_calls, "ISO-1", "during an RC send" TO_STALLED CALLS)
 {
 	check_calls(ISO_RC);
 }
 
-TEST(uc_calls, "ISO-1", "a UC send" TO_STALLED CALLS)
+TEST(uc_calls, "ISO-1", "during a UC send" TO_STALLED CALLS)
 {
 	check_calls(ISO_UC);
 }
 
-TEST(ud_calls, "ISO-1", "a datagram" TO_STALLED CALLS)
+TEST(ud_calls, "ISO-1", "during a datagram" TO_STALLED CALLS)
 {
 	check_calls(ISO_UD);
 }
 
-TEST(xrc_calls, "ISO-1", "an XRC send" TO_STALLED CALLS)
+TEST(xrc_calls, "ISO-1", "during an XRC send" TO_STALLED CALLS)
 {
 	check_calls(ISO_XRC);
 }
 
-TEST(rc_kill, "ISO-1", "RC sends" TO_STALLED KILLED)
+TEST(rc_kill, "ISO-1", "during RC sends" TO_STALLED KILLED)
 {
 	check_kill(ISO_RC);
 }
 
-TEST(uc_kill, "ISO-1", "UC sends" TO_STALLED KILLED)
+TEST(uc_kill, "ISO-1", "during UC sends" TO_STALLED KILLED)
 {
 	check_kill(ISO_UC);
 }
 
-TEST(ud_kill, "ISO-1", "datagrams" TO_STALLED KILLED)
+TEST(ud_kill, "ISO-1", "during datagrams" TO_STALLED KILLED)
 {
 	check_kill(ISO_UD);
 }
 
-TEST(xrc_kill, "ISO-1", "XRC sends" TO_STALLED KILLED)
+TEST(xrc_kill, "ISO-1", "during XRC sends" TO_STALLED KILLED)
 {
 	check_kill(ISO_XRC);
 }
 
-TEST(rc_half, "ISO-1", "an RC send whose second half goes" TO_STALLED CALLS)
+TEST(rc_half, "ISO-1", "during an RC send whose second half goes" TO_STALLED CALLS)
 {
 	half = true;
 	check_calls(ISO_RC);
 }
 
-TEST(rc_half_kill, "ISO-1", "RC sends whose second halves go" TO_STALLED KILLED)
+TEST(rc_half_kill, "ISO-1", "during RC sends whose second halves go" TO_STALLED KILLED)
 {
 	half = true;
 	check_kill(ISO_RC);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A device is taken away while memory cannot be faulted in: that of a send in
- * progress, or of a receive WQE that is sent to.
+ * A device is removed while memory of a send or of a receive WQE cannot be
+ * faulted in.
  *
- * Not here: what ib_uverbs itself waits for when a device goes. It takes the
- * mmap_lock of a process that has device memory mapped, and waits for the end of
- * calls, which may be reading their arguments or pinning memory: see
- * Documentation/isolation.rst.
+ * ib_uverbs itself waits for some things on device removal, which these tests
+ * leave out. It takes the mmap_lock of a process that has device memory mapped.
+ * It also waits for calls, which may be copying their arguments or pinning
+ * memory: see Documentation/isolation.rst.
  */
 #include "dev.h"
 #include "iso.h"
@@ -26,7 +26,7 @@ void t_after(void)
 static const char *dev;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
-/* Sends from memory that nobody can touch. */
+/* Send from memory that cannot be faulted in. */
 static void bad_sender(struct peer *parent)
 {
 	struct ibv_mr *mr;
@@ -41,7 +41,7 @@ static void bad_sender(struct peer *parent)
 	pause();
 }
 
-/* Receives into such memory. */
+/* Receive into memory that cannot be faulted in. */
 static void bad_receiver(struct peer *parent)
 {
 	struct ibv_mr *mr;
@@ -56,7 +56,7 @@ static void bad_receiver(struct peer *parent)
 	pause();
 }
 
-/* Has a receive WQE, and sends. */
+/* Post a receive WQE, and send. */
 static void neighbour(struct peer *parent)
 {
 	struct iso_end e;
@@ -80,7 +80,10 @@ static void runner(struct peer *parent)
 	peer_tell(parent);
 }
 
-/* The neighbour sends; that it can go on is what isolation_recv.c is about. */
+/*
+ * Start both processes; the neighbour sends. isolation_recv.c tests that its
+ * send returns.
+ */
 static void start(struct stall *s, struct peer *n, const char *name,
 		  void (*bad)(struct peer *parent))
 {
@@ -138,7 +141,7 @@ static void check_module(void (*bad)(struct peer *parent))
 	dev_check_works(KEEL0);
 }
 
-/* Nothing is taken away here: it is only looked at. */
+/* Only query the device, without a removal. */
 static void check_seen(void (*bad)(struct peer *parent))
 {
 	struct stall s;
@@ -178,7 +181,7 @@ TEST(module_receiver, "ISO-1,DEV-3", RMMOD RECEIVER)
 	check_module(bad_receiver);
 }
 
-#define SEEN	"rdma resource show and the object tree do not wait "
+#define SEEN	"rdma resource show and the object tree in debugfs return within 1 s "
 
 TEST(seen_sender, "ISO-1", SEEN SENDER)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A send WQE whose memory cannot be faulted in: it names memory on demand, and
- * its process holds its own mmap_lock. The process that it sends to must not be
- * held up, nor those that send to the same process.
+ * A send WQE names on-demand memory that cannot be faulted in, because its
+ * process holds its own mmap_lock. This must delay neither the target process,
+ * nor others that send to the target.
  */
 #include "iso.h"
 #include "qp.h"
@@ -11,7 +11,7 @@
 
 static enum iso_type type;
 static enum ibv_wr_opcode op;
-/* Only the second half of the message comes from the memory that stalls. */
+/* Only the second half of the message comes from the stalled memory. */
 static bool half;
 /* Numbers of UD QPs. */
 static struct {
@@ -19,7 +19,7 @@ static struct {
 } *board;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
-/* Sends from memory that nobody can touch. */
+/* Send from memory that cannot be faulted in. */
 static void hostile(struct peer *parent)
 {
 	struct ibv_mr *mr;
@@ -53,7 +53,7 @@ static void target_open(struct iso_end *e, struct peer *parent)
 	peer_wait(parent);
 }
 
-/* Takes its side down step by step. */
+/* The target destroys its side step by step. */
 static void target(struct peer *parent)
 {
 	struct iso_end e;
@@ -73,7 +73,7 @@ static void target(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* ... only the memory. */
+/* The target deregisters its memory only. */
 static void lender(struct peer *parent)
 {
 	struct iso_end e;
@@ -95,8 +95,8 @@ static void destroyer(struct peer *parent)
 }
 
 /*
- * Takes a message from the third process by each of two QPs. The UD QP has one
- * receive WQE: a datagram that cannot be read must not keep it.
+ * The target takes a message of the third process on each of two QPs. The UD QP
+ * has one receive WQE, which the stalled datagram must not hold.
  */
 static void server(struct peer *parent)
 {
@@ -146,7 +146,7 @@ static void start(struct stall *s, struct peer *v, enum iso_type t,
 	stall_start(s, hostile);
 	peer_start(v, run);
 	iso_introduce(&s->peer, v);
-	/* The receive WQE is there. */
+	/* The receive WQE is posted. */
 	peer_wait(v);
 	peer_tell(&s->peer);
 	peer_wait(&s->peer);
@@ -193,77 +193,77 @@ static void check_kill(enum iso_type t, enum ibv_wr_opcode o)
 	check_end(&s, &v);
 }
 
-#define FROM	" from memory that cannot be faulted in: "
-#define CALLS	"the target moves its QP to ERR and RESET, destroys it and deregisters its memory, each within 1 s"
-#define KILLED	"the target is killed, and gone within 1 s"
+#define FROM	" from memory that cannot be faulted in, "
+#define CALLS	"the target moves its QP to ERR and RESET, destroys the QP and deregisters its memory, each within 1 s"
+#define KILLED	"a killed target exits within 1 s"
 
-TEST(rc_calls, "ISO-1", "an RC send" FROM CALLS)
+TEST(rc_calls, "ISO-1", "during an RC send" FROM CALLS)
 {
 	check_calls(ISO_RC, IBV_WR_SEND);
 }
 
-TEST(uc_calls, "ISO-1", "a UC send" FROM CALLS)
+TEST(uc_calls, "ISO-1", "during a UC send" FROM CALLS)
 {
 	check_calls(ISO_UC, IBV_WR_SEND);
 }
 
-TEST(ud_calls, "ISO-1", "a datagram" FROM CALLS)
+TEST(ud_calls, "ISO-1", "during a datagram" FROM CALLS)
 {
 	check_calls(ISO_UD, IBV_WR_SEND);
 }
 
-TEST(xrc_calls, "ISO-1", "an XRC send" FROM CALLS)
+TEST(xrc_calls, "ISO-1", "during an XRC send" FROM CALLS)
 {
 	check_calls(ISO_XRC, IBV_WR_SEND);
 }
 
-TEST(write_calls, "ISO-1", "an RDMA write" FROM CALLS)
+TEST(write_calls, "ISO-1", "during an RDMA write" FROM CALLS)
 {
 	check_calls(ISO_RC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(dereg, "ISO-1", "an RDMA write" FROM "the target deregisters the memory written to within 1 s")
+TEST(dereg, "ISO-1", "during an RDMA write" FROM "the target deregisters the written memory within 1 s")
 {
 	check_one(ISO_RC, IBV_WR_RDMA_WRITE, lender, "ibv_dereg_mr()");
 }
 
-TEST(destroy, "ISO-1", "an RC send" FROM "the target destroys its QP as it is within 1 s")
+TEST(destroy, "ISO-1", "during an RC send" FROM "the target destroys its QP in RTS within 1 s")
 {
 	check_one(ISO_RC, IBV_WR_SEND, destroyer, "ibv_destroy_qp()");
 }
 
-TEST(rc_kill, "ISO-1", "an RC send" FROM KILLED)
+TEST(rc_kill, "ISO-1", "during an RC send" FROM KILLED)
 {
 	check_kill(ISO_RC, IBV_WR_SEND);
 }
 
-TEST(uc_kill, "ISO-1", "a UC send" FROM KILLED)
+TEST(uc_kill, "ISO-1", "during a UC send" FROM KILLED)
 {
 	check_kill(ISO_UC, IBV_WR_SEND);
 }
 
-TEST(ud_kill, "ISO-1", "a datagram" FROM KILLED)
+TEST(ud_kill, "ISO-1", "during a datagram" FROM KILLED)
 {
 	check_kill(ISO_UD, IBV_WR_SEND);
 }
 
-TEST(xrc_kill, "ISO-1", "an XRC send" FROM KILLED)
+TEST(xrc_kill, "ISO-1", "during an XRC send" FROM KILLED)
 {
 	check_kill(ISO_XRC, IBV_WR_SEND);
 }
 
-TEST(write_kill, "ISO-1", "an RDMA write" FROM KILLED)
+TEST(write_kill, "ISO-1", "during an RDMA write" FROM KILLED)
 {
 	check_kill(ISO_RC, IBV_WR_RDMA_WRITE);
 }
 
-TEST(rc_half, "ISO-1", "an RC send whose second half comes" FROM CALLS)
+TEST(rc_half, "ISO-1", "during an RC send whose second half comes" FROM CALLS)
 {
 	half = true;
 	check_calls(ISO_RC, IBV_WR_SEND);
 }
 
-TEST(third_party, "ISO-1", "a datagram" FROM "messages of a third process to the same UD QP, and to another QP of the target, arrive within 1 s")
+TEST(third_party, "ISO-1", "during a datagram" FROM "messages of a third process to the same UD QP, and to another QP of the target, arrive within 1 s")
 {
 	struct stall s;
 	struct peer v, t;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A server that answers datagrams by one UD QP, and one client of many whose
- * memory cannot be faulted in: where its answer goes to, or where its request
- * comes from. The other clients must be served.
+ * A server answers datagrams through one UD QP. The memory of one client's
+ * request or answer cannot be faulted in. The server must still answer the
+ * other clients.
  */
 #include "iso.h"
 #include "qp.h"
@@ -24,7 +24,7 @@ static void server_answer(struct iso_end *e, uint32_t qpn)
 	CHECK_OK(iso_send(e, ANSWER, e->mr));
 }
 
-/* Until it is killed. */
+/* Serve until the test kills this process. */
 static void server(struct peer *parent)
 {
 	struct iso_end e;
@@ -73,7 +73,7 @@ static void client(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* Its answer cannot be stored. */
+/* A client whose answer cannot be stored. */
 static void bad_receiver(struct peer *parent)
 {
 	struct iso_end e;
@@ -87,7 +87,7 @@ static void bad_receiver(struct peer *parent)
 	pause();
 }
 
-/* Its request cannot be read. */
+/* A client whose request cannot be read. */
 static void bad_sender(struct peer *parent)
 {
 	struct ibv_mr *mr;
@@ -126,12 +126,12 @@ static void check_served(void (*bad)(struct peer *parent))
 	iso_check_empty(KEEL0);
 }
 
-TEST(stalled_answer, "ISO-1", "a server with one UD QP answers seven clients within 1 s each while the answer to an eighth cannot be stored; SIGTERM ends the server within 1 s")
+TEST(stalled_answer, "ISO-1", "while an answer cannot be stored, a server with one UD QP answers seven other clients and obeys SIGTERM within 1 s")
 {
 	check_served(bad_receiver);
 }
 
-TEST(stalled_request, "ISO-1", "a server with one UD QP answers seven clients within 1 s each while the request of an eighth cannot be read; SIGTERM ends the server within 1 s")
+TEST(stalled_request, "ISO-1", "while a request cannot be read, a server with one UD QP answers seven other clients and obeys SIGTERM within 1 s")
 {
 	check_served(bad_sender);
 }
@@ -140,7 +140,7 @@ static const union ibv_gid group = {
 	.raw = { [10] = 0xff, 0xff, 224, 0, 2, 9 },
 };
 
-/* A member of the group, whose receive WQE is of @mr; says when it has one. */
+/* Join the group with a receive WQE of @mr. */
 static void member_open(struct iso_end *e, struct ibv_mr *mr)
 {
 	CHECK_OK(ibv_attach_mcast(e->qp, &group, 0));
@@ -187,7 +187,7 @@ static void multicaster(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(multicast, "ISO-1", "a datagram to a group reaches its other members within 1 s while one cannot store it, and ibv_post_send() returns")
+TEST(multicast, "ISO-1", "while a group member cannot store a datagram, ibv_post_send() returns and other members get it within 1 s")
 {
 	struct peer first, last, from;
 	struct stall s;
@@ -210,7 +210,7 @@ TEST(multicast, "ISO-1", "a datagram to a group reaches its other members within
 	iso_check_empty(KEEL0);
 }
 
-TEST(own_death, "ISO-1,PD-3", "a process that holds its own mmap_lock is killed: its peer can be killed within 1 s, and it dies at most 1 s after its file system")
+TEST(own_death, "ISO-1,PD-3", "a killed process that holds its own mmap_lock exits within 1 s after its file system ends, and its peer can be killed")
 {
 	struct peer srv;
 	struct stall s;
@@ -222,7 +222,7 @@ TEST(own_death, "ISO-1,PD-3", "a process that holds its own mmap_lock is killed:
 	peer_wait(&s.peer);
 	stall_settle(&s);
 	SYS(kill(s.peer.pid, SIGKILL));
-	/* It may wait for its own file system. */
+	/* The process may wait for its own file system. */
 	stall_gone(&s, 100);
 	CHECK_KILL(&srv, "the server");
 	stall_abort(&s);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory on demand of one process, used by another through a shared protection
- * domain: as its own local memory, and in ibv_advise_mr(). The memory cannot be
- * faulted in.
+ * A process uses on-demand memory of another process through a shared
+ * protection domain, as its local memory and in ibv_advise_mr(). The memory
+ * cannot be faulted in.
  */
 #include <infiniband/shpd.h>
 
@@ -41,7 +41,7 @@ static struct ibv_pd *share(void)
 	return MUST(ibv_share_pd(dev_open(KEEL0), &board->shpd, KEY));
 }
 
-/* Sends from the owner's memory to a QP of its own. */
+/* Send from the owner's memory to a QP of this process. */
 static void sender(struct peer *parent)
 {
 	struct ibv_pd *pd = share();
@@ -60,7 +60,7 @@ static void sender(struct peer *parent)
 	peer_wait(parent);
 }
 
-/* The call must return; the result of the advice is of no interest. */
+/* The call must return; its result does not matter. */
 static void adviser(struct peer *parent)
 {
 	struct ibv_pd *pd = share();
@@ -88,7 +88,7 @@ static void end(struct stall *s)
 	iso_check_empty(KEEL0);
 }
 
-TEST(calls, "ISO-1", "a send from another process's memory that cannot be faulted in, in a shared domain: posting and destroying both QPs return within 1 s")
+TEST(calls, "ISO-1", "during a send from another process's stalled memory in a shared domain, posting and destroying both QPs return within 1 s")
 {
 	struct stall s;
 	struct peer v;
@@ -100,7 +100,7 @@ TEST(calls, "ISO-1", "a send from another process's memory that cannot be faulte
 	end(&s);
 }
 
-TEST(killed, "ISO-1", "a send from another process's memory that cannot be faulted in, in a shared domain: the sender is killed, and gone within 1 s")
+TEST(killed, "ISO-1", "during a send from another process's stalled memory in a shared domain, a killed sender exits within 1 s")
 {
 	struct stall s;
 	struct peer v;
@@ -112,7 +112,7 @@ TEST(killed, "ISO-1", "a send from another process's memory that cannot be fault
 	end(&s);
 }
 
-TEST(advice, "ISO-1", "ibv_advise_mr() for another process's memory that cannot be faulted in, in a shared domain, returns within 1 s")
+TEST(advice, "ISO-1", "ibv_advise_mr() for another process's stalled memory in a shared domain returns within 1 s")
 {
 	struct stall s;
 	struct peer v;

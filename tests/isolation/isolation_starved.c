@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A sender that hardly gets a processor: it has the lowest priority that there
- * is, beside loops of its own; or a limit that it has used up. It must not hold up
- * the process that it sends to, at no point of a transfer.
+ * A sender that hardly gets a processor: either it has the lowest priority
+ * beside busy loops in its cgroup, or its cgroup has used up its limit. The
+ * sender must not delay the process that it sends to, at any point of a
+ * transfer.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -35,8 +36,9 @@ static const char *cpu_max;
 static unsigned char *from, *to;
 
 /*
- * As systemd gives one to each user: all have the same weight. A process that
- * moved itself would need the processor that it does not get any more.
+ * The test moves the processes to a cgroup, such as systemd creates for each
+ * user, all with the same weight. A process that moves itself would need
+ * processor time that it no longer gets.
  */
 static void put_in_cgroup(pid_t pid)
 {
@@ -64,7 +66,7 @@ static struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_cq *cq)
 	return MUST(ibv_create_qp(pd, &init));
 }
 
-/* Writes 16 MiB, over and over. */
+/* Write messages of 16 MiB in a loop. */
 static void hostile(struct peer *parent)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
@@ -97,7 +99,7 @@ static void hostile(struct peer *parent)
 	pause();
 }
 
-/* Is written to, and destroys its QP. */
+/* The target of the writes destroys its QP. */
 static void victim(struct peer *parent)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
@@ -107,7 +109,7 @@ static void victim(struct peer *parent)
 	unsigned char *long_map;
 	int i;
 
-	/* One body again and again: a mapped page is expensive in UML. */
+	/* Map one body several times: a mapped page is expensive in UML. */
 	long_map = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
 			MAP_NORESERVE, -1, 0);
 	CHECK(long_map != MAP_FAILED);
@@ -147,9 +149,9 @@ static void make_cgroup(void)
 }
 
 /*
- * A killed process needs a processor to end: when the test is over, however that
- * comes, the limit is lifted. Not a member of the test's group, it is not killed
- * with that.
+ * A killed process needs processor time to exit: this process lifts the limit
+ * when the test ends for any reason. It is in a process group of its own,
+ * because the test's group is killed.
  */
 static void start_lifter(void)
 {
@@ -178,7 +180,7 @@ static void start_pair(struct peer pair[2])
 	peer_wait(&pair[0]);
 	peer_wait(&pair[1]);
 	put_in_cgroup(pair[0].pid);
-	/* From here on it is in the middle of a message nearly all the time. */
+	/* From here on the sender nearly always has a message in-flight. */
 	peer_tell(&pair[0]);
 	while (!__atomic_load_n(to, __ATOMIC_ACQUIRE))
 		usleep(1000);
@@ -223,14 +225,14 @@ static void check_starved(const char *limit)
 		one_round();
 }
 
-#define CALLS	": the target destroys its QP, deregisters its memory and is killed, each within 1 s"
+#define CALLS	", the target destroys its QP, deregisters its memory and dies, each within 1 s"
 
-TEST(idle_priority, "ISO-1", "RDMA writes of a process of idle priority, beside sixteen loops of its user" CALLS)
+TEST(idle_priority, "ISO-1", "during RDMA writes of an idle priority process beside 16 busy loops in its cgroup" CALLS)
 {
 	check_starved(NULL);
 }
 
-TEST_NOT_UML(throttled, "ISO-1", "RDMA writes of a process of idle priority in a cgroup that may use 1 ms of a processor in a second" CALLS, "it has no bandwidth limits")
+TEST_NOT_UML(throttled, "ISO-1", "during RDMA writes of an idle priority process whose cgroup gets 1 ms of processor time per second" CALLS, "it has no bandwidth limits")
 {
 	check_starved("1000 1000000");
 }

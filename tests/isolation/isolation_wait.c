@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Send queues that wait, for a receive WQE or for a peer that is connected:
- * what they wait for wakes them, and until then they cost nothing.
+ * Send queues that wait for a receive WQE or for a connected peer: the awaited
+ * event reschedules them, and until then they use no processor time.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 #define WAITERS		8
 #define QUEUES		500
-/* Of processor time, in a second, for all of them. */
+/* Processor time per second for all queues. */
 #define COST_US		20000
 #define ROUNDS		1000
 
@@ -37,7 +37,7 @@ static uint64_t now_ms(void)
 	return t.tv_sec * 1000ULL + t.tv_nsec / 1000000;
 }
 
-/* A completion, within 1 s. */
+/* Check that a completion comes within 1 s. */
 static void check_soon(struct ibv_cq *cq, uint64_t wr_id,
 		       enum ibv_wc_status status, const char *after)
 {
@@ -54,13 +54,13 @@ static void check_soon(struct ibv_cq *cq, uint64_t wr_id,
 	CHECK_STR(ibv_wc_status_str(wc.status), ibv_wc_status_str(status));
 }
 
-/* Long enough for the kernel to have given up trying again at once. */
+/* Wait until the kernel has stopped immediate retries. */
 static void a_while(void)
 {
 	usleep(200000);
 }
 
-TEST(recv_wakes, "ISO-3", "a sender that waits for a receive WQE of the peer's own queue goes on within 1 s of one being posted")
+TEST(recv_wakes, "ISO-3", "a send that waits for a receive WQE of the peer's own queue completes within 1 s after ibv_post_recv()")
 {
 	struct link l;
 
@@ -74,7 +74,7 @@ TEST(recv_wakes, "ISO-3", "a sender that waits for a receive WQE of the peer's o
 	check_soon(l.cq[0], 1, IBV_WC_SUCCESS, "ibv_post_recv()");
 }
 
-TEST(srq_wakes, "ISO-3", "of eight senders that wait for an SRQ, each receive WQE that is posted to it makes one go on within 1 s")
+TEST(srq_wakes, "ISO-3", "each receive WQE posted to an SRQ completes one of eight waiting sends within 1 s")
 {
 	struct ibv_qp *from[WAITERS], *to;
 	struct ibv_cq *cq, *recv_cq;
@@ -101,7 +101,7 @@ TEST(srq_wakes, "ISO-3", "of eight senders that wait for an SRQ, each receive WQ
 	CHECK_NO_WC(cq);
 }
 
-TEST(xrc_srq_wakes, "ISO-3", "an XRC sender that waits for an SRQ of the domain goes on within 1 s of a receive WQE being posted to it")
+TEST(xrc_srq_wakes, "ISO-3", "an XRC send that waits for an SRQ of the domain completes within 1 s after ibv_post_srq_recv()")
 {
 	struct iso_end a, b;
 	struct iso_addr to;
@@ -122,7 +122,7 @@ TEST(xrc_srq_wakes, "ISO-3", "an XRC sender that waits for an SRQ of the domain 
 	check_soon(a.cq, 1, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
 }
 
-TEST(rtr_wakes, "ISO-3", "a sender whose peer is not connected yet goes on within 1 s of the peer reaching RTR")
+TEST(rtr_wakes, "ISO-3", "a send to a peer that is not connected yet completes within 1 s after the peer moves to RTR")
 {
 	struct ibv_qp *from, *to;
 	struct ibv_cq *cq;
@@ -160,22 +160,22 @@ static void check_lost_peer(enum ibv_qp_state state, const char *after)
 	check_soon(l.cq[0], 1, IBV_WC_RETRY_EXC_ERR, after);
 }
 
-TEST(destroy_wakes, "ISO-3", "a sender that waits for receive WQEs without end hears within 1 s that its peer was destroyed")
+TEST(destroy_wakes, "ISO-3", "a send that waits for receive WQEs without limit fails within 1 s after its peer is destroyed")
 {
 	check_lost_peer(IBV_QPS_UNKNOWN, "ibv_destroy_qp()");
 }
 
-TEST(error_wakes, "ISO-3", "a sender that waits for receive WQEs without end hears within 1 s that its peer has failed")
+TEST(error_wakes, "ISO-3", "a send that waits for receive WQEs without limit fails within 1 s after its peer moves to the error state")
 {
 	check_lost_peer(IBV_QPS_ERR, "a move to ERR");
 }
 
-TEST(reset_wakes, "ISO-3", "a sender that waits for receive WQEs without end hears within 1 s that its peer was reset")
+TEST(reset_wakes, "ISO-3", "a send that waits for receive WQEs without limit fails within 1 s after its peer is reset")
 {
 	check_lost_peer(IBV_QPS_RESET, "a move to RESET");
 }
 
-/* Two threads, each of which does its half of a round at a random moment. */
+/* Two threads, each of which posts its half of a round at a random moment. */
 static struct duel {
 	struct link l;
 	struct ibv_srq *srq;
@@ -222,7 +222,7 @@ static void check_duel(void)
 		pthread_barrier_wait(&duel.turn);
 		spin(&seed);
 		post_send(duel.l.qp[0], 1, MEM(mr));
-		/* The clock runs from here. */
+		/* Both halves are posted; the 1 s limit starts here. */
 		pthread_barrier_wait(&duel.turn);
 		check_soon(duel.l.cq[1], 2, IBV_WC_SUCCESS, "both were posted");
 		check_soon(duel.l.cq[0], 1, IBV_WC_SUCCESS, "both were posted");
@@ -230,14 +230,14 @@ static void check_duel(void)
 	CHECK_OK(pthread_join(thread, NULL));
 }
 
-TEST(recv_race, "ISO-3", "a send and the receive WQE that it needs, posted by two threads at about the same time: none waits for longer than 1 s")
+TEST(recv_race, "ISO-3", "if two threads post a send and its receive WQE at the same time, both complete within 1 s")
 {
 	setup();
 	duel.l = link_new(pd, pd, IBV_QPT_RC);
 	check_duel();
 }
 
-TEST(srq_race, "ISO-3", "a send and the receive WQE of an SRQ that it needs, posted by two threads at about the same time: none waits for longer than 1 s")
+TEST(srq_race, "ISO-3", "if two threads post a send and its receive WQE of an SRQ at the same time, both complete within 1 s")
 {
 	setup();
 	duel.srq = srq_new(pd);
@@ -267,7 +267,7 @@ static void *post_in_turn(void *arg)
 	return NULL;
 }
 
-/* A sender that waits, and goes while the other thread posts a receive WQE. */
+/* Destroy a waiting sender while the other thread posts a receive WQE. */
 static void destroy_in_turn(struct ibv_cq *cq)
 {
 	struct ibv_qp *from, *to;
@@ -284,7 +284,7 @@ static void destroy_in_turn(struct ibv_cq *cq)
 	CHECK_OK(ibv_destroy_srq(post_once.srq));
 }
 
-TEST_SLOW(srq_destroy, "ISO-3,PD-3", "a sender that waits for a receive WQE of an SRQ is destroyed while another thread posts one: all can be destroyed, and nothing is left", 60)
+TEST_SLOW(srq_destroy, "ISO-3,PD-3", "a sender that waits for an SRQ can be destroyed while a thread posts a receive WQE, and nothing is left behind", 60)
 {
 	pthread_t thread;
 	struct ibv_cq *cq;
@@ -330,9 +330,10 @@ static uint64_t used_us(pid_t pid)
 }
 
 /*
- * Processor time of kernel threads and a process in the best second of @n, or the
- * first that needs less than @enough. Kernel threads have other things to do now
- * and then; queues that poll do so in each second.
+ * Return the processor time of kernel threads and a process in the best second
+ * of @n, or in the first second that needs less than @enough. Kernel threads
+ * have other work now and then; queues that poll would use time in every
+ * second.
  */
 static uint64_t second_us(pid_t pid, int n, uint64_t enough)
 {
@@ -347,7 +348,7 @@ static uint64_t second_us(pid_t pid, int n, uint64_t enough)
 	return best;
 }
 
-TEST(waiting_is_free, "ISO-3", "500 queues that wait, for receive WQEs and for peers, take less than 20 ms of processor time a second together")
+TEST(waiting_is_free, "ISO-3", "500 send queues that wait for receive WQEs and peers together use less than 20 ms of processor time per second")
 {
 	uint64_t without = second_us(0, 4, 0), with;
 	struct peer p;

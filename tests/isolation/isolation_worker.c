@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Workers, and what they are asked for, of processes that are stopped or killed
- * while others go on: nothing is left that works, sleeps or takes memory in the
- * kernel for them.
+ * Workers and memory requests of processes that are stopped or killed while
+ * other processes go on: nothing of them works, sleeps or takes memory in the
+ * kernel afterwards.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
-/* Threads that sleep uninterruptibly, of the kernel or not. */
+/* Count threads that sleep uninterruptibly, kernel threads included. */
 static int in_state_d(void)
 {
 	char *out = t_shell("grep -l '^State:.D' /proc/[0-9]*/status 2>/dev/null | wc -l");
@@ -40,7 +40,7 @@ static int threads(pid_t pid)
 	while (readdir(dir))
 		n++;
 	closedir(dir);
-	/* Without "." and "..". */
+	/* Subtract "." and "..". */
 	return n - 2;
 }
 
@@ -52,7 +52,10 @@ static struct ibv_mr *everything(struct ibv_pd *pd)
 			  IBV_ACCESS_ON_DEMAND);
 }
 
-/* Its child closes the contexts, each of which has a worker, after it. */
+/*
+ * This process closes its contexts, each of which has a worker; its child keeps
+ * the files open until later.
+ */
 static void contexts(struct peer *parent)
 {
 	struct ibv_context *ctx[CONTEXTS];
@@ -60,7 +63,10 @@ static void contexts(struct peer *parent)
 
 	for (i = 0; i < CONTEXTS; i++) {
 		ctx[i] = dev_open(KEEL0);
-		/* It may have to be faulted in one day. */
+		/*
+		 * The implicit MR gives the context a worker that faults memory
+		 * in.
+		 */
 		MUST(everything(MUST(ibv_alloc_pd(ctx[i]))));
 	}
 	if (!SYS(fork())) {
@@ -73,7 +79,7 @@ static void contexts(struct peer *parent)
 	pause();
 }
 
-TEST(stopped, "ISO-1,PD-3", "contexts that go while the process that made them is stopped leave nobody in the kernel who waits for it; its workers end when it goes on")
+TEST(stopped, "ISO-1,PD-3", "contexts closed while their creator is stopped leave no kernel thread waiting, and the creator's workers end after SIGCONT")
 {
 	int before = in_state_d(), own, ms;
 	struct peer p;
@@ -108,7 +114,7 @@ static int n_rings;
 static void *ring_alloc(struct ibv_pd *pd, void *context, size_t size,
 			size_t alignment, uint64_t type)
 {
-	/* Send queue, receive queue. */
+	/* A send queue and a receive queue. */
 	return rings[n_rings++ % 2] = peer_shared(size);
 }
 
@@ -116,7 +122,7 @@ static void ring_free(struct ibv_pd *pd, void *context, void *p, uint64_t type)
 {
 }
 
-/* A child shares the rings: as much as can be is always posted. */
+/* A child shares the rings: it keeps every send queue full of posted WQEs. */
 static void post_without_end(struct keel_uapi_ring *const *ring)
 {
 	uint32_t flushed;
@@ -167,7 +173,10 @@ static void flusher(struct peer *parent)
 	pause();
 }
 
-/* WQEs that were posted at the death are flushed, and none after it. */
+/*
+ * Check that the kernel flushes the WQEs posted before the death and no later
+ * WQE.
+ */
 static void check_flushed(long start)
 {
 	long now, before = -1;
@@ -184,7 +193,7 @@ static void check_flushed(long start)
 	CHECK(now - start >= QUEUES);
 }
 
-TEST_SLOW(flushed, "ISO-2", "a process is killed while it flushes queues that another process, which shares them, fills all the time: the kernel does not go on with it", 60)
+TEST_SLOW(flushed, "ISO-2", "after the death of a process, the kernel stops flushing its queues although another process keeps filling them", 60)
 {
 	long start = dev_counter("flushes");
 	struct peer p;
@@ -209,10 +218,10 @@ static void stopped_owner(struct peer *parent)
 	pause();
 }
 
-/* An emulated processor takes its time. */
+/* An emulated processor would take too long. */
 #define READS	(t_uml() ? 20000 : 5000)
 
-/* Gives each up at once. */
+/* Post reads, and reset the QP after each. */
 static void reader(struct peer *parent)
 {
 	struct iso_end e;
@@ -231,7 +240,7 @@ static void reader(struct peer *parent)
 	pause();
 }
 
-TEST_SLOW(requests, "ISO-1,ISO-5", "RDMA reads of memory of a stopped process, which are given up, leave nothing behind", 120)
+TEST_SLOW(requests, "ISO-1,ISO-5", "RDMA reads of a stopped process's memory, whose requester resets its QP, leave no memory behind", 120)
 {
 	struct peer o, r;
 	long before, bytes;
@@ -247,7 +256,7 @@ TEST_SLOW(requests, "ISO-1,ISO-5", "RDMA reads of memory of a stopped process, w
 	peer_wait(&r);
 	bytes = t_kmalloc() - before;
 	t_note("%d reads: %ld bytes", t_rounds(READS), bytes);
-	/* A request has 200 bytes and more. */
+	/* A memory request takes at least 200 bytes. */
 	CHECK(bytes < t_rounds(READS) * 50L);
 	peer_kill(&r, SIGKILL);
 	SYS(kill(o.pid, SIGCONT));
@@ -266,14 +275,17 @@ static void *ring_without_end(void *arg)
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
 	int i;
 
-	/* The rings are not shared, and may be full: the doorbell counts. */
+	/*
+	 * The rings are not shared and may be full: what counts is the
+	 * doorbell.
+	 */
 	while (!atomic_load(&ours.over))
 		for (i = 0; i < QUEUES; i++)
 			ibv_post_send(ours.qp[i], &wr, &bad);
 	return NULL;
 }
 
-/* In a process that shares the device file: takes over, makes workers. */
+/* A child that shares the device file continues the work and starts workers. */
 static void heir(bool destroys)
 {
 	struct ibv_mr *mr;
@@ -322,7 +334,7 @@ static void founder(struct peer *parent)
 	SYS(kill(getpid(), SIGKILL));
 }
 
-TEST_SLOW(inherited, "ISO-1,PD-3", "processes that share queues use and destroy them while the one that made them is killed in the middle of its work: all goes", 120)
+TEST_SLOW(inherited, "ISO-1,PD-3", "processes that share queues can use and destroy them while their creator is killed, and nothing is left behind", 120)
 {
 	struct peer p;
 	int i;
@@ -332,7 +344,7 @@ TEST_SLOW(inherited, "ISO-1,PD-3", "processes that share queues use and destroy 
 		SYS(waitpid(p.pid, NULL, 0));
 		close(p.fd);
 	}
-	/* The last heirs are about to end. */
+	/* Wait for the last children to exit. */
 	usleep(500000);
 	iso_check_empty(KEEL0);
 }
