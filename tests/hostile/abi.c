@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hostile input to keel's own methods: each with everything wrong that an
- * attribute can have wrong. After each refusal the objects are as before.
+ * Hostile input to keel's own methods: every invalid value that an attribute
+ * can have. A refused call must leave the object tree unchanged.
  */
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -14,11 +14,11 @@
 static struct objects o;
 static struct raw_cmd cmd;
 
-/* Each method, freshly built, one after the other. */
+/* Run for each method. */
 #define FOR_EACH_METHOD(m)						\
 	for (m = methods; m < methods + methods_count; m++)
 
-/* And each of its arguments, with the command built anew. */
+/* Run for each argument of each method, with a newly built command. */
 #define FOR_EACH_ARG(m, i)						\
 	FOR_EACH_METHOD(m)						\
 		for (i = 0; i < m->args_count &&			\
@@ -29,7 +29,7 @@ static bool is_out(const struct arg *arg)
 	return arg->kind >= ARG_OUT;
 }
 
-TEST(valid, "DEV-4", "each method of keel's succeeds as the contract has it, and answers")
+TEST(valid, "DEV-4", "each of keel's methods succeeds with valid input and writes its outputs")
 {
 	const struct method *m;
 	int i;
@@ -46,7 +46,7 @@ TEST(valid, "DEV-4", "each method of keel's succeeds as the contract has it, and
 	}
 }
 
-TEST(missing, "DEV-4", "a method without one of its mandatory attributes is refused with EINVAL, without an optional one it works")
+TEST(missing, "DEV-4", "a method without a mandatory attribute is refused with EINVAL, and succeeds without an optional one")
 {
 	const struct method *m;
 	int i;
@@ -63,7 +63,7 @@ TEST(missing, "DEV-4", "a method without one of its mandatory attributes is refu
 	}
 }
 
-TEST(twice, "DEV-4", "a method with an attribute twice is refused with EINVAL")
+TEST(twice, "DEV-4", "a method with a duplicate attribute is refused with EINVAL")
 {
 	const struct method *m;
 	int i;
@@ -75,7 +75,7 @@ TEST(twice, "DEV-4", "a method with an attribute twice is refused with EINVAL")
 	}
 }
 
-TEST(unknown_attr, "DEV-4", "an unknown mandatory attribute is refused with EPROTONOSUPPORT, an unknown optional one ignored")
+TEST(unknown_attr, "DEV-4", "an unknown mandatory attribute is refused with EPROTONOSUPPORT, and an unknown optional one is ignored")
 {
 	static const uint16_t ids[] = { 100, 0x1064, 0x2000, 0xf000, 0xffff };
 	const struct method *m;
@@ -108,7 +108,7 @@ TEST(reserved, "DEV-4", "a non-zero reserved field of any attribute is refused w
 		}
 }
 
-TEST(handles, "DEV-4", "a handle that does not exist, was freed, or is another context's: ENOENT; of another type or negative: EINVAL")
+TEST(handles, "DEV-4", "an unknown, freed or foreign handle is refused with ENOENT, a negative handle or one of another type with EINVAL")
 {
 	struct objects other;
 	const struct method *m;
@@ -134,7 +134,7 @@ TEST(handles, "DEV-4", "a handle that does not exist, was freed, or is another c
 		method_check(m, &o, &cmd, "another's handle", ENOENT);
 		cmd.attrs[i].data = 1000000;
 		method_check(m, &o, &cmd, "no handle", ENOENT);
-		/* Its lower half is good. */
+		/* The lower half is a valid handle. */
 		cmd.attrs[i].data = 1ULL << 32 |
 			objects_handle(&o, arg->object, m->once);
 		method_check(m, &o, &cmd, "a large handle", ENOENT);
@@ -152,7 +152,7 @@ TEST(handles, "DEV-4", "a handle that does not exist, was freed, or is another c
 	}
 }
 
-TEST(sizes, "DEV-4", "an attribute that is too short is refused with EINVAL, too long a number too; a longer answer is zero at the end")
+TEST(sizes, "DEV-4", "an attribute that is too short, or an input that is too long, is refused with EINVAL; a longer output ends in zeros")
 {
 	const struct method *m;
 	const struct arg *arg;
@@ -189,7 +189,7 @@ TEST(sizes, "DEV-4", "an attribute that is too short is refused with EINVAL, too
 	}
 }
 
-TEST(pointers, "DEV-4", "an answer that cannot be written is refused with EFAULT, and undone")
+TEST(pointers, "DEV-4", "an output that the kernel cannot write is refused with EFAULT, and the call is undone")
 {
 	unsigned char *p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -215,7 +215,7 @@ TEST(pointers, "DEV-4", "an answer that cannot be written is refused with EFAULT
 	}
 }
 
-TEST(read_only, "DEV-4", "a command in memory that cannot be written, as its answers need, is refused with EFAULT, and undone")
+TEST(read_only, "DEV-4", "a command in read-only memory is refused with EFAULT, and the call is undone")
 {
 	struct raw_cmd *ro = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -225,7 +225,7 @@ TEST(read_only, "DEV-4", "a command in memory that cannot be written, as its ans
 
 	objects_make(&o);
 	FOR_EACH_METHOD(m) {
-		/* It answers nothing. */
+		/* TD_FREE has no output. */
 		if (m->method == KEEL_METHOD_TD_FREE && m->object == KEEL_OBJECT_TD)
 			continue;
 		method_build(m, &o, &cmd);
@@ -301,7 +301,7 @@ TEST(header, "DEV-4", "a wrong length, driver, object, method or reserved field 
 	CHECK_SAME_TREE(before);
 }
 
-TEST(no_memory_there, "DEV-4", "a command, or part of one, where no memory is, is refused with EFAULT; another ioctl with ENOTTY")
+TEST(no_memory_there, "DEV-4", "a command that lies in unmapped memory, wholly or in part, is refused with EFAULT, and another ioctl with ENOTTY")
 {
 	unsigned char *p = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
 				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -346,7 +346,7 @@ TEST(offsets, "DEV-4", "DM_MAP at an offset beyond the buffer is refused with EI
 	CHECK_OK(raw_dm_map(o.ctx->cmd_fd, o.dm->handle, 8191, &map));
 }
 
-TEST(parent_of_parent, "PDM-5,PDM-9,DEV-4", "the kernel itself refuses a parent domain of a parent domain: EINVAL, and to free a TD in use: EBUSY")
+TEST(parent_of_parent, "PDM-5,PDM-9,DEV-4", "the kernel refuses a parent domain of a parent domain with EINVAL, and freeing a busy TD with EBUSY")
 {
 	const struct method *parent = methods;
 
@@ -355,7 +355,7 @@ TEST(parent_of_parent, "PDM-5,PDM-9,DEV-4", "the kernel itself refuses a parent 
 	objects_make(&o);
 	method_build(parent, &o, &cmd);
 	method_check(parent, &o, &cmd, "nothing wrong", 0);
-	/* The handle of what was made is the next one's PD. */
+	/* Use the new parent domain's handle as the PD of the next. */
 	cmd.attrs[1].data = cmd.attrs[0].data;
 	method_check(parent, &o, &cmd, "a parent below", EINVAL);
 	raw_init(&cmd, KEEL_OBJECT_TD, KEEL_METHOD_TD_FREE);
@@ -420,13 +420,13 @@ static void spoil(void)
 	}
 }
 
-TEST(random, "DEV-4", "commands spoiled at random never hang, crash or leave anything, and good ones still work afterwards")
+TEST(random, "DEV-4", "randomly spoiled commands never hang, crash or leave objects behind, and valid commands work afterwards")
 {
 	int rounds = t_rounds(20000), i, n, ok = 0;
 	const struct method *m;
 
 	for (i = 0; i < rounds; i++) {
-		/* The objects are made anew now and then. */
+		/* Create new objects every 500 rounds. */
 		if (i % 500 == 0) {
 			if (i)
 				CHECK_OK(ibv_close_device(o.ctx));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Hostile input to the commands of write(), which keel shares with every
- * driver: its own part of ALLOC_PD, and what all of them have in common. Each
- * goes the old way, by write(), or as an ioctl that carries the same.
+ * Hostile input to the write() commands, which keel shares with every driver:
+ * keel's driver data of ALLOC_PD, and the parts that all commands have in
+ * common. Commands are sent by write(), or by the ioctl that carries the same
+ * commands.
  */
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -16,11 +17,14 @@
 
 static unsigned char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* Where nothing can be read or written; the compiler need not know. */
+/*
+ * An address that cannot be accessed. It is volatile, so that the compiler does
+ * not see the address.
+ */
 static void *volatile nowhere = (void *)8;
 #define NOWHERE	nowhere
 
-/* Refused because of a handle: ENOENT, or EINVAL, all that older kernels say. */
+/* Refused because of a handle: ENOENT, or EINVAL on older kernels. */
 #define NO_HANDLE	(-1)
 
 struct pd_answer {
@@ -45,7 +49,7 @@ static int alloc_pd(int fd, const void *drv, uint16_t drv_len,
 	return raw_invoke(fd, &inv);
 }
 
-TEST(pd_absent, "DEV-4,PD-1", "ALLOC_PD without a driver part is a plain PD, with and without room for an answer")
+TEST(pd_absent, "DEV-4,PD-1", "ALLOC_PD without driver data creates a plain PD, with and without space for a response")
 {
 	struct keel_uapi_pd_info info = { .kind = 7 };
 	int fd = dev_open(KEEL0)->cmd_fd;
@@ -57,7 +61,7 @@ TEST(pd_absent, "DEV-4,PD-1", "ALLOC_PD without a driver part is a plain PD, wit
 	CHECK_EQ(tree_count(KEEL0, "pd"), 2);
 }
 
-TEST(pd_short, "DEV-4", "a driver part of ALLOC_PD that is shorter than the first contract's is refused with EINVAL")
+TEST(pd_short, "DEV-4", "driver data of ALLOC_PD that is shorter than in the first ABI version is refused with EINVAL")
 {
 	static const struct keel_uapi_alloc_pd_req req;
 	struct keel_uapi_pd_info info;
@@ -70,7 +74,7 @@ TEST(pd_short, "DEV-4", "a driver part of ALLOC_PD that is shorter than the firs
 	CHECK_OK(alloc_pd(fd, &req, sizeof(req), &info, sizeof(info)));
 }
 
-TEST(pd_long, "DEV-4", "a longer driver part of ALLOC_PD is accepted if the rest is zero, else refused with EOPNOTSUPP")
+TEST(pd_long, "DEV-4", "longer driver data of ALLOC_PD is accepted if the additional bytes are zero, and refused with EOPNOTSUPP otherwise")
 {
 	struct {
 		struct keel_uapi_alloc_pd_req req;
@@ -92,7 +96,7 @@ TEST(pd_long, "DEV-4", "a longer driver part of ALLOC_PD is accepted if the rest
 	CHECK_EQ(tree_count(KEEL0, "pd"), 2);
 }
 
-TEST(pd_members, "DEV-4,SPD-4", "ALLOC_PD of an unknown kind, or with a member that must be 0, is refused with EINVAL")
+TEST(pd_members, "DEV-4,SPD-4", "ALLOC_PD of an unknown kind, or with a non-zero member that must be 0, is refused with EINVAL")
 {
 	static const struct keel_uapi_alloc_pd_req bad[] = {
 		{ .kind = KEEL_UAPI_PD_PARENT },
@@ -117,7 +121,7 @@ TEST(pd_members, "DEV-4,SPD-4", "ALLOC_PD of an unknown kind, or with a member t
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(pd_answer, "DEV-4", "the answer of ALLOC_PD is cut to the room there is, and room beyond it is zero")
+TEST(pd_answer, "DEV-4", "the response of ALLOC_PD is cut to the space given, and additional space is zeroed")
 {
 	struct keel_uapi_pd_info info[3];
 	int fd = dev_open(KEEL0)->cmd_fd;
@@ -133,7 +137,7 @@ TEST(pd_answer, "DEV-4", "the answer of ALLOC_PD is cut to the room there is, an
 	CHECK_ALL(&info[2], 0xaa, sizeof(info[2]));
 }
 
-TEST(pd_pointers, "DEV-4", "a driver part of ALLOC_PD that cannot be read, or whose answer cannot be written: EFAULT, and no PD is left")
+TEST(pd_pointers, "DEV-4", "ALLOC_PD fails with EFAULT if its driver data cannot be read or its response cannot be written, and leaves no PD")
 {
 	struct keel_uapi_pd_info info;
 	int fd = dev_open(KEEL0)->cmd_fd;
@@ -146,7 +150,10 @@ TEST(pd_pointers, "DEV-4", "a driver part of ALLOC_PD that cannot be read, or wh
 	CHECK_RET(alloc_pd(fd, p, PAGE + 8, &info, sizeof(info)), EFAULT);
 	CHECK_RET(alloc_pd(fd, NULL, 0, NOWHERE, 8), EFAULT);
 	CHECK_RET(alloc_pd(fd, NULL, 0, (void *)(p + PAGE - 4), 8), EFAULT);
-	/* Room beyond the answer is cleared, so it must be there. */
+	/*
+	 * The kernel zeroes the space behind the response, so that space must
+	 * be writable.
+	 */
 	CHECK_RET(alloc_pd(fd, NULL, 0, (void *)(p + PAGE - 8), 16), EFAULT);
 	SYS(mprotect(p, PAGE, PROT_READ));
 	CHECK_RET(alloc_pd(fd, NULL, 0, (void *)p, 8), EFAULT);
@@ -154,7 +161,7 @@ TEST(pd_pointers, "DEV-4", "a driver part of ALLOC_PD that cannot be read, or wh
 	CHECK_EQ(res_count(KEEL0, "pd"), 0);
 }
 
-TEST(pd_by_write, "DEV-4", "ALLOC_PD by write(): same rules; a count or header that does not fit is refused with EINVAL or ENOSPC")
+TEST(pd_by_write, "DEV-4", "ALLOC_PD by write() follows the same rules, and a wrong count or header is refused with EINVAL or ENOSPC")
 {
 	struct pd_answer resp = {};
 	struct ib_uverbs_alloc_pd cmd = { .response = (uintptr_t)&resp };
@@ -181,13 +188,13 @@ TEST(pd_by_write, "DEV-4", "ALLOC_PD by write(): same rules; a count or header t
 	CHECK_RET(ALLOC(NULL, 0, sizeof(resp.core)), EFAULT);
 	cmd.response = ~0ULL - 16;
 	CHECK_RET(ALLOC(&req, sizeof(req), sizeof(resp)), EFAULT);
-	/* Its core part is not all there. */
+	/* The core part of the command is too short. */
 	CHECK_RET(raw_write(fd, IB_USER_VERBS_CMD_ALLOC_PD, &cmd, 4, NULL, 0,
 			    sizeof(resp)), ENOSPC);
 	CHECK_EQ(tree_count(KEEL0, "pd"), 3);
 }
 
-TEST(write_header, "DEV-4", "a write() that is no command is refused: EINVAL; of no known command: EOPNOTSUPP; from nowhere: EFAULT")
+TEST(write_header, "DEV-4", "write() refuses a malformed command with EINVAL, an unknown command with EOPNOTSUPP, a bad address with EFAULT")
 {
 	struct ib_uverbs_cmd_hdr hdr = { .command = IB_USER_VERBS_CMD_ALLOC_PD };
 	int fd = dev_open(KEEL0)->cmd_fd;
@@ -206,7 +213,7 @@ TEST(write_header, "DEV-4", "a write() that is no command is refused: EINVAL; of
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-TEST(no_context, "DEV-4", "before it has a context a file refuses every command with EINVAL; a second context too")
+TEST(no_context, "DEV-4", "a file without a context refuses every command with EINVAL, and a file with a context refuses a second context")
 {
 	static const struct ib_uverbs_alloc_pd cmd;
 	struct ib_uverbs_alloc_pd_resp resp;
@@ -229,7 +236,7 @@ TEST(no_context, "DEV-4", "before it has a context a file refuses every command 
 	CHECK_OK(raw_run(fd, &td));
 }
 
-TEST(get_context, "DEV-4", "GET_CONTEXT with non-zero driver data: EOPNOTSUPP; with an answer that cannot be written: EFAULT; and it can be tried again")
+TEST(get_context, "DEV-4", "GET_CONTEXT refuses non-zero driver data with EOPNOTSUPP, a bad response address with EFAULT, and can be retried")
 {
 	struct {
 		struct ib_uverbs_get_context_resp core;
@@ -253,7 +260,7 @@ TEST(get_context, "DEV-4", "GET_CONTEXT with non-zero driver data: EOPNOTSUPP; w
 	CHECK_EQ(resp.more, 0);
 }
 
-/* A command of the kind that has no driver part at keel. */
+/* A command without driver data in keel. */
 struct plain {
 	const char *name;
 	uint32_t command;
@@ -322,7 +329,7 @@ static void check_plain(int fd, const struct plain *p, void *out,
 	CHECK_EQ(tree_count(KEEL0, NULL), before + !want);
 }
 
-TEST(plain_commands, "DEV-4", "REG_MR, ALLOC_MW, CREATE_AH, OPEN_XRCD: unexpected driver data EOPNOTSUPP, bad pointers EFAULT, nothing left")
+TEST(plain_commands, "DEV-4", "REG_MR, ALLOC_MW, CREATE_AH, OPEN_XRCD refuse driver data with EOPNOTSUPP, bad pointers with EFAULT, leaving nothing")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	static const uint64_t zero[4], one[4] = { 0, 0, 0, 1 };
@@ -337,7 +344,10 @@ TEST(plain_commands, "DEV-4", "REG_MR, ALLOC_MW, CREATE_AH, OPEN_XRCD: unexpecte
 		check_plain(fd, p, out, zero, 32, NULL, 0, 0);
 		memset(drv_out, 0xaa, 16);
 		check_plain(fd, p, out, NULL, 0, drv_out, 16, 0);
-		/* The answer to CREATE_AH is a number; there is no other. */
+		/*
+		 * CREATE_AH answers with a number; the other commands have no
+		 * driver response.
+		 */
 		CHECK_EQ(!!drv_out[0], p->command == IB_USER_VERBS_CMD_CREATE_AH);
 		CHECK_ALL(drv_out + 4, 0, 12);
 		check_plain(fd, p, out, one, 32, NULL, 0, EOPNOTSUPP);
@@ -347,7 +357,7 @@ TEST(plain_commands, "DEV-4", "REG_MR, ALLOC_MW, CREATE_AH, OPEN_XRCD: unexpecte
 	}
 }
 
-TEST(plain_handles, "DEV-4", "REG_MR, ALLOC_MW and CREATE_AH with a dead, foreign or wrong PD handle: ENOENT or EINVAL, nothing left")
+TEST(plain_handles, "DEV-4", "REG_MR, ALLOC_MW and CREATE_AH refuse a dead, foreign or wrong PD handle with ENOENT or EINVAL, leaving nothing")
 {
 	struct ibv_context *ctx = dev_open(KEEL0), *other = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -373,7 +383,7 @@ TEST(plain_handles, "DEV-4", "REG_MR, ALLOC_MW and CREATE_AH with a dead, foreig
 
 static int destroy(int fd, uint32_t command, uint32_t handle)
 {
-	/* All of them have the handle in front. */
+	/* All these commands begin with the handle. */
 	uint32_t in[2] = { handle, 0 };
 	struct raw_invoke inv = {
 		.command = command, .in = in, .in_len = 4,
@@ -410,7 +420,7 @@ TEST(destroys, "DEV-4", "a destroy of a dead or foreign handle is refused with E
 	CHECK_SAME_TREE(before);
 }
 
-TEST(bad_queues, "DEV-4", "CQs and SRQs larger than the device's limits, or of none, are refused with EINVAL")
+TEST(bad_queues, "DEV-4", "CQs and SRQs above the device's limits, and empty CQs, are refused with EINVAL")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -430,8 +440,8 @@ TEST(bad_queues, "DEV-4", "CQs and SRQs larger than the device's limits, or of n
 	CHECK_EQ(tree_count(KEEL0, NULL), 2);
 }
 
-/* DM_ALLOC and DM_MR_REG are the core's, their objects keel's. */
-TEST(dm_core, "DEV-4,DM-1", "DM_ALLOC and DM_MR_REG whose command or answers cannot be written: EFAULT, and nothing is left")
+/* ib_core implements DM_ALLOC and DM_MR_REG, keel creates their objects. */
+TEST(dm_core, "DEV-4,DM-1", "DM_ALLOC and DM_MR_REG with an unwritable command or output fail with EFAULT and leave nothing behind")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr attr = { .length = 1 };

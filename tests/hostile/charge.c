@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Kernel memory: what a process makes is charged to its memory cgroup, comes
- * back when it is gone, and is bounded by the cgroup's limit.
+ * Kernel memory: objects of a process are charged to its memory cgroup,
+ * uncharged after the process exits, and bounded by the cgroup's limit.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -20,7 +20,7 @@
 #define PAGE	4096UL
 #define MIB	(1024UL * 1024)
 
-/* As much memory as makes a long page list: 8 bytes a page. */
+/* An MR of this size has a long page list: 8 bytes for each page. */
 #define REGION	(16 * MIB)
 #define LIST	(REGION / PAGE * 8)
 
@@ -61,7 +61,7 @@ static long group_value(const char *file, const char *word)
 	return value;
 }
 
-/* Kernel memory that is charged to the group, in bytes. */
+/* Return the bytes of kernel memory charged to the group. */
 static long group_kernel(void)
 {
 	return group_value(GROUP "/memory.stat", "\nkernel ");
@@ -101,7 +101,7 @@ static int free_td(void *td)
 	return ibv_dealloc_td(td);
 }
 
-/* Without a page list of its own: nothing is pinned. */
+/* An on-demand MR has no page list: the kernel pins nothing. */
 static void *new_odp(void)
 {
 	return ibv_reg_mr(pd, memory, PAGE, IBV_ACCESS_ON_DEMAND);
@@ -203,7 +203,7 @@ static int free_qp(void *qp)
 	return ibv_destroy_qp(qp);
 }
 
-/* A QP in one group more. */
+/* Attach the QP to one more multicast group. */
 static void *new_group(void)
 {
 	union ibv_gid *gid = calloc(1, sizeof(*gid));
@@ -225,7 +225,10 @@ static int free_group(void *gid)
 	return ret;
 }
 
-/* At least so many bytes each; the sizes are those of slabs. */
+/*
+ * The kernel charges at least this many bytes for each object; sizes are those
+ * of slabs.
+ */
 static const struct kind {
 	const char *what;
 	void *(*make)(void);
@@ -242,7 +245,7 @@ static const struct kind {
 	{ "MW", new_mw, free_mw, 2000, 400 },
 	{ "buffer of device memory", new_dm, free_dm, 2000, 250 },
 	{ "XRC domain", new_xrcd, free_xrcd, 2000, 250 },
-	/* To make one takes a tick of the clock. */
+	/* Creating an AH takes a clock tick. */
 	{ "AH", new_ah, free_ah, 300, 250 },
 	{ "CQ", new_cq, free_cq, 1100, 250 },
 	{ "SRQ", new_srq, free_srq, 1100, 250 },
@@ -251,8 +254,8 @@ static const struct kind {
 };
 
 /*
- * Slabs are charged by the page or by the object, as the kernel likes; freed
- * memory is uncharged after a grace period, some of it later still.
+ * The kernel charges slabs by page or by object. Freed memory is uncharged
+ * after a grace period, some of it later.
  */
 static void check_returned(const struct kind *k, long before, long grown)
 {
@@ -265,7 +268,7 @@ static void check_returned(const struct kind *k, long before, long grown)
 		     k->what, group_kernel() - before, grown);
 }
 
-/* The little there is to see is in memory.stat every other second only. */
+/* memory.stat shows small changes only every other second. */
 static void settle(const struct kind *k)
 {
 	if (k->n * k->bytes < MIB / 4)
@@ -320,8 +323,11 @@ static void charged(struct peer *parent)
 	charge_kind(&kinds[kind]);
 }
 
-/* A cgroup for each: what is freed late would be missing from the next kind. */
-TEST_SLOW(charged, "ISO-5", "objects, page lists and multicast groups are charged to the memory cgroup of the process that makes them, and no longer when they are gone", 120)
+/*
+ * Use a new cgroup for each kind: memory that is freed late would be missing in
+ * the next measurement.
+ */
+TEST_SLOW(charged, "ISO-5", "objects, page lists and multicast groups are charged to the creator's memory cgroup, and uncharged when destroyed", 120)
 {
 	struct peer p;
 	int kind;
@@ -335,7 +341,7 @@ TEST_SLOW(charged, "ISO-5", "objects, page lists and multicast groups are charge
 	}
 }
 
-/* More than the cgroup's limit has room for, if they were charged to nobody. */
+/* More page lists than the limit has room for. */
 #define MOST	600
 #define ROOM	(8 * MIB)
 
@@ -360,10 +366,10 @@ static void limited(struct peer *parent)
 }
 
 /*
- * The kernel either refuses the allocation, or has its out-of-memory killer end
- * the process. Both keep the memory of others.
+ * The kernel either refuses the allocation, or its out-of-memory killer kills
+ * the process. Both protect the memory of other processes.
  */
-TEST_SLOW(limited, "ISO-5", "memory.max bounds the kernel memory that a process makes keel use: it is refused (ENOMEM) or killed there, and all comes back", 120)
+TEST_SLOW(limited, "ISO-5", "memory.max bounds the kernel memory of a process's objects: the kernel refuses (ENOMEM) or kills, and frees everything", 120)
 {
 	struct peer p;
 	int status;
@@ -376,11 +382,14 @@ TEST_SLOW(limited, "ISO-5", "memory.max bounds the kernel memory that a process 
 	       ROOM / 1024, WIFSIGNALED(status) ? "killed" : "refused");
 	CHECK(WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL :
 				    WEXITSTATUS(status) == 0);
-	/* A list takes twice its size where it has to be a power of two. */
+	/*
+	 * A page list takes twice its size where the kernel rounds to a power
+	 * of two.
+	 */
 	CHECK(*made >= (int)(ROOM / LIST) / 4);
 	CHECK(*made <= (int)(ROOM / LIST));
 	CHECK(group_value(GROUP "/memory.events", "\nmax ") > 0);
-	/* The device works for others. */
+	/* The device still works for other processes. */
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 	prepare();
 	CHECK_OK(free_mr(MUST(new_mr())));

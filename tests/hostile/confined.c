@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Limits and privileges: what the rdma cgroup counts, what RLIMIT_MEMLOCK
- * bounds, and what nobody can do from inside a container.
+ * bounds, and what a process in a container cannot do.
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -29,8 +29,8 @@
 static char memory[16 * MIB] __attribute__((aligned(4096)));
 
 /*
- * The limit goes before the group does: kernels like 6.12 keep the pool of a
- * group that had one, and trip over it when the device goes.
+ * Remove the limit before the group: kernels like 6.12 keep the pool of a group
+ * that had a limit, and fail on it at device removal.
  */
 void t_after(void)
 {
@@ -47,7 +47,7 @@ static void limit(int handles, int objects)
 	CHECK_OK(t_write_file(GROUP "/rdma.max", text));
 }
 
-/* How many "hca_handle" or "hca_object" the group has now. */
+/* Return the group's current count of "hca_handle" or "hca_object". */
 static int used(const char *what)
 {
 	char *text = t_read_file(GROUP "/rdma.current"), *at;
@@ -117,7 +117,7 @@ static void in_group(void (*run)(struct peer *), int handles, int objects)
 	CHECK_EQ(used("hca_object"), 0);
 }
 
-TEST(hca_handle, "DEV-4", "the rdma cgroup's hca_handle bounds contexts: the next one is EAGAIN, and right after one was closed")
+TEST(hca_handle, "DEV-4", "hca_handle of the rdma cgroup bounds contexts: the next open fails with EAGAIN, and succeeds after a close")
 {
 	in_group(handles, 2, 100);
 }
@@ -145,7 +145,7 @@ static void objects(struct peer *parent)
 	CHECK_EQ(used("hca_object"), 0);
 }
 
-TEST(hca_object, "DEV-4", "the rdma cgroup counts every object once, keel's own kinds too, and bounds them")
+TEST(hca_object, "DEV-4", "the rdma cgroup counts every object once, keel's own types included, and hca_object bounds them")
 {
 	in_group(objects, 2, 1000);
 }
@@ -167,7 +167,9 @@ static void each(struct peer *parent)
 	CHECK_EQ(used("hca_object"), 2);
 	MUST(ibv_alloc_parent_domain(ctx, &attr));
 	CHECK_EQ(used("hca_object"), 3);
-	/* A number, not an object: it goes with its domain. */
+	/*
+	 * The shared handle is a number and no object: it ends with its domain.
+	 */
 	MUST(ibv_alloc_shpd(pd, 5, &shpd));
 	CHECK_EQ(used("hca_object"), 3);
 	MUST(ibv_share_pd(ctx, &shpd, 5));
@@ -182,7 +184,7 @@ static void each(struct peer *parent)
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
-TEST(each_kind, "DEV-4", "thread domains, parent domains and instances of a shared PD are charged to the rdma cgroup like any object; what it refuses leaves nothing")
+TEST(each_kind, "DEV-4", "TDs, parent domains and instances of a shared PD are charged to the rdma cgroup, and a refused one leaves nothing")
 {
 	in_group(each, 1, 4);
 }
@@ -202,7 +204,7 @@ static void memlock(struct peer *parent)
 	ctx = dev_open(KEEL0);
 	pd = MUST(ibv_alloc_pd(ctx));
 	CHECK_NULL(ibv_reg_mr(pd, memory, 2 * MIB, 0), ENOMEM);
-	/* The refused region has not been counted. */
+	/* The refused MR was not counted. */
 	mr = MUST(ibv_reg_mr(pd, memory, MIB / 2, 0));
 	CHECK_NULL(ibv_reg_mr(pd, memory, MIB / 2 + 4096, 0), ENOMEM);
 	/* The rings of queues are pinned, too. */
@@ -210,14 +212,14 @@ static void memlock(struct peer *parent)
 	cq = MUST(ibv_create_cq(ctx, 1000, NULL, NULL, 0));
 	CHECK_OK(ibv_destroy_cq(cq));
 	CHECK_OK(ibv_dereg_mr(mr));
-	/* To the last page. */
+	/* The limit can be used to the last page. */
 	CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr(pd, memory, MIB, 0))));
-	/* On demand nothing is pinned. */
+	/* An on-demand MR pins nothing. */
 	CHECK_OK(ibv_dereg_mr(MUST(ibv_reg_mr(pd, memory, sizeof(memory),
 					      IBV_ACCESS_ON_DEMAND))));
 }
 
-TEST(rlimit, "DEV-4", "RLIMIT_MEMLOCK bounds what an unprivileged program pins: regions and the rings of queues (ENOMEM), and it all comes back")
+TEST(rlimit, "DEV-4", "RLIMIT_MEMLOCK bounds the MRs and rings that an unprivileged process pins (ENOMEM), and destroying them uncharges")
 {
 	struct peer p;
 
@@ -226,8 +228,8 @@ TEST(rlimit, "DEV-4", "RLIMIT_MEMLOCK bounds what an unprivileged program pins: 
 }
 
 /*
- * As in a container: nobody outside, root inside, with namespaces of its own.
- * The process that goes on is its first.
+ * Enter a container: nobody outside, root inside, with namespaces of its own.
+ * The process that returns is the first process of the container.
  */
 static void contain(void)
 {
@@ -263,14 +265,16 @@ static void check_no_raw(struct ibv_context *ctx, struct ibv_pd *pd)
 	};
 	struct ibv_qp *ud = qp_new(pd, cq, IBV_QPT_UD, NULL);
 
-	/* There are none, for nobody. */
+	/* No user can create raw packet QPs. */
 	CHECK_NULL(ibv_create_qp(pd, &init), EOPNOTSUPP);
-	/* Controlled Q_Keys are the administrator's. */
+	/* Only the administrator can set controlled Q_Keys. */
 	CHECK_RET(ibv_modify_qp(ud, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 				IBV_QP_PORT | IBV_QP_QKEY), EPERM);
 }
 
-/* The command is refused for want of privileges, and not for another reason. */
+/*
+ * Check that the command fails for lack of privileges and for no other reason.
+ */
 static void check_not_permitted(const char *command)
 {
 	char *text = t_shell("%s 2>&1 || :", command);
@@ -281,8 +285,8 @@ static void check_not_permitted(const char *command)
 }
 
 /*
- * The folder of keel0's files in debugfs, from before: the way there may be
- * closed as well, but this is about the files.
+ * The debugfs directory of keel0, opened before the process enters the
+ * container: the path may be closed too, but the test is about the files.
  */
 static int debugfs;
 
@@ -301,7 +305,7 @@ static void check_administrators_files(void)
 	check_not_permitted("rdma system set netns exclusive");
 }
 
-/* Told by another program: what it has. */
+/* Another process sends these values of its objects. */
 struct others {
 	uint64_t addr;
 	uint32_t rkey;
@@ -329,7 +333,10 @@ static void contained(struct peer *parent)
 	shpd = (struct ibv_shpd){ .context = ctx, .handle = theirs.shpd };
 	CHECK_NULL(ibv_share_pd(ctx, &shpd, 0), EACCES);
 	mr = MUST(ibv_reg_mr(pd, memory, 4096, IBV_ACCESS_LOCAL_WRITE));
-	/* A key of another program is none, and what it is for stays whole. */
+	/*
+	 * The key of another process does not work, and its memory stays
+	 * unchanged.
+	 */
 	l = link_new(pd, pd, IBV_QPT_RC);
 	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 7, MEM(mr), theirs.addr,
 		  theirs.rkey);
@@ -337,7 +344,7 @@ static void contained(struct peer *parent)
 	CHECK_OK(ibv_dereg_mr(mr));
 }
 
-TEST(container, "DEV-4,PD-4", "nobody in a container (user, net, pid and mount namespaces) uses the device, and reaches neither debugfs nor others' objects nor controlled traffic")
+TEST(container, "DEV-4,PD-4", "user nobody in a container can use the device, but not debugfs, other processes' objects or controlled Q_Keys")
 {
 	struct others mine = {};
 	struct ibv_shpd shpd;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Quotas: nobody without privileges holds more of anything than is still free.
+ * Quotas: an unprivileged user holds at most as much of a resource as is still
+ * free.
  */
 #include <signal.h>
 
@@ -13,13 +14,13 @@
 #define BOB	1001
 #define TRACING	"/sys/kernel/tracing/"
 
-/* A resource that is quickly used up: device memory, in pieces of so many. */
+/* A resource that is quickly exhausted: device memory, in PIECES pieces. */
 #define PIECES	256
 #define ALL	PIECES
 
 /*
- * A process of some user, which takes and gives pieces as it is told: so many
- * more than it has, or fewer. It answers with the number by which that changed.
+ * A process of some user, which allocates or frees pieces on request. It
+ * answers with the change of its number of pieces.
  */
 struct taker {
 	struct peer p;
@@ -76,7 +77,9 @@ static void obey(struct peer *parent, struct ibv_context *ctx)
 	}
 }
 
-/* Where a taker is: in the user namespace of a process, or one inside that. */
+/*
+ * Where a taker runs: in the user namespace of a process, or in a nested one.
+ */
 struct place {
 	pid_t ns;
 	uid_t uid;
@@ -112,7 +115,9 @@ static struct taker taker_new(uid_t uid)
 	return taker_in(0, uid, false);
 }
 
-/* How many it got, or gave with a minus. */
+/*
+ * Return how many pieces the taker got, or the negative number that it freed.
+ */
 static int taker_take(struct taker *t, int n)
 {
 	peer_put_var(&t->p, n);
@@ -129,7 +134,7 @@ static void taker_end(struct taker *t)
 	peer_end(&t->p);
 }
 
-TEST(shares, "ISO-5", "one user gets half of the device's memory (ENOMEM), the next half of the rest, and root all of that; a death gives everything back")
+TEST(shares, "ISO-5", "one user gets half of device memory (ENOMEM), the next user half of the rest, root all the rest, and a death frees memory")
 {
 	struct taker alice = taker_new(ALICE), bob = taker_new(BOB);
 	struct taker root = taker_new(0);
@@ -138,7 +143,7 @@ TEST(shares, "ISO-5", "one user gets half of the device's memory (ENOMEM), the n
 	CHECK_EQ(tree_count(KEEL0, "dm"), 128);
 	CHECK_EQ(taker_take(&bob, ALL), 64);
 	CHECK_EQ(taker_take(&alice, ALL), 0);
-	/* A user that gives some back gets as many as it may hold, no more. */
+	/* A user that frees pieces gets back at most its share. */
 	CHECK_EQ(taker_take(&alice, -20), -20);
 	CHECK_EQ(taker_take(&bob, ALL), 10);
 	CHECK_EQ(taker_take(&alice, ALL), 0);
@@ -154,7 +159,7 @@ TEST(shares, "ISO-5", "one user gets half of the device's memory (ENOMEM), the n
 	taker_end(&bob);
 }
 
-TEST(processes, "ISO-5", "the processes of a user have one share together")
+TEST(processes, "ISO-5", "the processes of a user share one quota")
 {
 	struct taker one = taker_new(ALICE), two = taker_new(ALICE);
 
@@ -185,7 +190,7 @@ static void borrower(struct peer *parent)
 	obey(parent, MUST(ibv_import_device(fd)));
 }
 
-TEST(imported, "ISO-5", "an object counts for the user who made it, in an imported context of another user, too")
+TEST(imported, "ISO-5", "an object counts for the user who created it, even in a context imported from another user")
 {
 	struct taker alice = {}, bob = {};
 	int fd;
@@ -198,17 +203,17 @@ TEST(imported, "ISO-5", "an object counts for the user who made it, in an import
 	CHECK_EQ(taker_take(&alice, ALL), 128);
 	CHECK_EQ(taker_take(&bob, ALL), 64);
 	taker_end(&bob);
-	/* They are Bob's as long as they exist, which is as long as the context. */
+	/* The pieces count for Bob until they are freed, with the context. */
 	CHECK_EQ(taker_take(&alice, ALL), 0);
 	CHECK_EQ(tree_count(KEEL0, "dm"), 192);
 	taker_end(&alice);
 	CHECK_EQ(tree_count(KEEL0, "dm"), 0);
 }
 
-/* Alice with subordinate IDs, as newuidmap(1) would give them to her. */
+/* Alice with subordinate IDs, as newuidmap(1) would map them. */
 #define ALICE_MAP	"0 1000 1\n1 100000 10"
 
-TEST(namespaces, "ISO-5", "user namespaces do not multiply a share: not with subordinate IDs in them, and not with namespaces in namespaces")
+TEST(namespaces, "ISO-5", "user namespaces do not multiply a share, neither with subordinate IDs nor nested")
 {
 	struct taker outside = taker_new(ALICE), bob = taker_new(BOB);
 	struct taker own, other, deeper, second;
@@ -239,7 +244,7 @@ TEST(namespaces, "ISO-5", "user namespaces do not multiply a share: not with sub
 	user_ns_end(&ns2);
 }
 
-TEST(containers, "ISO-5", "each container that root makes is one user, whatever users it has inside; one that shares root's ID is root")
+TEST(containers, "ISO-5", "a container of root counts as one user whatever its users are, and a container that maps root's ID counts as root")
 {
 	struct taker first, inside, deeper, second, shared, again;
 	struct peer ns[3];
@@ -300,7 +305,7 @@ static void dm_alice(struct peer *parent)
 	half = MUST(dm(ctx, size / 2));
 	CHECK_NULL(dm(ctx, 1), ENOMEM);
 	CHECK_OK(ibv_free_dm(half));
-	/* A page is counted whole, however little of it was asked for. */
+	/* The kernel counts whole pages. */
 	MUST(dm(ctx, size / 2 - 4096));
 	MUST(dm(ctx, 1));
 	CHECK_NULL(dm(ctx, 1), ENOMEM);
@@ -322,7 +327,7 @@ static void dm_bob(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(dm_bytes, "ISO-5,DM-1,DM-3", "device memory is shared by the byte: half of it to one user, a quarter to the next (ENOMEM), and root gets the rest")
+TEST(dm_bytes, "ISO-5,DM-1,DM-3", "device memory is shared by bytes: one user gets half, the next a quarter (ENOMEM), and root the rest")
 {
 	struct ibv_context *ctx;
 	struct peer alice, bob;
@@ -354,7 +359,7 @@ static union ibv_gid group_gid(int n)
 	return gid;
 }
 
-/* Attach to groups until one is refused: how many those are. */
+/* Attach to groups until the kernel refuses; return how many succeeded. */
 static int attach_groups(struct ibv_qp *qp, int from, int most)
 {
 	union ibv_gid gid;
@@ -371,7 +376,10 @@ static int attach_groups(struct ibv_qp *qp, int from, int most)
 	return n;
 }
 
-/* ... and with QPs to one group. */
+/*
+ * Attach new QPs to one group until the kernel refuses; return how many
+ * succeeded.
+ */
 static int attach_qps(struct ibv_pd *pd, struct ibv_cq *cq, int group, int most)
 {
 	union ibv_gid gid = group_gid(group);
@@ -404,14 +412,14 @@ static void mcast_user(struct peer *parent)
 	cq = cq_new(ctx);
 	CHECK_EQ(attach_groups(qp_new(pd, cq, IBV_QPT_UD, NULL), part << 12,
 			       attr.max_mcast_grp), attr.max_mcast_grp / part);
-	/* The group of the first user, in which that has one place already. */
+	/* The group of the first user, who already has one QP in the group. */
 	CHECK_EQ(attach_qps(pd, cq, 2 << 12, attr.max_mcast_qp_attach),
 		 attr.max_mcast_qp_attach / part - (part == 2));
 	peer_tell(parent);
 	peer_wait(parent);
 }
 
-TEST(mcast, "ISO-5", "multicast groups, and the places in one group, are shared by the same rule")
+TEST(mcast, "ISO-5", "multicast groups, and the QPs in one group, are shared by the same rule")
 {
 	struct peer alice, bob;
 	int part;
@@ -447,7 +455,7 @@ static void check_trace(const char *who, uint64_t more, uint64_t has,
 	free(trace);
 }
 
-TEST(trace, "ISO-5", "each refusal leaves a trace event with the user, what it holds and what there is")
+TEST(trace, "ISO-5", "each refusal raises a trace event with the user, what the user holds, and the limit")
 {
 	struct taker alice = taker_new(ALICE), inside;
 	uint64_t size, piece;

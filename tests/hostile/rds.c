@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * RDS over keel: a consumer in the kernel that ends with BUG_ON() where
- * ib_post_send() or ib_post_recv() write bad_wr after a success.
+ * RDS over keel: a consumer in the kernel that calls BUG_ON() if ib_post_send()
+ * or ib_post_recv() write bad_wr after a success.
  */
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -21,7 +21,7 @@ static unsigned char sent[LEN], got[LEN];
 
 void t_after(void)
 {
-	/* Nothing is left of it but what the kernel had before. */
+	/* Remove the RDS modules and the addresses. */
 	t_shell_status("modprobe -r rds_rdma 2>&1; modprobe -r rds 2>&1; "
 		       "ip addr del " FROM "/24 dev " KEEL0 " 2>&1; "
 		       "ip addr del " TO "/24 dev " KEEL0 " 2>&1");
@@ -54,7 +54,7 @@ static int rds_socket(const char *ip)
 	return fd;
 }
 
-TEST_NOT_UML(messages, "DEV-4,DEV-2", "RDS, which looks at bad_wr after every post, sends messages of many work requests over the device, and they arrive whole",
+TEST_NOT_UML(messages, "DEV-4,DEV-2", "RDS, which checks bad_wr after every post, sends lists of work requests over the device, and messages arrive whole",
 	     "its kernel has no RDS")
 {
 	struct sockaddr_in to = address(TO);
@@ -76,7 +76,10 @@ TEST_NOT_UML(messages, "DEV-4,DEV-2", "RDS, which looks at bad_wr after every po
 		CHECK_EQ(SYS(recv(in, got, LEN, 0)), LEN);
 		CHECK_MEM(got, sent, LEN);
 	}
-	/* Over the device, and not by a transport of RDS's own. */
+	/*
+	 * The messages went through the device, and not by another transport of
+	 * RDS.
+	 */
 	CHECK(dev_counter("rx_msgs") - before >= ROUNDS * 4);
 	CHECK_SYS(close(out), 0);
 	CHECK_SYS(close(in), 0);

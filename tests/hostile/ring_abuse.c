@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that scribbles over the rings that it shares with the kernel: only
- * its own queues suffer, with the event that is theirs.
+ * An application writes garbage into the rings that it shares with the kernel:
+ * only its own queues fail, with the matching event.
  */
 #include "peer.h"
 #include "qp.h"
@@ -13,7 +13,10 @@
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
 
-/* A QP that sends to another, which has an SRQ or not; in that order. */
+/*
+ * Ring numbers of a requester and its peer, which has an SRQ or a receive
+ * queue.
+ */
 enum { CQ, RCQ, SRQ, SQ, RQ };
 enum { PLAIN_RQ = 5 };
 
@@ -37,7 +40,7 @@ static struct victim victim_new(bool with_srq)
 	v.a = qp_new(pd, v.cq, IBV_QPT_RC, NULL);
 	v.b = qp_new(pd, v.rcq, IBV_QPT_RC, v.srq);
 	CHECK_EQ(n_rings, 6);
-	/* In this order, for the one that is connected first is woken by the other. */
+	/* Join in this order: the second QP that connects wakes the first. */
 	qp_join(v.b, v.a);
 	v.mem = MEM(MUST(ibv_reg_mr(pd, page, PAGE, IBV_ACCESS_LOCAL_WRITE)));
 	return v;
@@ -52,8 +55,11 @@ static int doorbell(struct ibv_context *ctx, uint32_t qpn)
 	return raw_run(ctx->cmd_fd, &cmd);
 }
 
-/* A ring whose index says that there is an entry; nobody rang for it. */
-TEST(doorbell, "DEV-4", "a doorbell is for a QP of one's own: with another's number, or one that is none, it is ENOENT and runs nothing")
+/*
+ * The ring's index announces a WQE, but the application has not called the
+ * doorbell.
+ */
+TEST(doorbell, "DEV-4", "a doorbell for a QP of another context, or an unknown QP, fails with ENOENT and runs nothing")
 {
 	struct ibv_context *stranger = dev_open(KEEL0);
 	struct victim v = victim_new(true);
@@ -68,7 +74,7 @@ TEST(doorbell, "DEV-4", "a doorbell is for a QP of one's own: with another's num
 
 	CHECK_EQ(doorbell(stranger, v.a->qp_num), ENOENT);
 	CHECK_EQ(doorbell(v.ctx, 0), ENOENT);
-	/* The kernel's own, for management datagrams. */
+	/* QP 1 belongs to the kernel, for management datagrams. */
 	CHECK_EQ(doorbell(v.ctx, 1), ENOENT);
 	CHECK_EQ(doorbell(v.ctx, 0xffffffff), ENOENT);
 	CHECK_NO_WC(v.cq);
@@ -81,17 +87,19 @@ TEST(doorbell, "DEV-4", "a doorbell is for a QP of one's own: with another's num
 	CHECK_EQ(doorbell(v.ctx, gone), ENOENT);
 }
 
-/* Entries that the kernel did not get: more than there are, or less than 0. */
+/*
+ * Invalid producer indexes: more WQEs than the ring has, or a negative number.
+ */
 static const uint32_t lies[] = { 1000, 0x7fffffff, 0x80000000, -1U };
 
-TEST(send_queue, "DEV-4", "an index of a send queue that claims what cannot be fails its QP with a fatal event, and its peer not")
+TEST(send_queue, "DEV-4", "an invalid producer index of a send queue fails its QP with a fatal event, and not the peer")
 {
 	struct victim v;
 	int i;
 
 	for (i = 0; i < 4; i++) {
 		v = victim_new(true);
-		/* The doorbell of a post makes the kernel look. */
+		/* The following move to SQD makes the kernel read the index. */
 		post_srq_recv(v.srq, 1, v.mem);
 		rings[SQ]->user = lies[i];
 		qp_to(v.a, IBV_QPS_SQD);
@@ -103,7 +111,7 @@ TEST(send_queue, "DEV-4", "an index of a send queue that claims what cannot be f
 	}
 }
 
-TEST(receive_queue, "DEV-4", "a false index of a receive queue, backwards, far ahead or random, fails its QP with a fatal event and its sender's with a remote operation error")
+TEST(receive_queue, "DEV-4", "an invalid producer index of a receive queue fails its QP with a fatal event, the sender with a remote operation error")
 {
 	uint64_t seed = 99;
 	struct victim v;
@@ -111,12 +119,15 @@ TEST(receive_queue, "DEV-4", "a false index of a receive queue, backwards, far a
 	int i;
 
 	for (i = 0; i < 12; i++) {
-		/* An index within the ring is garbage, but no lie. */
+		/*
+		 * An index within the ring is valid, even if the WQEs are
+		 * garbage.
+		 */
 		do
 			lie = i < 4 ? lies[i] : t_random(&seed);
 		while (lie <= QP_WRS);
 		v = victim_new(false);
-		/* Even with an honest receive in there. */
+		/* The same with a valid receive WQE in the ring. */
 		if (i >= 8)
 			post_recv(v.b, 1, v.mem);
 		rings[PLAIN_RQ]->user += lie;
@@ -129,7 +140,7 @@ TEST(receive_queue, "DEV-4", "a false index of a receive queue, backwards, far a
 		CHECK_NO_EVENT(v.ctx);
 		CHECK_OK(ibv_close_device(v.ctx));
 	}
-	/* One that was taken is asked for again. */
+	/* A producer index that moves back behind a consumed WQE. */
 	v = victim_new(false);
 	post_recv(v.b, 3, v.mem);
 	post_send(v.a, 4, v.mem);
@@ -141,7 +152,7 @@ TEST(receive_queue, "DEV-4", "a false index of a receive queue, backwards, far a
 	CHECK_EVENT(v.ctx, IBV_EVENT_QP_FATAL, v.b);
 }
 
-TEST(srq, "DEV-4", "an index of an SRQ that claims what cannot be is an error of the SRQ and of the QP that a message came to")
+TEST(srq, "DEV-4", "an invalid producer index of an SRQ raises an error event for the SRQ and for the QP that receives")
 {
 	struct ibv_async_event event;
 	struct victim v;
@@ -164,13 +175,13 @@ TEST(srq, "DEV-4", "an index of an SRQ that claims what cannot be is an error of
 	}
 }
 
-TEST(cq, "DEV-4", "an index of a CQ that claims what cannot be is an error of the CQ and of the QP that completes there")
+TEST(cq, "DEV-4", "an invalid consumer index of a CQ raises an error event for the CQ and for the QP that completes")
 {
 	struct ibv_async_event event;
 	struct victim v;
 	int i, cqs, qps;
 
-	/* One before the kernel's is an entry that was not taken: no lie. */
+	/* -1 is valid here: it means that one CQE has not been consumed. */
 	for (i = 0; i < 3; i++) {
 		v = victim_new(true);
 		rings[CQ]->user = lies[i];
@@ -190,7 +201,7 @@ TEST(cq, "DEV-4", "an index of a CQ that claims what cannot be is an error of th
 	}
 }
 
-/* Scribbles over all of its rings, and kicks the kernel to look. */
+/* Write random bytes into all rings, and make the kernel read them. */
 static void vandal(struct peer *parent)
 {
 	struct ibv_send_wr *bad;
@@ -216,7 +227,7 @@ static void vandal(struct peer *parent)
 	peer_tell(parent);
 }
 
-TEST_SLOW(random_bytes, "DEV-4", "random bytes in all rings of one process, over and over: another process's messages come through whole all the while", 60)
+TEST_SLOW(random_bytes, "DEV-4", "while a process fills its rings with random bytes, another process's messages arrive whole", 60)
 {
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Work requests that no library would write: a QP holds back what is posted
- * until the entry in its ring says something else.
+ * WQEs that no library writes: the QP is in SQD while the test changes a posted
+ * WQE in its ring.
  */
 #include "peer.h"
 #include "qp.h"
@@ -15,7 +15,7 @@
 static char from[PAGE] __attribute__((aligned(PAGE)));
 static char to[PAGE] __attribute__((aligned(PAGE)));
 
-/* The rings of two QPs, in the order of rings[]; an SRQ comes last. */
+/* Indexes of rings[]: the rings of two QPs, and of an SRQ. */
 enum { SQ = 2, RQ, SQ_B, RQ_B, SRQ };
 
 struct setup {
@@ -44,7 +44,7 @@ static struct setup setup(enum ibv_qp_type type)
 	return s;
 }
 
-/* Posted, but not looked at before go(). */
+/* Post a WQE that the kernel does not run before go(). */
 static struct keel_uapi_send_wqe *hold(struct setup *s,
 				       struct ibv_send_wr *wr)
 {
@@ -66,11 +66,11 @@ static struct mem part(struct ibv_mr *mr, uint32_t len)
 	return (struct mem){ mr->addr, len, mr->lkey };
 }
 
-/* Values of a WQE, byte by byte at its place. */
+/* Values to write into members of a WQE. */
 struct lie {
 	const char *what;
-	enum ibv_wr_opcode as;	/* before */
-	int opcode;		/* -1: that */
+	enum ibv_wr_opcode as;	/* opcode that is posted */
+	int opcode;		/* replacement, or -1 */
 	int flags;
 	int num_sge;
 	unsigned int inline_len;
@@ -109,7 +109,7 @@ static void lie_one(const struct lie *lie, enum ibv_qp_type type)
 #define SEND	IBV_WR_SEND
 #define WRITE	IBV_WR_RDMA_WRITE
 
-TEST(counts, "DEV-4", "a send that has more SGEs or longer inline data than its QP was made with, in its ring and past the library, is a local operation error")
+TEST(counts, "DEV-4", "a send WQE with more SGEs or inline data than its QP permits is a local operation error")
 {
 	static const struct lie lies[] = {
 		{ "one SGE more", SEND, -1, 0, QP_SGES + 1, 0 },
@@ -130,7 +130,7 @@ TEST(counts, "DEV-4", "a send that has more SGEs or longer inline data than its 
 		lie_one(lie, IBV_QPT_RC);
 }
 
-TEST(opcodes, "DEV-4", "an opcode that is none, that only the kernel has or that the type of the QP lacks is a local operation error")
+TEST(opcodes, "DEV-4", "an opcode that is unknown, reserved for the kernel or wrong for the QP type is a local operation error")
 {
 	static const struct lie rc[] = {
 		{ "one that is none", SEND, 16, 0, 1, 0 },
@@ -174,7 +174,7 @@ static struct ibv_send_wr *to_ah(struct setup *s, struct ibv_ah *ah)
 	return wr;
 }
 
-/* The number that the library would put into an entry. */
+/* Return the AH number that the library writes into a WQE. */
 static uint32_t ah_number(struct setup *s, struct ibv_ah *ah)
 {
 	struct keel_uapi_send_wqe *wqe = hold(s, to_ah(s, ah));
@@ -213,7 +213,7 @@ static void ah_owner(struct peer *parent)
 	peer_wait(parent);
 }
 
-TEST(address_handles, "PD-4,DEV-4", "an address handle of another domain, another process, one that is gone or none, named in the ring, is a local operation error")
+TEST(address_handles, "PD-4,DEV-4", "a UD WQE with an AH of another domain or process, or a dead or unknown AH, is a local operation error")
 {
 	struct peer peer;
 	struct setup s;
@@ -231,7 +231,7 @@ TEST(address_handles, "PD-4,DEV-4", "an address handle of another domain, anothe
 	check_ah("none", -1U);
 	check_ah("none", 1U << 31);
 
-	/* One of the same program, and alive. */
+	/* An existing AH of the same process. */
 	s = setup(IBV_QPT_UD);
 	other = MUST(ibv_alloc_pd(s.ctx));
 	ah = ah_new(other);
@@ -243,7 +243,7 @@ TEST(address_handles, "PD-4,DEV-4", "an address handle of another domain, anothe
 	CHECK_ALL(to, 't', PAGE);
 }
 
-TEST(receives, "DEV-4", "a receive with more SGEs than its queue or SRQ was made with is a local operation error there and a remote one of the sender")
+TEST(receives, "DEV-4", "a receive WQE with more SGEs than its queue or SRQ permits is an operation error on both sides")
 {
 	static const uint32_t counts[] = {
 		QP_SGES + 1, KEEL_MAX_SGE + 1, 0xffff, -1U,
@@ -293,7 +293,7 @@ static void stale_one(enum use use, bool again)
 	if (use == POSTED_SEND)
 		hold(&s, send_wr(SEND, 2, mem));
 	CHECK_OK(ibv_dereg_mr(mr));
-	/* The same memory is there, under another key. */
+	/* Register the same memory again, with another key. */
 	if (again)
 		CHECK(MUST(ibv_reg_mr(s.pd, to, PAGE, RIGHTS))->rkey != rkey);
 	if (use == POSTED_SEND)
@@ -320,7 +320,7 @@ static void stale_one(enum use use, bool again)
 	CHECK_OK(ibv_close_device(s.ctx));
 }
 
-TEST(stale_keys, "PD-4,DEV-4", "a key that was deregistered a moment ago is none: as lkey, as rkey, in what was posted before, and with its memory registered anew")
+TEST(stale_keys, "PD-4,DEV-4", "a deregistered key fails as lkey and rkey, in WQEs posted before, and after its memory is registered again")
 {
 	int i;
 
