@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Bytes on their way between programs and the file behind the BAR.
+ * Bytes that move between the guest and the file behind the BAR.
  *
- * The host looks at what a program wrote when the guest has ended: for
- * each buffer there is a file in /share/expect, named by the buffer's start on
- * the device, with all that its pages should have.
+ * The host checks what the guest wrote after the guest has ended. For each
+ * buffer the test writes a file in /share/expect. Its name is the buffer's
+ * start on the device, its content all bytes that the buffer's pages should
+ * have.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +19,7 @@
 #define PAGE	4096
 #define PAGES	3
 #define SIZE	(PAGES * PAGE)
-/* Not a multiple of anything. */
+/* An odd length. */
 #define LEN	(SIZE - 1001)
 #define OFF	37
 #define N	(LEN - OFF - 111)
@@ -26,7 +27,9 @@
 		 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |	\
 		 IBV_ACCESS_REMOTE_ATOMIC)
 
-/* A buffer that is not the only one, and two QPs to move its bytes. */
+/*
+ * Objects of the test: a buffer beside the tested ones, and two connected QPs.
+ */
 static struct ibv_pd *pd;
 static struct link l;
 static struct ibv_mr *host_mr;
@@ -74,7 +77,7 @@ static struct mem in_dm(const struct buf *b, uint64_t off, uint32_t len)
 	return (struct mem){ (void *)off, len, b->mr->lkey };
 }
 
-/* Each byte of each buffer another one than its neighbours. */
+/* Fill with random bytes, so that neighbours differ. */
 static void fill(unsigned char *bytes, size_t n, uint64_t seed)
 {
 	while (n--)
@@ -86,7 +89,7 @@ static void open_file(int *fd, int flags)
 	*fd = SYS(open(FILE0, flags | O_CLOEXEC));
 }
 
-/* For the host, which compares when all is over. */
+/* Write the expected bytes for the host, which compares them after the test. */
 static void expect(const struct buf *b)
 {
 	char name[64];
@@ -100,7 +103,7 @@ static void expect(const struct buf *b)
 	SYS(close(fd));
 }
 
-/* The file says it at once, too, as the host shows it to this guest. */
+/* Check the file as the host shares it with this guest. */
 static void check_file(const struct buf *b)
 {
 	unsigned char got[SIZE];
@@ -112,7 +115,7 @@ static void check_file(const struct buf *b)
 	SYS(close(fd));
 }
 
-TEST(in, "DM-5,DM-6,DM-7", "what is written to the file outside arrives: by a copy, through the mapping, by RDMA read, and in a message")
+TEST(in, "DM-5,DM-6,DM-7", "a copy, the mapping, an RDMA read and a message return the bytes that were written to the BAR's file")
 {
 	unsigned char got[N], *map;
 	struct buf *b;
@@ -204,7 +207,7 @@ static void by_atomics(struct buf *b)
 	memcpy(b->want + 128, &word, 8);
 }
 
-TEST(out, "DM-5,DM-6,DM-7,DM-10", "what a copy, a mapping, RDMA write and read, a message and atomics put into buffers is in the file outside, where the buffers start")
+TEST(out, "DM-5,DM-6,DM-7,DM-10", "bytes written by copy, mapping, RDMA, message and atomics are in the BAR's file at the buffer's start")
 {
 	static void (* const ways[])(struct buf *b) = {
 		by_copy, by_mapping, by_rdma_write, by_rdma_read, by_message,
@@ -222,5 +225,5 @@ TEST(out, "DM-5,DM-6,DM-7,DM-10", "what a copy, a mapping, RDMA write and read, 
 		check_file(b[i]);
 		expect(b[i]);
 	}
-	/* No byte is cleared when a buffer goes; the host finds them all. */
+	/* Freeing a buffer clears no byte, so the host finds all bytes. */
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Device memory behind a BAR as a dma-buf, and that as a region again: what can
- * be done with it, by whom, and until when.
+ * Device memory behind a BAR is exported as a dma-buf and registered again:
+ * which accesses are permitted, for which processes, and until when.
  *
- * The guest has two functions: keel0 is the first one.
+ * The guest has two functions: keel0 is the first.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -16,11 +16,11 @@
 #include "peer.h"
 #include "tree.h"
 
-/* The second function's, and one of the kernel's memory. */
+/* The device of the second function, and a device with kernel memory. */
 #define OTHER	"keel1"
 #define KERNEL	"keel2"
 
-TEST(values, "DM-4,DM-5,PDM-3", "what a program copies to device memory, RDMA reads through its dma-buf, and what RDMA writes there, or adds, is in the buffer; nowhere else")
+TEST(values, "DM-4,DM-5,PDM-3", "RDMA through a buffer's dma-buf reads the buffer's bytes, and writes and adds to them and to no others")
 {
 	uint64_t word = 41;
 	struct ibv_dm *dm, *next;
@@ -54,13 +54,13 @@ TEST(values, "DM-4,DM-5,PDM-3", "what a program copies to device memory, RDMA re
 	check_dm(next, 0, 'd', SIZE);
 }
 
-/* 100 bytes of what the region has. */
+/* 100 bytes of the MR. */
 static struct mem in_buf(const struct ibv_mr *mr, uint64_t off)
 {
 	return (struct mem){ (void *)(IOVA + off), 100, mr->lkey };
 }
 
-TEST(local, "DM-5,PDM-3", "the key gathers and scatters, too, and a mapping of the buffer sees it")
+TEST(local, "DM-5,PDM-3", "keys of an exported buffer work as lkeys, and a mapping of the buffer sees the bytes")
 {
 	unsigned char *map;
 	struct ibv_dm *dm;
@@ -73,7 +73,9 @@ TEST(local, "DM-5,PDM-3", "the key gathers and scatters, too, and a mapping of t
 	mr = reg(export(dm));
 	map = MUST(keeldv_dm_map(dm));
 	memset(map + PAGE, 'm', 100);
-	/* Tell another processor of it: see device-memory.rst. */
+	/*
+	 * Make the stores visible to other processors: see device-memory.rst.
+	 */
 	atomic_thread_fence(memory_order_seq_cst);
 	post_recv(l.qp[1], 1, in_buf(mr, PAGE));
 	post_send(l.qp[0], 2, in_buf(mr, 0));
@@ -84,7 +86,7 @@ TEST(local, "DM-5,PDM-3", "the key gathers and scatters, too, and a mapping of t
 	CHECK_ALL(map, 'd', PAGE);
 }
 
-TEST(file, "PDM-3", "the dma-buf has the buffer's pages and no mapping of its own; it is for reading only, which is about that; and the region is listed as one of a dma-buf")
+TEST(file, "PDM-3", "an exported dma-buf has the buffer's size, is read-only, cannot be mapped, and its MR is listed as a dma-buf's")
 {
 	struct tree tree;
 	struct ibv_mr *mr;
@@ -114,7 +116,7 @@ TEST(file, "PDM-3", "the dma-buf has the buffer's pages and no mapping of its ow
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
-TEST(rights, "DEV-4,PDM-3", "keys of a dma-buf have the rights that were asked for, and ranges that leave it are refused")
+TEST(rights, "DEV-4,PDM-3", "keys of an exported dma-buf have the requested rights, and ranges outside the dma-buf are refused")
 {
 	static const struct {
 		uint64_t offset, length;
@@ -146,7 +148,7 @@ TEST(rights, "DEV-4,PDM-3", "keys of a dma-buf have the rights that were asked f
 	check_dm(dm, 0, 'd', SIZE);
 }
 
-TEST(refused, "DEV-4", "no offset but that of a buffer's mapping can be exported, nor that of one that was freed")
+TEST(refused, "DEV-4", "only the mmap offset of an existing buffer can be exported")
 {
 	struct ibv_dm *dm;
 	uint64_t bad[6];
@@ -166,7 +168,7 @@ TEST(refused, "DEV-4", "no offset but that of a buffer's mapping can be exported
 	CHECK_EQ(tree_count(KEEL0, "dm"), 1);
 }
 
-/* Neither a write nor a read gets through, and both say so. */
+/* Check that a write and a read by the MR's keys fail. */
 static void check_revoked(struct ibv_mr *mr)
 {
 	struct link l = link_new(pd, pd, IBV_QPT_RC);
@@ -188,7 +190,7 @@ static void check_revoked(struct ibv_mr *mr)
 	link_free(&l);
 }
 
-TEST(freed, "DM-6,PD-3,PDM-3", "a buffer exported twice is freed: its regions' keys end in error, no new one can be made, and its pages stay nobody's until the files are closed")
+TEST(freed, "DM-6,PD-3,PDM-3", "after a twice exported buffer is freed, its keys fail, registration fails, and its pages stay reserved until the last close")
 {
 	struct keeldv_dm_attr before = {}, after = {};
 	struct ibv_mr *mr[3];
@@ -231,7 +233,7 @@ TEST(freed, "DM-6,PD-3,PDM-3", "a buffer exported twice is freed: its regions' k
 	CHECK_EQ(after.start, before.start);
 }
 
-/* Exports, tells, and frees when it is told to; if it lives. */
+/* Export a buffer, then free it when the parent asks, unless killed before. */
 static void owner(struct peer *parent)
 {
 	struct ibv_dm *dm;
@@ -277,23 +279,23 @@ static void with_owner(bool killed)
 	peer_kill(&p, SIGKILL);
 	check_revoked(mr);
 	CHECK_NULL(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, fd, RIGHTS), ENODEV);
-	/* The file that is left keeps nothing of a context that ended. */
+	/* An open dma-buf file holds no object of a context that ended. */
 	CHECK_EQ(tree_count(KEEL0, "dm"), 1);
 	CHECK_OK(ibv_dereg_mr(mr));
 	SYS(close(fd));
 }
 
-TEST(shared, "PDM-3,PD-3", "another process that was sent the dma-buf reads and writes the buffer, until its owner frees it")
+TEST(shared, "PDM-3,PD-3", "a process that got the dma-buf from another reads and writes the buffer until its owner frees the buffer")
 {
 	with_owner(false);
 }
 
-TEST(killed, "PDM-3,PD-3", "or until its owner is killed: nothing of that one is left, whoever has the file")
+TEST(killed, "PDM-3,PD-3", "after the death of a buffer's owner, a process with the dma-buf cannot use the buffer, and no object of the owner is left")
 {
 	with_owner(true);
 }
 
-TEST(elsewhere, "DEV-4", "kernel memory cannot be exported (EPROTONOSUPPORT), and no other device can use the dma-buf (EOPNOTSUPP)")
+TEST(elsewhere, "DEV-4", "kernel memory cannot be exported (EPROTONOSUPPORT), and another device refuses the dma-buf (EOPNOTSUPP)")
 {
 	static const char * const others[] = { OTHER, KERNEL };
 	struct ibv_alloc_dm_attr attr = { .length = SIZE };
@@ -315,7 +317,7 @@ TEST(elsewhere, "DEV-4", "kernel memory cannot be exported (EPROTONOSUPPORT), an
 	CHECK_OK(raw_dm_map(other->context->cmd_fd, dm->handle, 0, &map));
 	CHECK_RET(try_export(other->context->cmd_fd, map.mmap_offset / PAGE,
 			     &no), EPROTONOSUPPORT);
-	/* The second function's memory can be, and is another dma-buf. */
+	/* The second function's memory can be exported, as another dma-buf. */
 	other = MUST(ibv_alloc_pd(dev_open(OTHER)));
 	dm = MUST(ibv_alloc_dm(other->context, &attr));
 	CHECK_OK(try_export(other->context->cmd_fd, pgoff_of(dm), &no));
@@ -324,7 +326,7 @@ TEST(elsewhere, "DEV-4", "kernel memory cannot be exported (EPROTONOSUPPORT), an
 						     RIGHTS))));
 }
 
-/* However the test above ended. */
+/* Clean up after "elsewhere", even if it failed. */
 void t_after(void)
 {
 	t_shell_status("rdma link delete " KERNEL " 2>/dev/null");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Device memory behind a BAR as a dma-buf, of ib_uverbs, and that as a region
- * again. libibverbs has no call for the export: it is the bare ioctl here.
+ * ib_uverbs exports device memory behind a BAR as a dma-buf, which the tests
+ * register again. libibverbs has no call for the export, so the tests call the
+ * ioctl.
  */
 #ifndef EXPORT_H
 #define EXPORT_H
@@ -11,7 +12,7 @@
 #include "raw.h"
 #include "t.h"
 
-/* As Linux 7.2 has them in rdma/ib_user_ioctl_cmds.h. */
+/* Values of rdma/ib_user_ioctl_cmds.h in Linux 7.2. */
 #define OBJECT_DMABUF		18
 #define METHOD_DMABUF_ALLOC	0
 #define ATTR_DMABUF_HANDLE	0
@@ -20,7 +21,7 @@
 #define PAGE	4096
 #define PAGES	4
 #define SIZE	(PAGES * PAGE)
-/* The address by which others reach the first byte of the second page. */
+/* The remote address of the first byte of the second page. */
 #define IOVA	0x700000001000ULL
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
@@ -35,7 +36,7 @@ static inline void set_up(void)
 
 	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	parent_pd = parent_new(pd, NULL);
-	/* No buffer of these tests is where the BAR begins. */
+	/* No buffer of these tests starts at the start of the BAR. */
 	MUST(ibv_alloc_dm(pd->context, &attr));
 	mine = MUST(ibv_reg_mr(pd, user, SIZE, RIGHTS));
 }
@@ -60,7 +61,7 @@ static inline void check_dm(struct ibv_dm *dm, uint64_t off, int byte,
 	CHECK_ALL(bytes, byte, len);
 }
 
-/* 0 or errno; *fd is the dma-buf. */
+/* Return 0 or errno; *fd is the dma-buf. */
 static inline int try_export(int cmd_fd, uint64_t pgoff, int *fd)
 {
 	struct ib_uverbs_attr *attr;
@@ -92,7 +93,7 @@ static inline int export(struct ibv_dm *dm)
 	return fd;
 }
 
-/* All but the first page, through the parent domain. */
+/* Register all pages but the first, through the parent domain. */
 static inline struct ibv_mr *reg(int fd)
 {
 	return MUST(ibv_reg_dmabuf_mr(parent_pd, PAGE, SIZE - PAGE, IOVA, fd,

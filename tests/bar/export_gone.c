@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Exported device memory that is in use while its buffer, its region or its
- * function goes.
+ * Exported device memory is in use while its buffer is freed, its MR is
+ * deregistered or its function is unbound.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,10 @@
 #define DRIVER	"/sys/bus/pci/drivers/keel/"
 #define PARAM	"/sys/module/keel/parameters/dmabuf_export"
 
-/* RDMA writes through a dma-buf, until that is revoked, or the device gone. */
+/*
+ * RDMA writes through a dma-buf until the dma-buf is revoked or the device
+ * removed.
+ */
 struct writer {
 	struct link l;
 	struct ibv_mr *mr;
@@ -48,7 +51,7 @@ static void *write_on(void *arg)
 	return NULL;
 }
 
-TEST_SLOW(in_use, "DM-6,PD-3", "a buffer is freed under RDMA writes through its dma-buf, 50 times: they end in error, and its next owner's bytes stay his", 120)
+TEST_SLOW(in_use, "DM-6,PD-3", "50 times, freeing a buffer ends RDMA writes through its dma-buf in error, and the next buffer's bytes stay", 120)
 {
 	struct writer w;
 	struct ibv_dm *dm;
@@ -66,7 +69,7 @@ TEST_SLOW(in_use, "DM-6,PD-3", "a buffer is freed under RDMA writes through its 
 		while (w.done < 3)
 			sched_yield();
 		CHECK_OK(ibv_free_dm(dm));
-		/* The region still has it open. */
+		/* The MR still holds the dma-buf. */
 		SYS(close(fd));
 		if (i % 2)
 			CHECK_OK(pthread_join(thread, NULL));
@@ -89,7 +92,7 @@ static void *dereg(void *arg)
 	return NULL;
 }
 
-TEST_SLOW(both, "PD-3", "the buffer is freed and its regions deregistered at the same time, 200 times: both succeed, and nothing is left", 120)
+TEST_SLOW(both, "PD-3", "200 times, freeing a buffer and deregistering its dma-buf's MR at the same time succeed and leave nothing behind", 120)
 {
 	pthread_t thread;
 	struct ibv_dm *dm;
@@ -127,7 +130,7 @@ static void *export_on(void *arg)
 	return NULL;
 }
 
-TEST_SLOW(races, "DEV-4,PD-3", "a buffer is made and freed, 300 times, while two threads export it: that works, or is EINVAL or EIO, and nothing is left", 120)
+TEST_SLOW(races, "DEV-4,PD-3", "300 times, exporting a buffer while another thread frees it succeeds or fails with EINVAL or EIO, and leaves nothing behind", 120)
 {
 	struct keeldv_dm_attr attr[2] = {};
 	pthread_t thread[2];
@@ -156,7 +159,7 @@ TEST_SLOW(races, "DEV-4,PD-3", "a buffer is made and freed, 300 times, while two
 	CHECK_EQ(attr[1].start, attr[0].start);
 }
 
-/* Exported, imported and in use, and then the device goes. */
+/* Export, import and use a buffer until the device is removed. */
 static void use_until_gone(struct peer *parent)
 {
 	struct writer w;
@@ -173,11 +176,14 @@ static void use_until_gone(struct peer *parent)
 	peer_put_fd(parent, fd);
 	peer_wait(parent);
 	CHECK_NULL(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, fd, RIGHTS), EIO);
-	/* A completion that the thread waits for does not come any more. */
+	/* The completion that the thread waits for will not come. */
 	_exit(0);
 }
 
-/* No dma-buf is left; the last file of one is closed by and by. */
+/*
+ * Wait until no dma-buf is left: the kernel releases a dma-buf some time after
+ * its last file is closed.
+ */
 static void check_no_bufs(void)
 {
 	int i;
@@ -201,7 +207,7 @@ static void wait_for_device(void)
 	CHECK(dev_exists(KEEL0));
 }
 
-/* The function leaves its driver and comes back. */
+/* Unbind the function from its driver and bind it again. */
 static void rebind(void)
 {
 	free(t_shell("f=$(basename $(readlink -f "
@@ -210,7 +216,7 @@ static void rebind(void)
 	wait_for_device();
 }
 
-TEST_SLOW(off, "DEV-4", "without dmabuf_export=1 a function that is bound offers no export: EPROTONOSUPPORT", 60)
+TEST_SLOW(off, "DEV-4", "without dmabuf_export=1, a bound function refuses an export with EPROTONOSUPPORT", 60)
 {
 	static const char * const value[] = { "N", "Y" };
 	int i, fd, ret;
@@ -227,7 +233,7 @@ TEST_SLOW(off, "DEV-4", "without dmabuf_export=1 a function that is bound offers
 	}
 }
 
-TEST_SLOW(unbound, "DEV-3,PD-3", "the function is unbound, 10 times, under RDMA writes through an export: that returns, the dma-buf is of no use, the device comes back", 300)
+TEST_SLOW(unbound, "DEV-3,PD-3", "10 times, unbinding a function under RDMA writes through a dma-buf returns, revokes the dma-buf, and the device comes back", 300)
 {
 	struct peer p;
 	int i, fd;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two guests on one file. Each runs this, with NEIGHBOUR=a or b; they wait for
- * each other in /share.
+ * Two guests share one file. Each runs this test, with NEIGHBOUR=a or b; they
+ * wait for each other in /share.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@
 #define PARAMS	"/sys/module/keel/parameters/"
 #define DRIVER	"/sys/bus/pci/drivers/keel/"
 
-/* Seconds that a slow guest may be behind the other. */
+/* Seconds that one guest may be behind the other. */
 #define PATIENCE	300
 
 static bool is_a(void)
@@ -26,7 +26,7 @@ static bool is_a(void)
 	return *who == 'a';
 }
 
-/* Both come here before either goes on. */
+/* Wait until both guests have called meet() with this name. */
 static void meet(const char *where)
 {
 	char mine[64], other[64];
@@ -64,7 +64,7 @@ static uint64_t max_dm_size(struct ibv_context *ctx)
 	return attr.max_dm_size;
 }
 
-TEST_SLOW(same, "DM-6", "two guests on all of one BAR have their buffers in the same place, and each sees what the other writes", 400)
+TEST_SLOW(same, "DM-6", "two guests that share a whole BAR get buffers at the same place, and each sees the other's writes", 400)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_dm *dm;
@@ -75,7 +75,10 @@ TEST_SLOW(same, "DM-6", "two guests on all of one BAR have their buffers in the 
 	dm = dm_new(ctx, 2 * PAGE);
 	CHECK_EQ(start_of(dm), 0);
 	p = MUST(keeldv_dm_map(dm));
-	/* Cleared by both, so both are there before one writes. */
+	/*
+	 * Both guests clear the buffer, so wait for both before the first
+	 * write.
+	 */
 	meet("cleared");
 	if (is_a())
 		CHECK_OK(ibv_memcpy_to_dm(dm, 100, "from a\0", 8));
@@ -91,7 +94,7 @@ TEST_SLOW(same, "DM-6", "two guests on all of one BAR have their buffers in the 
 
 #define BUFFERS	64
 
-/* None of them has a page of another one. */
+/* Check that no two buffers share a page. */
 static void check_apart(const uint64_t *start, const size_t *len, int n)
 {
 	int i, j;
@@ -102,7 +105,7 @@ static void check_apart(const uint64_t *start, const size_t *len, int n)
 			      start[j] >= start[i] + len[i]);
 }
 
-TEST_SLOW(scribbled, "DM-1,DM-3", "a guest that writes over every byte of the BAR does the other one's allocator no harm", 400)
+TEST_SLOW(scribbled, "DM-1,DM-3", "a guest that overwrites every byte of the BAR does not disturb the allocator of the other guest", 400)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	uint64_t max = max_dm_size(ctx), seed = 12345;
@@ -133,12 +136,12 @@ TEST_SLOW(scribbled, "DM-1,DM-3", "a guest that writes over every byte of the BA
 		for (i = 0; i < BUFFERS; i++)
 			CHECK_OK(ibv_free_dm(dm[(i * 13 + 5) % BUFFERS]));
 	}
-	/* Nothing of the room was lost. */
+	/* No memory was lost: all can be allocated at once. */
 	CHECK_OK(ibv_free_dm(dm_new(ctx, max)));
 	meet("scribbled");
 }
 
-/* Give keel0 back and take it again, with another part of the BAR. */
+/* Unbind keel0 and bind it again, with another part of the BAR. */
 static void rebind(uint64_t offset, uint64_t size)
 {
 	char text[32];
@@ -153,7 +156,7 @@ static void rebind(uint64_t offset, uint64_t size)
 		     "echo $f > " DRIVER "bind"));
 }
 
-TEST_SLOW(split, "DM-3,DM-6", "two guests that each took a half of the BAR do not see each other's bytes, which are in their half of the file", 400)
+TEST_SLOW(split, "DM-3,DM-6", "two guests that each use half of a BAR do not see each other's bytes, and write to their half of the file only", 400)
 {
 	uint64_t half, other, at;
 	unsigned char mine = is_a() ? 0xaa : 0xbb, *p;

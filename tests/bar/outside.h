@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The programs here share with the host what scripts/bar-test prepared:
- * the folder /share, and in it the file behind the BAR of keel0.
+ * These tests share the folder /share with the host, where scripts/bar-test
+ * puts the file behind the BAR of keel0.
  */
 #ifndef OUTSIDE_H
 #define OUTSIDE_H

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The function is unplugged under processes that hold every kind of object,
- * wait for everything, have device memory mapped and transfer to it; and is
- * plugged in again.
+ * The host unplugs and replugs the function while processes hold every kind of
+ * object, wait for events, and map device memory and transfer to it.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -32,7 +31,7 @@
 static char page[PAGE] __attribute__((aligned(PAGE)));
 static unsigned char host[LEN] __attribute__((aligned(PAGE)));
 
-/* All that one process has of the device. */
+/* One process's objects of the device. */
 struct held {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
@@ -101,11 +100,11 @@ static void hold_queues(struct held *h)
 	CHECK_OK(ibv_req_notify_cq(cq, 0));
 	qp_to_init(qp_new(h->pd, cq, IBV_QPT_UD, srq_new(h->pd)));
 	h->l = link_new(h->pd, h->pd, IBV_QPT_RC);
-	/* A send that waits for a receive for ever, and one behind it. */
+	/* A QP that is connected to a QP with another peer. */
 	qp_connect(qp_new(h->pd, cq, IBV_QPT_RC, NULL), h->l.qp[1]->qp_num);
 }
 
-/* RDMA writes to device memory, until there is none. */
+/* Write to device memory by RDMA until the device is removed. */
 static void *transfer(void *arg)
 {
 	struct ibv_send_wr *wr, *bad;
@@ -128,7 +127,7 @@ static void *transfer(void *arg)
 	}
 }
 
-/* Blocked in a read, which nothing but the end of the device ends. */
+/* Only the device removal ends this blocking read. */
 static void *wait_channel(void *arg)
 {
 	struct held *h = arg;
@@ -154,7 +153,7 @@ static void check_calls(struct held *h)
 	CHECK_RET(ibv_query_device(h->ctx, &dev_attr), EIO);
 }
 
-/* The file, as the host shows it. */
+/* Check the file as the host shares it with the guest. */
 static void check_file(uint64_t start, int byte, size_t len)
 {
 	unsigned char got[LEN];
@@ -189,7 +188,7 @@ static void use_until_gone(struct peer *parent)
 	h.gone = true;
 	CHECK_OK(pthread_join(writer, NULL));
 	CHECK_OK(pthread_join(waiter, NULL));
-	/* Bytes that the program writes now are in no BAR. */
+	/* Bytes that the process writes now reach no BAR. */
 	CHECK_ALL(h.map, 0, LEN);
 	memset(h.map, 'x', LEN);
 	CHECK_ALL(h.map, 'x', LEN);
@@ -224,7 +223,7 @@ static void wait_for_device(bool want)
 	CHECK_EQ(is_there(), want);
 }
 
-/* Its function is no more there, or there again, and what it had. */
+/* Check that the function's resources exist, or do not exist. */
 static void check_function(bool want)
 {
 	static const char * const look[] = {
@@ -248,7 +247,7 @@ static void check_function(bool want)
 	}
 }
 
-/* The device is as good as new. */
+/* Check that the new device works. */
 static void check_device(void)
 {
 	struct ibv_alloc_dm_attr attr = { .length = LEN };
@@ -275,7 +274,7 @@ static void unplug(bool killed)
 	for (i = 0; i < 2; i++)
 		peer_wait(&p[i]);
 	tell_slots("unplug 0\n");
-	/* One does not live to see it, in every other round. */
+	/* In every other round, kill one process before the removal. */
 	if (killed)
 		peer_kill(&p[1], SIGKILL);
 	wait_for_device(false);
@@ -286,13 +285,13 @@ static void unplug(bool killed)
 		peer_tell(&p[1]);
 		peer_end(&p[1]);
 	}
-	/* The host takes the old one's name away when the guest has let go. */
+	/* The host frees the name after the guest has released the function. */
 	sleep(1);
 	tell_slots("plug 0\n");
 	check_device();
 }
 
-TEST_SLOW(unplugged, "DEV-3,DM-6,PD-3", "hot unplug, 20 times, under processes that hold everything: DEVICE_FATAL, EIO, mappings reach no BAR, and it comes back", 1200)
+TEST_SLOW(unplugged, "DEV-3,DM-6,PD-3", "20 times, hot unplug gives processes DEVICE_FATAL and EIO, their mappings reach no BAR, and a new device works", 1200)
 {
 	int i;
 
