@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Long messages for guests that have little memory: one body over and over,
- * between a first and a last page of their own, which tell who watches that a
- * message has begun, and that it has not ended.
+ * Long messages for guests that have little memory: a message repeats one body
+ * between a first and a last page. An observer sees in these two pages whether
+ * a message has begun and has not completed.
  *
- * How long is bounded by User Mode Linux, where each page of a process may
- * cost a mapping of the host's, of which it has 65530.
+ * User Mode Linux limits the length: each page of a process may need a mapping
+ * of the host, and a process can have 65530 mappings.
  */
 #ifndef BIG_H
 #define BIG_H
@@ -30,24 +30,24 @@ struct big {
 };
 
 struct big big_new(void);
-/* Another mapping: as it lies, or as long as a message of so many bodies. */
+/* Map the memory again, with the body once or @copies times. */
 unsigned char *big_map_flat(const struct big *b);
 unsigned char *big_map_long(const struct big *b, int copies);
-/* To be written to anew. */
+/* Clear the first and the last page before the next message. */
 void big_clear(struct big *b);
 bool big_began(const struct big *b);
 bool big_ended(const struct big *b);
 
-/* A QP with as many SGEs as such a message needs. */
+/* Create a QP with enough SGEs for such a message. */
 struct ibv_qp *big_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 		      enum ibv_qp_type type);
-/* From or to a flat mapping, to or from a long one. */
+/* The local side is a flat mapping, the remote side a long mapping. */
 void big_post(struct ibv_qp *qp, enum ibv_wr_opcode op, uint64_t wr_id,
 	      const void *flat, uint32_t lkey, int copies, uint64_t addr,
 	      uint32_t rkey);
 /*
- * In any state, a QP of RC or UC can be reset and used: by a new
- * one, which it is joined with. Its CQ, which is that of both, is empty.
+ * Check that an RC or UC QP can be reset from any state and then sends a
+ * message to a new QP. @cq is the CQ of both and must be empty.
  */
 void big_prove(struct ibv_qp *qp, struct ibv_cq *cq);
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Devices that come and go. See dev.h.
+ * Create and remove devices. See dev.h.
  */
 #include "dev.h"
 #include "qp.h"
 #include "t.h"
 
-/* There while the module may not be as "insmod" leaves it. */
+/* This file exists while the module may differ from its state after insmod. */
 #define RELOAD	"/tmp/keel-reload"
 
 void dev_del(void)
@@ -98,7 +98,9 @@ bool module_loaded(void)
 	return !access("/sys/module/keel", F_OK);
 }
 
-/* Without a device of its own, if keel0 shall be that of a PCI function. */
+/*
+ * If keel0 is a PCI function in this guest, the module has no default device.
+ */
 const char *module_usual(void)
 {
 	return getenv("KEEL_PARAMS") ?: "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Thread domains and parent domains: see domain.h.
+ * Create thread domains and parent domains. See domain.h.
  */
 #include "domain.h"
 #include "t.h"

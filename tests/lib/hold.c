@@ -131,7 +131,7 @@ static void hold_queues(struct hold *h)
 	CHECK_EQ(pair_run(&h->rc, 0, wr), IBV_WC_SUCCESS);
 	CHECK_EQ(pair_done(&h->rc), IBV_WC_SUCCESS);
 	CHECK_ALL(memory, HOLD_BYTE, 512);
-	/* Waits for a receive for ever: there is a timer at work. */
+	/* This send waits for a receive WQE, so that a timer is armed. */
 	h->wait[0] = qp_new(h->parent, h->cq, IBV_QPT_RC, NULL);
 	h->wait[1] = qp_new(h->parent, h->cq, IBV_QPT_RC, NULL);
 	qp_join(h->wait[0], h->wait[1]);
@@ -220,7 +220,7 @@ static void check_no_work(struct hold *h)
 	char bytes[64] = "nothing";
 	int i;
 
-	/* Beyond the room that the queue has, too. */
+	/* Post more sends than the queue has room for. */
 	for (i = 0; i < 10; i++)
 		CHECK_RET(ibv_post_send(h->rc.qp[0],
 					send_wr(IBV_WR_SEND, 5, MEM(h->mr)),
@@ -229,7 +229,9 @@ static void check_no_work(struct hold *h)
 	CHECK(bad_recv == &recv);
 	CHECK_RET(ibv_post_srq_recv(h->srq, &recv, &bad_recv), EIO);
 	CHECK_RET(ibv_bind_mw(h->rc.qp[0], h->mw[0], &bind), EIO);
-	/* The send that waited may have given up: that can still be read. */
+	/*
+	 * If the waiting send ran out of retries, its CQE can still be polled.
+	 */
 	if (ibv_poll_cq(h->cq, 1, &wc) > 0)
 		CHECK_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(ibv_poll_cq(h->cq, 1, &wc), -EIO);
@@ -241,9 +243,8 @@ static void check_no_work(struct hold *h)
 }
 
 /*
- * The pages are one page that is nobody's, which was zero; not in UML, see
- * dm_map.c. The core takes mappings away last of all that a file has, when calls
- * have long been answered with EIO.
+ * All pages are one anonymous page, which was zero. UML is left out: see
+ * dm_map.c. ib_core unmaps a file's mappings last, long after calls return EIO.
  */
 static void check_no_memory(struct hold *h, bool over)
 {
@@ -274,7 +275,7 @@ static void free_queues(struct hold *h)
 	CHECK_OK(ibv_destroy_qp(h->wait[0]));
 	CHECK_OK(ibv_destroy_qp(h->wait[1]));
 	CHECK_OK(ibv_destroy_qp(h->uc));
-	/* The group goes with the device. */
+	/* The multicast group ends with the device. */
 	ret = ibv_detach_mcast(h->ud, &h->group, 0);
 	CHECK(!ret || ret == EIO);
 	CHECK_OK(ibv_destroy_qp(h->ud));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * One object of every kind in one context, and every call there is on them
- * when their device has gone.
+ * One object of every kind in one context, and every call on these objects
+ * after device removal.
  */
 #ifndef HOLD_H
 #define HOLD_H
@@ -34,20 +34,20 @@ struct hold {
 	struct ibv_cq_ex *cq_ex;
 	struct ibv_srq *srq;
 	struct ibv_srq *xrc_srq;
-	struct ibv_qp *wait[2];		/* a send that nobody receives */
+	struct ibv_qp *wait[2];		/* a send without a receive WQE */
 	struct ibv_qp *uc, *ud, *on_srq, *xrc_send, *xrc_recv;
 	struct pair rc;			/* connected; has sent a message */
 	union ibv_gid group;		/* @ud is a member */
 };
 
-/* Of a device by its name, on its first GID. */
+/* Create all objects on a device, with its first GID. */
 void hold_all(struct hold *h, const char *dev);
 /*
- * The device has gone: what can be called fails with EIO. Its end is @over, or
- * it is still on its way: then the mapping may be the last to go.
+ * Check that every call fails with EIO after device removal. If the removal is
+ * not @over, the mapping may still exist for a moment.
  */
 void hold_check_gone(struct hold *h, bool over);
-/* Destroy everything that is left of them. */
+/* Destroy all objects. */
 void hold_free(struct hold *h);
 
 #endif /* HOLD_H */

@@ -12,7 +12,7 @@
 
 /* Receive WQEs at each end. */
 #define RECEIVES	4
-/* Of random length: how long a pair is left alone, in us. */
+/* A pair runs for a random time up to this, in us. */
 #define ALONE_US	300000
 
 enum how { HOLDS_LOCK, IN_PATH_WALK, STOPPED, HOWS };
@@ -35,7 +35,7 @@ static const struct {
 
 #define REQUESTS	(sizeof(requests) / sizeof(*requests))
 
-/* The parts of this pair. */
+/* The kind of this pair. */
 static enum how how;
 static int request;
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
@@ -52,7 +52,7 @@ static void open_end(struct iso_end *e, struct peer *parent, void *memory,
 		iso_post_recv(e, 1, e->mr);
 }
 
-/* The result is of no interest: the other end may be anything. */
+/* Ignore the result: the other end may be in any state. */
 static void request_once(struct iso_end *e)
 {
 	enum ibv_wr_opcode op = requests[request].op;
@@ -114,7 +114,7 @@ static void end_pair(struct stall *s, struct peer *v, enum end end)
 	default:
 		break;
 	}
-	/* It comes back only when the victim is gone for good. */
+	/* peer_kill() returns only when the victim is dead. */
 	peer_kill(v, SIGKILL);
 	stall_end(s);
 }

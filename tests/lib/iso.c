@@ -12,7 +12,7 @@
 #include "tree.h"
 
 #define BYTES	64
-/* Of <linux/sched.h>, in /proc/PID/stat. */
+/* Value of <linux/sched.h>, found in /proc/PID/stat. */
 #define PF_KTHREAD	0x00200000
 
 const char * const iso_types[ISO_TYPES] = { "RC", "UC", "UD", "XRC" };
@@ -30,7 +30,7 @@ static void open_xrc(struct iso_end *e)
 	e->recv_qp = qp_new_xrc_recv(xrcd);
 }
 
-/* RC also has what only ibv_wr_*() can post. */
+/* An RC QP can also post what only ibv_wr_*() can post. */
 static struct ibv_qp *open_qp(struct iso_end *e)
 {
 	struct ibv_qp_init_attr_ex init = {
@@ -143,7 +143,7 @@ struct ibv_mr *iso_mr(struct iso_end *e, void *page, int access)
 	return MUST(ibv_reg_mr(e->pd, page, ISO_PAGE, ISO_RIGHTS | access));
 }
 
-/* SGEs of a message; how many. */
+/* Fill the SGEs of a message and return how many there are. */
 static int scatter(const struct iso_end *e, const struct ibv_mr *mr,
 		   uint32_t len, struct ibv_sge sge[2])
 {
@@ -266,7 +266,7 @@ void iso_kill(const char *file, int line, struct peer *p, int sig,
 	       what, sigabbrev_np(sig), ISO_MS);
 }
 
-/* Of one thread group, or of a kernel thread. */
+/* Return the processor time of a thread group or a kernel thread. */
 static uint64_t stat_us(const char *pid, bool *kernel)
 {
 	unsigned long flags = 0, user = 0, system = 0;
@@ -275,7 +275,7 @@ static uint64_t stat_us(const char *pid, bool *kernel)
 
 	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
 	f = fopen(path, "re");
-	/* It may have ended. */
+	/* The process may have ended. */
 	if (!f)
 		return 0;
 	p = fgets(text, sizeof(text), f) ? strrchr(text, ')') : NULL;
@@ -287,7 +287,9 @@ static uint64_t stat_us(const char *pid, bool *kernel)
 	return (user + system) * 1000000ULL / sysconf(_SC_CLK_TCK);
 }
 
-/* Of one thread; 0 where the kernel keeps no such file. */
+/*
+ * Return the processor time of a thread, or 0 if the kernel has no such file.
+ */
 static uint64_t schedstat_us(const char *dir, const char *tid)
 {
 	unsigned long long ns = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The life of a link's end: opened, connected, harmed, closed. See link.h.
+ * The life of a link's end: open, connect, harm, close. See link.h.
  */
 #include <sys/mman.h>
 #include <time.h>
@@ -13,7 +13,7 @@
 
 #define MS		1000000ULL
 #define QKEY		0x4711
-/* An error whose reason is not known by then has none. */
+/* An error that the peer has not explained by then counts as unexplained. */
 #define PATIENCE	(10000 * MS)
 
 const char * const link_types[LINK_TYPES] = { "RC", "UC", "UD", "XRC" };
@@ -155,7 +155,7 @@ static void open_end(struct link_end *e)
 	if (e->type == LINK_RC && e->mem == LINK_USER)
 		e->mw = MUST(ibv_alloc_mw(e->plain, IBV_MW_TYPE_2));
 	link_open_traffic(e);
-	/* More than fit in at once: a sender has to wait for some. */
+	/* For RC, fewer receive WQEs than slots, so that some senders wait. */
 	for (i = 0; i < (e->type == LINK_RC ? 5 : LINK_RECVS); i++)
 		link_recv(e, i);
 	e->me->rkey = e->mr->rkey;
@@ -240,7 +240,7 @@ void link_close(struct link_end *e)
 	if (e->state == LINK_IDLE)
 		return;
 	atomic_store(&e->me->hurt, e->gen);
-	/* Memory goes before its region, and both before who uses them. */
+	/* Unmap memory before its MR, and both before the QPs that use them. */
 	if (unmapped)
 		munmap(e->base, LINK_BYTES);
 	if (t_random(&e->random) % 2)
@@ -263,7 +263,7 @@ void link_close(struct link_end *e)
 	atomic_store(&e->me->gen, 0);
 }
 
-/* At the end of its life: something is destroyed that is in use. */
+/* At the end of a life, destroy an object that is in use. */
 static void harm(struct link_end *e)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
@@ -287,7 +287,7 @@ static void harm(struct link_end *e)
 	e->deadline = link_now() + t_random(&e->random) % (30 * MS);
 }
 
-/* An object that others need is not destroyed. */
+/* Check that an object with references cannot be destroyed. */
 static void try_destroy(struct link_end *e)
 {
 	CHECK_RET(ibv_destroy_cq(e->cq), EBUSY);
@@ -295,7 +295,7 @@ static void try_destroy(struct link_end *e)
 	e->stats->refused += 2;
 }
 
-/* The peer is another one now, or has done something to itself. */
+/* Return true if the peer started anew or harmed itself. */
 static bool peer_gone(struct link_end *e)
 {
 	return atomic_load(&e->peer->gen) != e->to ||

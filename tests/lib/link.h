@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Links: two ends, each of a thread of any process, that find each other in
- * shared memory, connect, send, and start anew whenever one of them is gone.
+ * Links: a link has two ends, each in a thread of any process. The ends find
+ * each other in shared memory, connect, send, and start anew whenever one end
+ * is closed.
  *
- * An end verifies what arrives. All that one end does to itself, or that it died,
- * is known to the other through the shared side, so that an error for which
- * nobody is to blame is noticed.
+ * An end verifies received messages. The shared side tells an end what the
+ * other end does to itself, and when it dies. So the test detects errors that
+ * neither end has caused.
  */
 #ifndef LINK_H
 #define LINK_H
@@ -34,41 +35,41 @@ enum link_op {
 extern const char * const link_types[LINK_TYPES];
 extern const char * const link_mems[LINK_MEMS];
 extern const char * const link_ops[LINK_OPS];
-/* Can a link of that type do it? */
+/* Return true if links of this type support the operation. */
 bool link_can(enum link_type type, enum link_op op);
 
-#define LINK_SLOTS	8	/* messages under way */
-#define LINK_RECVS	16	/* receives of an end */
+#define LINK_SLOTS	8	/* in-flight messages */
+#define LINK_RECVS	16	/* receive WQEs of an end */
 #define LINK_MSG	8192	/* longest message */
 
-/* Counts of all processes of a soak; in shared memory. */
+/* Counts of all processes of a soak, in shared memory. */
 struct link_stats {
 	atomic_ullong done[LINK_TYPES][LINK_OPS];
 	atomic_ullong mem[LINK_MEMS];
 	atomic_ullong messages;
 	atomic_ullong bytes;
 	atomic_ullong opened;
-	atomic_ullong destroys;		/* of what was in use */
-	atomic_ullong refused;		/* EBUSY, as it must be */
-	atomic_ullong errors;		/* completions with one */
-	atomic_ullong lost;		/* by types that may lose them */
+	atomic_ullong destroys;		/* of objects in use */
+	atomic_ullong refused;		/* EBUSY, as expected */
+	atomic_ullong errors;		/* completions with an error */
+	atomic_ullong lost;		/* on types that may lose messages */
 	atomic_ullong mismatches;
-	atomic_ullong unexplained;	/* errors without a reason */
-	atomic_uint gen;		/* of the end that was opened last */
+	atomic_ullong unexplained;	/* errors without a cause */
+	atomic_uint gen;		/* of the end opened last */
 };
 
-/* Told by an end to the other; in shared memory. */
+/* The values of an end that the other end reads, in shared memory. */
 struct link_side {
-	atomic_uint gen;	/* number of this life; 0: there is none */
-	atomic_uint to;		/* life of the peer that it is connected to */
+	atomic_uint gen;	/* number of this life, or 0 */
+	atomic_uint to;		/* life of the connected peer */
 	atomic_uint hurt;	/* life in which it harmed itself */
-	atomic_uint mw_rkey;	/* a window to write through; 0: none now */
+	atomic_uint mw_rkey;	/* rkey of a window to write to, or 0 */
 	atomic_uint acked[LINK_SLOTS];
 	uint32_t qpn, recv_qpn, srqn, rkey;
 	uint64_t addr;
 };
 
-/* A message under way. */
+/* An in-flight message. */
 struct link_slot {
 	bool busy, completed;
 	enum link_op op;
@@ -88,7 +89,7 @@ struct link_end {
 	uint64_t random;
 
 	enum link_state state;
-	uint64_t deadline;	/* ns: when its life, or its hurt, ends */
+	uint64_t deadline;	/* ns: when its life or LINK_HURT ends */
 	enum link_mem mem;
 	uint32_t gen, to;
 	struct ibv_td *td;
@@ -101,17 +102,17 @@ struct link_end {
 	struct ibv_qp *qp, *recv_qp;
 	struct ibv_ah *ah;
 	unsigned char *base;	/* its memory */
-	uint64_t key_base;	/* the address of that for keys */
-	uint32_t qpn, srqn, rkey, mw_bound;	/* the peer's; ours */
+	uint64_t key_base;	/* the address of @base for keys */
+	uint32_t qpn, srqn, rkey, mw_bound;	/* the peer's; last: own */
 	uint64_t addr;
 	struct link_slot slots[LINK_SLOTS];
-	uint64_t word;		/* of the peer, that atomics change */
+	uint64_t word;		/* the peer's, for atomics */
 	bool atomic_busy;
-	uint64_t broken;	/* ns: since when; 0: not */
+	uint64_t broken;	/* ns: time of the first error, or 0 */
 	enum ibv_wc_status status;
 };
 
-/* Where things are in an end's memory. */
+/* Layout of an end's memory. */
 #define LINK_TX		0
 #define LINK_RX		(LINK_TX + LINK_SLOTS * LINK_MSG)
 #define LINK_WINDOW	(LINK_RX + LINK_RECVS * LINK_MSG)
@@ -120,19 +121,19 @@ struct link_end {
 #define LINK_BYTES	(LINK_WORD + 4096)
 
 uint64_t link_now(void);
-/* Do what is next, without waiting: true if something happened. */
+/* Do the next action without waiting; return true if anything happened. */
 bool link_step(struct link_end *e);
-/* The end of it, in whatever state it is. */
+/* Close an end in any state. */
 void link_close(struct link_end *e);
 
-/* link.c: for link_traffic.c, and the other way round. */
+/* Functions of link_traffic.c, which link.c calls. */
 void link_recv(struct link_end *e, int slot);
 void link_open_traffic(struct link_end *e);
-/* Completions: true if there were any. */
+/* Process completions; return true if there were any. */
 bool link_poll(struct link_end *e);
-/* New messages. */
+/* Post new messages. */
 bool link_send(struct link_end *e);
-/* A send with a key that is none any more. */
+/* Send with a deregistered key. */
 void link_send_stale(struct link_end *e);
 void link_mismatch(struct link_end *e, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

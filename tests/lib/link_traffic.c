@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Messages over a link, and whether they arrive. See link.h.
+ * Messages over a link, and their verification. See link.h.
  *
- * Every message has a seed, which decides each of its bytes.
+ * Every message has a seed, which determines all its bytes.
  */
 #include <arpa/inet.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #define HEADER		12	/* seed, length, slot */
 #define INLINE_MAX	256
 #define LOST_NS		2000000000ULL
-/* wr_id: a slot, or one of these */
+/* wr_id: a slot, or one of these values */
 #define WR_RECV		0x100
 #define WR_BIND		0x200
 #define WR_STALE	0x300
@@ -74,7 +74,7 @@ static void fill(unsigned char *p, uint32_t seed, uint32_t len, uint32_t slot)
 	}
 }
 
-/* Is that the message with this seed? */
+/* Check that the bytes are those of the message with this seed. */
 static bool verify(struct link_end *e, const char *what,
 		   const unsigned char *p, uint32_t seed, uint32_t len,
 		   uint32_t slot)
@@ -102,7 +102,7 @@ static void count(struct link_end *e, enum link_op op, uint32_t len)
 	e->stats->bytes += len;
 }
 
-/* Pages of on-demand memory come and go while nothing is in them. */
+/* Drop pages of on-demand memory while they hold no message. */
 static void forget(struct link_end *e, uint32_t offset)
 {
 	if (e->mem == LINK_ODP && t_random(&e->random) % 4 == 0)
@@ -211,7 +211,7 @@ static void got_message(struct link_end *e, const struct ibv_wc *wc, int slot)
 	atomic_store(&e->me->acked[head[2]], head[0]);
 }
 
-/* Does the slot wait until the peer has seen the message? */
+/* Return true if the slot stays busy until the peer has seen the message. */
 static bool wants_ack(const struct link_end *e, const struct link_slot *s)
 {
 	if (e->type == LINK_UC || e->type == LINK_UD)
@@ -251,7 +251,10 @@ static void sent(struct link_end *e, int slot)
 		verify(e, "read through a window", back, s->seed, s->len, slot);
 		break;
 	case LINK_INLINE:
-		/* The peer counts it too, and cannot tell. */
+		/*
+		 * The peer counts the message as a send: it cannot see the
+		 * difference.
+		 */
 		e->stats->done[e->type][s->op]++;
 		break;
 	default:
@@ -276,7 +279,7 @@ static void done(struct link_end *e, const struct ibv_wc *wc)
 		}
 		return;
 	}
-	/* A message that was in flight when it was harmed is not looked at. */
+	/* Ignore messages that were in-flight when this end harmed itself. */
 	if (e->state == LINK_HURT)
 		return;
 	if (wc->wr_id == WR_BIND) {
@@ -308,7 +311,7 @@ bool link_poll(struct link_end *e)
 	return n;
 }
 
-/* Slots that the peer has seen are free; what may get lost is given up. */
+/* Free slots whose message the peer has seen, or UC and UD may have lost. */
 static void collect(struct link_end *e)
 {
 	struct link_slot *s;
@@ -324,7 +327,7 @@ static void collect(struct link_end *e)
 			s->busy = false;
 		} else if (link_now() - s->since > LOST_NS &&
 			   (e->type == LINK_UD || e->type == LINK_UC)) {
-			/* A write that comes late must not find another. */
+			/* A late write must not overwrite the next message. */
 			if (s->op == LINK_WRITE || s->op == LINK_WRITE_IMM)
 				continue;
 			e->stats->lost++;
@@ -333,7 +336,7 @@ static void collect(struct link_end *e)
 	}
 }
 
-/* One message in up to three pieces. */
+/* Split a message into up to three SGEs. */
 static int pieces(struct link_end *e, struct ibv_sge *sge, uint64_t addr,
 		  uint32_t len)
 {
@@ -348,7 +351,7 @@ static int pieces(struct link_end *e, struct ibv_sge *sge, uint64_t addr,
 		addr += part;
 		len -= part;
 	}
-	/* A length of 0 means 2^31 to some: not to keel, but leave it out. */
+	/* Leave out SGEs of length 0, which some NICs take for 2^31 bytes. */
 	for (i = 0, part = 0; i < n; i++)
 		if (sge[i].length)
 			sge[part++] = sge[i];
@@ -391,7 +394,10 @@ static void atomic_op(struct link_end *e, struct ibv_send_wr *wr,
 	e->atomic_busy = true;
 }
 
-/* The work requests of one message; wr and sge are zeroed: how many. */
+/*
+ * Build the work requests of one message in the zeroed @wr and @sge; return how
+ * many there are.
+ */
 static int build(struct link_end *e, int slot, struct ibv_send_wr *wr,
 		 struct ibv_sge (*sge)[3])
 {
@@ -439,7 +445,7 @@ static int build(struct link_end *e, int slot, struct ibv_send_wr *wr,
 	}
 	rdma(&wr[0], IBV_WR_RDMA_WRITE, window, rkey);
 	if (e->type == LINK_UC) {
-		/* Nobody can read it back: the peer looks. */
+		/* UC cannot read the bytes back: the peer verifies them. */
 		rdma(&wr[1], IBV_WR_RDMA_WRITE_WITH_IMM, window, rkey);
 		wr[1].imm_data = imm;
 		return 2;
@@ -484,7 +490,7 @@ static bool choose(struct link_end *e, struct link_slot *s)
 	if (t_random(&e->random) % 2)
 		max = max < 512 ? max : 512;
 	s->len = HEADER + t_random(&e->random) % (max - HEADER + 1);
-	/* 0 is what a slot that was never used says. */
+	/* An unused slot has seed 0. */
 	s->seed = (uint32_t)t_random(&e->random) | 1;
 	return true;
 }

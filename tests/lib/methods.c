@@ -99,7 +99,7 @@ const int methods_count = COUNT(methods);
 
 unsigned char method_out[METHOD_ARGS][512];
 
-/* libibverbs keeps the handle of a TD to itself: make it without. */
+/* libibverbs hides the handle of a TD: create the TD without libibverbs. */
 static uint32_t new_td(struct ibv_context *ctx)
 {
 	struct raw_cmd cmd;
@@ -131,8 +131,8 @@ void objects_make(struct objects *o)
 	o->dm = new_dm(o->ctx);
 	o->free_dm = new_dm(o->ctx);
 	/*
-	 * An mmap offset, once asked for, is the buffer's until it is freed,
-	 * whether the answer got through or not: ask here.
+	 * The buffer's mmap offset stays allocated until the buffer is freed,
+	 * even if the response could not be written: allocate the offset here.
 	 */
 	CHECK_OK(raw_dm_map(o->ctx->cmd_fd, o->dm->handle, 0, &map));
 	o->mr = MUST(ibv_reg_mr(o->pd, page, 4096, 0));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * keel's own methods as data, and objects to call them on: what the tests of
- * hostile input go through.
+ * keel's own methods as data, and objects to call them on, for the tests of
+ * hostile input.
  */
 #ifndef METHODS_H
 #define METHODS_H
@@ -11,11 +11,11 @@
 
 enum arg_kind {
 	ARG_OBJ,	/* handle of an object */
-	ARG_NEW,	/* handle of the object that is made */
+	ARG_NEW,	/* handle of the new object */
 	ARG_IN,		/* u64 */
-	ARG_OUT,	/* structure: may be longer than the kernel knows */
-	ARG_OUT_FIXED,	/* one number: has exactly that length */
-	ARG_OUT_LIST,	/* array: a multiple of that length */
+	ARG_OUT,	/* structure; may be longer than the kernel's */
+	ARG_OUT_FIXED,	/* number of exactly this length */
+	ARG_OUT_LIST,	/* array; a multiple of this length */
 };
 
 struct arg {
@@ -23,7 +23,7 @@ struct arg {
 	enum arg_kind kind;
 	uint16_t len;
 	bool optional;
-	uint16_t object;	/* ARG_OBJ: of which type */
+	uint16_t object;	/* ARG_OBJ: type of the object */
 };
 
 #define METHOD_ARGS	4
@@ -32,7 +32,7 @@ struct method {
 	const char *name;
 	uint16_t object;
 	uint16_t method;
-	bool once;		/* uses the object up */
+	bool once;		/* destroys the object */
 	int args_count;
 	struct arg args[METHOD_ARGS];
 };
@@ -40,7 +40,7 @@ struct method {
 extern const struct method methods[];
 extern const int methods_count;
 
-/* One object of each type, each with a holder, and one of each without. */
+/* One object of each type with a holder, and one of each without. */
 struct objects {
 	struct ibv_context *ctx;
 	struct ibv_pd *pd, *parent, *free_pd;
@@ -53,13 +53,13 @@ struct objects {
 void objects_make(struct objects *o);
 uint32_t objects_handle(const struct objects *o, uint16_t object, bool fresh);
 
-/* A place for answers. */
+/* Buffers for outputs. */
 extern unsigned char method_out[METHOD_ARGS][512];
 
-/* A command that succeeds, if nobody spoils it. */
+/* Build a command that succeeds unless the test spoils it. */
 void method_build(const struct method *m, const struct objects *o,
 		  struct raw_cmd *cmd);
-/* Fails the test unless the result is this one; spoiled says what was wrong. */
+/* Check the result of a command; @spoiled names the fault for the message. */
 void method_check(const struct method *m, const struct objects *o,
 		  struct raw_cmd *cmd, const char *spoiled, int want);
 

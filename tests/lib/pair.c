@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two RC QPs of one program that are connected to each other.
+ * Two RC QPs of one process that are connected to each other.
  */
 #include "pair.h"
 #include "t.h"

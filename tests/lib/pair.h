@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Two RC QPs of one program that are connected to each other.
+ * Two RC QPs of one process that are connected to each other.
  */
 #ifndef PAIR_H
 #define PAIR_H
@@ -9,7 +9,7 @@
 
 /**
  * struct pair - two QPs and the CQ of both
- * @cq: every work request of either completes here
+ * @cq: CQ of all work requests of both QPs
  * @qp: the QPs; each allows RDMA and atomics to the other
  */
 struct pair {
@@ -19,11 +19,11 @@ struct pair {
 
 struct pair pair_new(struct ibv_pd *pd);
 void pair_free(struct pair *p);
-/* Wait for a completion: its status. */
+/* Wait for a completion and return its status. */
 enum ibv_wc_status pair_done(struct pair *p);
-/* Post a work request to one of them and wait for its end. */
+/* Post a work request to QP @who and wait for its completion. */
 enum ibv_wc_status pair_run(struct pair *p, int who, struct ibv_send_wr *wr);
-/* RDMA of one of them, at the other: IBV_WR_RDMA_WRITE or _READ. */
+/* Post IBV_WR_RDMA_WRITE or IBV_WR_RDMA_READ to QP @who and wait. */
 enum ibv_wc_status pair_rdma(struct pair *p, int who, enum ibv_wr_opcode op,
 			     void *local, uint32_t lkey, uint32_t length,
 			     uint64_t addr, uint32_t rkey);

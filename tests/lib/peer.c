@@ -110,7 +110,7 @@ void peer_end(struct peer *p)
 
 	close(p->fd);
 	SYS(waitpid(p->pid, &status, 0));
-	/* It has reported itself what went wrong in it. */
+	/* The process has reported its failure itself. */
 	if (status)
 		FAIL("process %d: got wait status 0x%x, want 0", p->pid, status);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A second process of a test, and a socket between the two.
+ * A second process of a test, and a socket between both processes.
  *
- * Start it before opening a device: it would have the parent's file
- * descriptors, and objects live as long as anybody has their file open.
+ * Start the process before opening a device. Otherwise it inherits the parent's
+ * file descriptors, and objects live as long as any process has their file
+ * open.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -16,22 +17,27 @@ struct peer {
 	int fd;
 };
 
-/* run() is given its end of the socket; its return is exit(0). */
+/*
+ * run() gets its end of the socket; returning from run() exits with status 0.
+ */
 void peer_start(struct peer *p, void (*run)(struct peer *parent));
 void peer_put(struct peer *p, const void *data, size_t len);
 void peer_get(struct peer *p, void *data, size_t len);
-/* One byte: a turn in the conversation. */
+/* Send or receive one byte, to take turns. */
 void peer_tell(struct peer *p);
 void peer_wait(struct peer *p);
 void peer_put_fd(struct peer *p, int fd);
 int peer_get_fd(struct peer *p);
-/* A turn of several at once: who is through waits for the others. */
+/* Wait for all processes to reach this point, then let all go on. */
 void peers_turn(struct peer *p, int n);
-/* Zeroed memory, the same in this process and those it starts from here on. */
+/*
+ * Allocate zeroed memory that this process shares with processes it starts
+ * later.
+ */
 void *peer_shared(size_t len);
-/* Wait for its end, which must be a good one. */
+/* Wait until the process ends, which must be with exit status 0. */
 void peer_end(struct peer *p);
-/* Send a signal and wait until the process is gone for good. */
+/* Send a signal and wait until the process is dead. */
 void peer_kill(struct peer *p, int sig);
 
 #define peer_put_var(p, var)	peer_put(p, &(var), sizeof(var))

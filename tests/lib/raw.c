@@ -129,7 +129,7 @@ int raw_invoke(int fd, const struct raw_invoke *inv)
 						      (void *)inv->drv_in,
 						      inv->drv_in_len);
 
-		/* Short ones are in the attribute itself. */
+		/* Up to 8 bytes are in the attribute itself. */
 		if (inv->drv_in_len <= sizeof(attr->data)) {
 			attr->data = 0;
 			memcpy(&attr->data, inv->drv_in, inv->drv_in_len);

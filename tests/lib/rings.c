@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Queues whose rings a test can scribble over. See rings.h.
+ * Queues whose rings a test can overwrite. See rings.h.
  */
 #include "qp.h"
 #include "rings.h"
@@ -46,7 +46,7 @@ struct ibv_cq *rings_cq(struct ibv_pd *parent)
 	return ibv_cq_ex_to_cq(MUST(ibv_create_cq_ex(parent->context, &attr)));
 }
 
-/* All have QP_WRS entries, which is a power of two. */
+/* All rings have QP_WRS WQEs, which is a power of two. */
 static void *last_entry(int ring, size_t stride)
 {
 	CHECK(ring_sizes[ring] >= sizeof(*rings[ring]) + QP_WRS * stride);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Queues whose rings a test can scribble over: their memory comes from it.
+ * Queues whose rings a test can overwrite, because the test allocates them.
  */
 #ifndef RINGS_H
 #define RINGS_H
@@ -13,17 +13,17 @@
 
 #define RINGS		16
 
-/* In the order in which the queues were made; of a QP first the send queue. */
+/* Rings in the order of creation; a QP's send queue comes first. */
 extern struct keel_uapi_ring *rings[RINGS];
 extern size_t ring_sizes[RINGS];
 extern int n_rings;
 
-/* A parent domain for queues like that; rings[] is empty afterwards. */
+/* Return a parent domain for such queues, and empty rings[]. */
 struct ibv_pd *rings_pd(struct ibv_context *ctx);
 struct ibv_cq *rings_cq(struct ibv_pd *parent);
-/* The entry that was posted last, of a send queue that lib/qp.h made. */
+/* Return the WQE posted last to a send queue of a QP from lib/qp.h. */
 struct keel_uapi_send_wqe *rings_send_wqe(int ring);
-/* ... and of a receive queue. */
+/* Return the WQE posted last to a receive queue. */
 struct keel_uapi_recv_wqe *rings_recv_wqe(int ring);
 
 #endif /* RINGS_H */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A process that stalls whenever the kernel wants a page of it. See stall.h.
+ * A process that stalls the kernel whenever it accesses one of the process's
+ * pages. See stall.h.
  */
 #include <fcntl.h>
 #include <grp.h>
@@ -28,15 +29,15 @@
 #define FUSE_DEV	"/dev/fuse"
 #define FUSE_MINOR	229
 
-/* Of the hostile process. */
+/* State of the hostile process. */
 static struct stall_board *board;
 static struct { void *at; size_t len; } pieces[PIECES];
 static int n_pieces;
 static void (*hostile_run)(struct peer *parent);
-/* Socket over which the server gets /dev/fuse. */
+/* The server gets /dev/fuse over this socket. */
 static int server_fd;
 
-/* The state of a thread, as /proc has it; 0 if there is no such thread. */
+/* Return the state of a thread in /proc, or 0 if the thread does not exist. */
 static char state_of(int pid, int tid)
 {
 	char path[64], text[512], *p;
@@ -54,7 +55,7 @@ static char state_of(int pid, int tid)
 	return p && p[1] ? p[2] : 0;
 }
 
-/* As udev does: everybody may open it. */
+/* Let every user open the device, as udev does. */
 static void fuse_device(void)
 {
 	t_shell_status("modprobe -q fuse");
@@ -68,7 +69,7 @@ static void drop_root(void)
 	SYS(setgroups(0, NULL));
 	SYS(setresgid(STALL_UID, STALL_UID, STALL_UID));
 	SYS(setresuid(STALL_UID, STALL_UID, STALL_UID));
-	/* Its own files in /proc are its own again. */
+	/* Give the process access to its own files in /proc again. */
 	SYS(prctl(PR_SET_DUMPABLE, 1));
 }
 
@@ -80,7 +81,7 @@ static void own_namespaces(void)
 	CHECK_OK(t_write_file("/proc/self/gid_map", "1000 1000 1"));
 }
 
-/* The server must be the only one that has it open. */
+/* Only the server may keep the device open. */
 static void mount_fuse(void)
 {
 	struct peer server = { .pid = 0, .fd = server_fd };
@@ -113,7 +114,7 @@ static pid_t start_server(int fd, int other)
 		return pid;
 	close(other);
 	drop_root();
-	/* The stall ends with the test, however that ends. */
+	/* The server dies with the test, which ends the stall. */
 	SYS(prctl(PR_SET_PDEATHSIG, SIGKILL));
 	fuse_serve(peer_get_fd(&hostile), board);
 	_exit(0);
@@ -221,7 +222,10 @@ static void holder_ready(struct holder *h)
 		usleep(1000);
 }
 
-/* Reading one's own memory through /proc takes the lock and faults with it. */
+/*
+ * Reading the process's own memory through /proc takes the lock and faults
+ * while holding it.
+ */
 static void *read_own(void *arg)
 {
 	char c;
@@ -248,7 +252,7 @@ static void start_holders(void)
 		usleep(1000);
 }
 
-/* Everything that is mapped is there to stay, but for the pieces. */
+/* Lock all mapped pages in memory, except the pieces. */
 static void settle(void)
 {
 	int i;
@@ -266,7 +270,7 @@ void stall_hold(void)
 
 	reader.mem = SYS(open("/proc/self/mem", O_RDONLY | O_CLOEXEC));
 	start_holders();
-	/* Once before no code can be loaded. */
+	/* Call this once now, since no code can be loaded later. */
 	state_of(getpid(), atomic_load(&writer.tid));
 	settle();
 	reader.page = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -275,14 +279,14 @@ void stall_hold(void)
 	while (!atomic_load(&board->waits))
 		usleep(1000);
 	atomic_store(&writer.go, true);
-	/* Killable or not, the letter is the same. */
+	/* The state is D for killable and uninterruptible sleep. */
 	while (state_of(getpid(), atomic_load(&writer.tid)) != 'D')
 		usleep(1000);
 }
 
 void stall_walk(void)
 {
-	/* After the release there is no such file; or the server has died. */
+	/* After the release the file does not exist, or the server is dead. */
 	CHECK(open(STALL_DOOR, O_RDONLY | O_CLOEXEC) < 0);
 	CHECK(errno == ENOENT || errno == ECONNABORTED);
 }
@@ -299,6 +303,6 @@ void *stall_uffd_memory(size_t len)
 
 	SYS(ioctl(fd, UFFDIO_API, &api));
 	SYS(ioctl(fd, UFFDIO_REGISTER, &reg));
-	/* It stays open as long as the process lives. */
+	/* The descriptor stays open as long as the process lives. */
 	return p;
 }

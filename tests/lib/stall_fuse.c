@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A FUSE server that speaks the protocol of <linux/fuse.h> itself: as much of
- * it as opening, mapping and reading one file needs. See stall_fuse.h.
+ * A FUSE server that implements the protocol of <linux/fuse.h> for opening,
+ * mapping and reading one file. See stall_fuse.h.
  */
 #include <linux/fuse.h>
 #include <poll.h>
@@ -14,9 +14,9 @@
 #define PAGE		4096
 #define ROOT		FUSE_ROOT_ID
 #define FILE_NODE	2
-/* For ever, more or less. */
+/* Long enough for every test. */
 #define VALID		100000
-/* Requests that wait at once. */
+/* Requests that wait at the same time. */
 #define MAX_WAITS	16
 
 struct server {
@@ -26,7 +26,7 @@ struct server {
 	int n_waits;
 };
 
-/* A request that nobody waits for any more is no error. */
+/* ENOENT is no failure: the caller of the request has given up. */
 static void answer(struct server *s, uint64_t unique, int error,
 		   const void *data, size_t len)
 {
@@ -101,7 +101,7 @@ static void read_page(struct server *s, const struct fuse_in_header *in)
 	answer(s, in->unique, 0, page, PAGE);
 }
 
-/* Requests that waited are answered: reads with data, lookups with ENOENT. */
+/* Answer the waiting requests: reads with data, lookups with ENOENT. */
 static void release(struct server *s)
 {
 	while (s->n_waits) {
@@ -154,7 +154,7 @@ static void request(struct server *s, const struct fuse_in_header *in)
 	case FUSE_FORGET:
 	case FUSE_BATCH_FORGET:
 	case FUSE_INTERRUPT:
-		/* Not answered. */
+		/* These requests have no answer. */
 		break;
 	default:
 		answer(s, in->unique, ENOSYS, NULL, 0);

@@ -10,13 +10,13 @@
 
 #define STALL_DIR	"/mnt"
 #define STALL_FILE	STALL_DIR "/page"
-/* Its lookup is not answered before the release. */
+/* The server answers a lookup of this name only after the release. */
 #define STALL_DOOR	STALL_DIR "/door"
 
 /**
- * struct stall_board - what the test, the server and the process share
- * @release: answer what waits, and from now on everything
- * @waits: requests that were read and wait for the release
+ * struct stall_board - memory that the test, the server and the process share
+ * @release: answer all waiting and all later requests
+ * @waits: count of requests that wait, or have waited, for the release
  */
 struct stall_board {
 	atomic_bool release;

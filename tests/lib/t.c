@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The harness: runs the tests of a program and prints TAP. See t.h.
+ * The harness: run the tests of a program and print TAP. See t.h.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 #define T_LIMIT		60
 
 static struct t_case *cases, **cases_end = &cases;
-/* Where failures go: read by the harness, written by any process. */
+/* Any process of a test writes failures here; the harness reads them. */
 static int report_fd = -1;
 
 void t_add(struct t_case *c)
@@ -107,14 +107,14 @@ void t_check_all(const char *file, int line, const char *what,
 static void run_child(const struct t_case *c)
 {
 	setpgid(0, 0);
-	/* A slow guest, or an emulated one, is no failure; one that hangs is. */
+	/* Allow for a slow or emulated guest, but stop a test that hangs. */
 	alarm((c->limit ? c->limit : T_LIMIT) *
 	      (t_debug_kernel() || !t_uml() ? 4 : 1));
 	c->run();
 	_exit(0);
 }
 
-/* Everything the test started ends with it. */
+/* End everything that the test started. */
 static void reap_group(pid_t pid)
 {
 	kill(-pid, SIGKILL);
@@ -129,7 +129,7 @@ static size_t read_report(int fd, char *text, size_t size)
 	char *end;
 
 	text[n > 0 ? n : 0] = '\0';
-	/* The first failure is the one to look at. */
+	/* Report the first failure only. */
 	end = strchr(text, '\n');
 	if (end)
 		*end = '\0';
@@ -168,9 +168,9 @@ static bool run_case(const struct t_case *c, char *why, size_t size)
 }
 
 /*
- * x86 wrote down what every mapping of device pages is cached as, and looked
- * it up in the page table when the mapping went; with a warning if there was
- * nothing. pfnmap_track() has it where it is found without.
+ * Older x86 kernels record the cache type of every mapping of device pages.
+ * They look it up in the page table at unmap, and warn if they find nothing.
+ * Kernels with pfnmap_track() find the cache type without the page table.
  */
 static bool warns_of_lost_pages(void)
 {
@@ -199,11 +199,17 @@ int main(int argc, char **argv)
 	char why[1024];
 	time_t start;
 
-	/* Orphans of a test come to us, so that we know when they are gone. */
+	/*
+	 * Adopt the orphans of a test, so that the harness can wait for their
+	 * end.
+	 */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	signal(SIGPIPE, SIG_IGN);
 	for (c = cases; c; c = c->next) {
-		/* An argument picks tests by a part of their title. */
+		/*
+		 * An argument picks the tests that have it in their title or
+		 * ids.
+		 */
 		if (argc > 1 && !strstr(c->title, argv[1]) &&
 		    !strstr(c->ids, argv[1]))
 			continue;
@@ -228,6 +234,6 @@ int main(int argc, char **argv)
 		fflush(stdout);
 	}
 	printf("1..%d\n", n);
-	/* A name that picks no test is a mistake. */
+	/* It is an error if the argument picks no test. */
 	return failed || n + left_out == 0;
 }

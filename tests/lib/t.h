@@ -2,12 +2,11 @@
 /*
  * A small test harness.
  *
- * A program is a file of TEST()s. Each runs in a process of its own, in a
- * process group of its own: what it leaves behind the kernel must clean up,
- * and the harness checks that it did. A failed CHECK ends the process that
- * made it, be it the test or a process that the test started, and is the
- * test's failure. Output is TAP, with the requirements that a test proves at
- * the start of its title.
+ * A test program is a file of TEST()s. The harness runs each test in a process
+ * and a process group of its own. The kernel must clean up what the test leaves
+ * behind, and the harness checks this. A failed CHECK ends its process, the
+ * test or a process that the test started, and fails the test. Output is TAP.
+ * The title of a test starts with the requirements that the test proves.
  */
 #ifndef T_H
 #define T_H
@@ -24,7 +23,7 @@
 
 #include <infiniband/verbs.h>
 
-/* The device that "insmod keel.ko" brings up. */
+/* The device that "insmod keel.ko" creates. */
 #define KEEL0	"keel0"
 
 struct t_case {
@@ -32,10 +31,10 @@ struct t_case {
 	const char *title;
 	void (*run)(void);
 	unsigned int limit;	/* seconds; 0: the default */
-	const char *not_uml;	/* why it is not run there, or NULL */
+	const char *not_uml;	/* why the test does not run on UML, or NULL */
 	const char *not_kernel;	/* likewise, on such a release, e.g. "6.1." */
 	const char *not_kernel_why;
-	const char *not_debug;	/* likewise, where the kernel checks everything */
+	const char *not_debug;	/* likewise, on a kernel with checkers */
 	const char *not_pat;	/* likewise, on x86 before pfnmap_track() */
 	struct t_case *next;
 };
@@ -43,16 +42,16 @@ struct t_case {
 void t_add(struct t_case *c);
 
 /*
- * A program may define this: the harness calls it after each test, however
- * that ended, to undo what outlives a process.
+ * A program may define this function. The harness calls it after each test,
+ * however the test ended, to undo what outlives a process.
  */
 void t_after(void) __attribute__((weak));
 
 /*
- * TEST(name, "PD-1,PD-2", "what is shown") { ... }
- * TEST_SLOW() may take so many seconds. TEST_NOT_UML() is for what User Mode
- * Linux itself cannot do: there the test is named in a comment, with the
- * reason, and is neither ok nor not ok.
+ * TEST(name, "PD-1,PD-2", "what the test proves") { ... }
+ * TEST_SLOW() sets a limit in seconds. TEST_NOT_UML() is for tests that User
+ * Mode Linux itself cannot run: there the harness names the test in a comment,
+ * with the reason, and reports neither ok nor not ok.
  */
 #define TEST_CASE(fn, its_ids, its_title, ...)				\
 	static void test_##fn(void);					\
@@ -75,7 +74,7 @@ void t_after(void) __attribute__((weak));
 
 void t_fail(const char *file, int line, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));
-/* A "# ..." line between the results. */
+/* Print a "# ..." line between the results. */
 void t_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 const char *t_errname(int err);
 void t_check_err(const char *file, int line, const char *what, int got,
@@ -114,12 +113,12 @@ void t_check_all(const char *file, int line, const char *what,
 			     want_);					\
 	} while (0)
 
-/* A call that returns 0 or a positive errno. */
+/* Check a call that returns 0 or a positive errno. */
 #define CHECK_RET(call, want)	\
 	t_check_err(__FILE__, __LINE__, #call, call, want)
 #define CHECK_OK(call)		CHECK_RET(call, 0)
 
-/* A call that returns -1 and errno (want != 0), or something else. */
+/* Check a call that returns -1 and sets errno, or succeeds (want == 0). */
 #define CHECK_SYS(call, want)						\
 	do {								\
 		long got_ = (errno = 0, (long)(call));			\
@@ -128,7 +127,7 @@ void t_check_all(const char *file, int line, const char *what,
 			    got_ == -1 ? errno : 0, want);		\
 	} while (0)
 
-/* A call that must return NULL and this errno. */
+/* Check a call that must return NULL and set this errno. */
 #define CHECK_NULL(call, want)						\
 	do {								\
 		const void *got_ = (errno = 0, (call));			\
@@ -137,7 +136,7 @@ void t_check_all(const char *file, int line, const char *what,
 			     want);					\
 	} while (0)
 
-/* A call that must return a pointer: the value is that. */
+/* Make a call that must return a pointer, and evaluate to this pointer. */
 #define MUST(call)							\
 	({								\
 		typeof(call) got_ = (errno = 0, (call));		\
@@ -148,7 +147,7 @@ void t_check_all(const char *file, int line, const char *what,
 		got_;							\
 	})
 
-/* A system call that must not return -1: the value is what it returns. */
+/* Make a system call that must not return -1, and evaluate to its result. */
 #define SYS(call)							\
 	({								\
 		long got_ = (errno = 0, (long)(call));			\
@@ -164,32 +163,32 @@ void t_check_all(const char *file, int line, const char *what,
 #define CHECK_ALL(got, byte, len)	\
 	t_check_all(__FILE__, __LINE__, #got, got, byte, len)
 
-/* Is this the build of the kernel that checks everything, and takes longer? */
+/* Return true on a kernel with checkers, on which tests take longer. */
 bool t_debug_kernel(void);
-/* Is it User Mode Linux? */
+/* Return true on User Mode Linux. */
 bool t_uml(void);
-/* Does the kernel's release begin so? */
+/* Return true if the kernel's release begins with this text. */
 bool t_kernel(const char *release);
 
-/* So many rounds of something, or fewer where each takes longer. */
+/* Return how many rounds to run: fewer than @n on a kernel with checkers. */
 int t_rounds(int n);
-/* Bytes that the kernel has allocated with kmalloc() and not freed, or more. */
+/* Return the bytes that kmalloc() has allocated, or those of all slabs. */
 long t_kmalloc(void);
-/* The next of a series that the seed, which must not be 0, decides. */
+/* Return the next random number; *seed must not be 0. */
 uint64_t t_random(uint64_t *seed);
 
-/* Run a shell command: its output, without the last newline. */
+/* Run a shell command and return its output without the last newline. */
 char *t_shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* ... and its exit status. */
+/* Run a shell command and return its exit status. */
 int t_shell_status(const char *fmt, ...)
 	__attribute__((format(printf, 1, 2)));
 
-/* A whole file, terminated; to be freed. */
+/* Return the text of a file, terminated with 0; the caller frees it. */
 char *t_read_file(const char *path);
-/* 0 or a positive errno. */
+/* Return 0 or a positive errno. */
 int t_write_file(const char *path, const char *text);
 
-/* The context of a device by its name. */
+/* Open a device by its name. */
 struct ibv_context *dev_open(const char *name);
 
 #endif /* T_H */

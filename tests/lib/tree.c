@@ -44,14 +44,14 @@ void tree_check_same(const char *file, int line, const char *dev,
 	char *text = tree_text(dev), *after;
 	size_t len;
 
-	/* Perhaps the kernel is about to look at a QP. */
+	/* The kernel may hold a reference for a QP that it is about to run. */
 	if (strcmp(text, before)) {
 		free(text);
 		text = tree_settled(dev);
 	}
 	after = text;
 	while (*after && *after == *before) {
-		/* Go from line to line. */
+		/* Compare line by line. */
 		len = strcspn(after, "\n") + 1;
 		if (strncmp(after, before, len))
 			break;
@@ -65,7 +65,7 @@ void tree_check_same(const char *file, int line, const char *dev,
 	free(text);
 }
 
-/* Cut the line at a word, and copy what follows. */
+/* Cut the line at a word, and copy the rest behind the word. */
 static void cut(char *line, const char *word, char *rest, size_t size)
 {
 	char *at = strstr(line, word);

@@ -9,19 +9,19 @@
 
 #include "peer.h"
 
-/* This process goes on as a user without any privilege. */
+/* Turn this process into a user without privileges. */
 void user_become(uid_t uid);
 
 /*
- * A process of a user that makes a user namespace and waits in it until
- * user_ns_end(). The map has lines of "inside outside count"; the caller, which is
- * root, writes it.
+ * Start a process of @owner that creates a user namespace and waits in the
+ * namespace until user_ns_end(). The caller must be root and writes the map,
+ * which has lines of "inside outside count".
  */
 void user_ns_start(struct peer *p, uid_t owner, const char *map);
 void user_ns_end(struct peer *p);
-/* This process, which is root, goes on in it, as a user in there. */
+/* Move this process, which must be root, into a namespace as user @uid. */
 void user_ns_join(pid_t pid, uid_t uid);
-/* This process goes on in a user namespace of its own, which has no map. */
+/* Move this process into a new user namespace without a map. */
 void user_ns_new(void);
 
 #endif /* USER_H */

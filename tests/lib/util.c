@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files, shell commands, and the device by its name.
+ * Files, shell commands, and opening a device by its name.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -38,7 +38,10 @@ int t_rounds(int n)
 
 #define KMALLOC	"$(realpath /sys/kernel/slab/*kmalloc* | sort -u)"
 
-/* Freed objects that are kept for the next, also by KASAN, are given back first. */
+/*
+ * Shrink the caches first, which frees cached objects, also those that KASAN
+ * keeps.
+ */
 static long kmalloc_bytes(void)
 {
 	char *sum = t_shell("t=0; for d in " KMALLOC "; do echo 1 >$d/shrink; read n x <$d/objects; read s <$d/object_size; t=$((t + n * s)); done; echo $t");
@@ -62,7 +65,7 @@ long t_kmalloc(void)
 {
 	if (!access("/sys/kernel/slab/kmalloc-64/objects", R_OK))
 		return kmalloc_bytes();
-	/* Nothing counts objects, and nothing but the slabs keeps them. */
+	/* This kernel counts no objects and has no KASAN: count its slabs. */
 	return slab_bytes();
 }
 
