@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A protection domain, and why it cannot be deallocated.
+ * A protection domain, and the objects that keep it from being deallocated.
  */
 #include <infiniband/keeldv.h>
 

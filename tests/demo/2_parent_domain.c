@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * A parent domain with a thread domain: one more handle on a PD, for the
- * queues of one thread.
+ * A parent domain with a thread domain: a second handle on a PD, for the queues
+ * of one thread.
  */
 #include "say.h"
 

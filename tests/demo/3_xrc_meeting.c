@@ -20,12 +20,12 @@ static struct ibv_xrcd *open_domain(struct ibv_context *context, int oflags)
 
 	must(attr.fd >= 0);
 	xrcd = ibv_open_xrcd(context, &attr);
-	/* The domain is tied to the inode, not to this descriptor. */
+	/* The domain belongs to the inode, not to this descriptor. */
 	close(attr.fd);
 	return xrcd;
 }
 
-/* The second process: knows nothing but the name of the file. */
+/* The second process knows only the name of the file. */
 static int guest(int ready, int leave)
 {
 	struct ibv_context *context = open_keel();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Two processes share a protection domain by a handle and a key. One dies.
+ * Two processes share a protection domain by a handle and a key. One process
+ * dies.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -13,7 +14,7 @@
 
 static char buffer[4096];
 
-/* Makes the domain, shares it, works in it, and waits to be killed. */
+/* Create a domain, share it, work in it, and wait to be killed. */
 static int maker(int handle)
 {
 	struct ibv_context *context = open_keel();
@@ -28,7 +29,10 @@ static int maker(int handle)
 	mr = ibv_reg_mr(pd, buffer, sizeof(buffer), 0);
 	must(mr);
 	did("ibv_reg_mr() -> lkey 0x%08x", mr->lkey);
-	/* Plain data: it may go through a pipe, a file, shared memory. */
+	/*
+	 * The handle is plain data: a pipe, a file or shared memory can carry
+	 * it.
+	 */
 	must(write(handle, &shpd, sizeof(shpd)) == sizeof(shpd));
 	pause();
 	return 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Device memory: one process writes, another one that imported the device and
- * the buffer reads.
+ * Device memory: one process writes a buffer. Another process imports the
+ * device and the buffer, and reads.
  */
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -14,7 +14,7 @@
 
 static const char text[] = "written through one process's mapping";
 
-/* A file descriptor and a handle, over a socket. */
+/* Send a file descriptor and a handle over a socket. */
 static void send_dm(int sock, int fd, uint32_t handle)
 {
 	struct iovec iov = { .iov_base = &handle, .iov_len = sizeof(handle) };
@@ -48,7 +48,7 @@ static int receive_dm(int sock, uint32_t *handle)
 	return fd;
 }
 
-/* The reader: opens nothing, imports what it is sent. */
+/* The reader opens no device: it imports the descriptor and the handle. */
 static int reader(int sock)
 {
 	struct ibv_context *context;

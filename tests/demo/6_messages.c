@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Messages between two processes: over two connected queue pairs, and to the
- * other's shared receive queue in an XRC domain.
+ * other process's shared receive queue in an XRC domain.
  */
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ static const char letter[] = "a message to a shared receive queue by its number"
 
 static char buffer[4096];
 
-/* Told by two processes to each other before they can talk. */
+/* Two processes exchange these numbers before they connect. */
 struct numbers {
 	uint32_t rc, xrc, srq;
 };
@@ -49,7 +49,7 @@ static struct ibv_sge piece(struct ibv_mr *mr, uint32_t length)
 				 .lkey = mr->lkey };
 }
 
-/* The text that came, which is the one that was announced. */
+/* Receive a text, which must be the expected one. */
 static void receive(struct ibv_cq *cq, const char *where, const char *text)
 {
 	struct ibv_wc wc = next_wc(cq);

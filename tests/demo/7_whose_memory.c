@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Memory of whose? Queues in memory that the program gives, a write into the
- * device's memory, and a key that is refused.
+ * Queues in memory that the application allocates, an RDMA write to device
+ * memory, and a key that the responder refuses.
  */
 #include <infiniband/keeldv.h>
 
@@ -45,7 +45,7 @@ static void take(struct ibv_pd *pd, void *pd_context, void *p, uint64_t type)
 	freed++;
 }
 
-/* Two queue pairs of this program, in memory of its own. */
+/* Create two queue pairs in memory that this process allocates. */
 static void own_queues(struct ibv_pd *pd, struct ibv_qp **qp)
 {
 	struct ibv_parent_domain_init_attr attr = {

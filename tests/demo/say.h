@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The common part of the stations of the tour: finding keel0, saying what
- * happens, and stopping when something does not happen as said. Nothing in
- * here is needed to use keel.
+ * The common part of the stations of the tour: find keel0, print what happens,
+ * and stop if a call does not return what was announced. An application does
+ * not need any of this to use keel.
  */
 #ifndef SAY_H
 #define SAY_H
@@ -18,7 +18,7 @@
 
 #define TREE "/sys/kernel/debug/keel/keel0/objects"
 
-/* A sentence before something is done. */
+/* Print a sentence before a call. */
 __attribute__((format(printf, 1, 2)))
 static inline void say(const char *fmt, ...)
 {
@@ -32,7 +32,7 @@ static inline void say(const char *fmt, ...)
 	fflush(stdout);
 }
 
-/* A call and what came back. */
+/* Print a call and its result. */
 __attribute__((format(printf, 1, 2)))
 static inline void did(const char *fmt, ...)
 {
@@ -46,7 +46,7 @@ static inline void did(const char *fmt, ...)
 	fflush(stdout);
 }
 
-/* Go on only if @ok; else say which call it was and give up. */
+/* Go on only if @ok; otherwise print the call and exit. */
 #define must(ok)							\
 do {									\
 	if (!(ok)) {							\
@@ -56,7 +56,7 @@ do {									\
 	}								\
 } while (0)
 
-/* For verbs that return an errno: it is the one that was announced. */
+/* Check a verb that returns an errno against the announced value. */
 #define must_be(call, want)						\
 do {									\
 	int got_ = (call);						\
@@ -69,7 +69,7 @@ do {									\
 	}								\
 } while (0)
 
-/* The tree of live objects, as an administrator sees it. */
+/* Print the tree of live objects, as an administrator sees it. */
 static inline void tree(void)
 {
 	char line[512];
@@ -103,7 +103,7 @@ static inline struct ibv_context *open_keel(void)
 	return context;
 }
 
-/* Two processes take turns by a byte in a pipe. */
+/* Two processes take turns with a byte in a pipe. */
 static inline void tell(int fd)
 {
 	must(write(fd, "!", 1) == 1);

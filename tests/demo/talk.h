@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Queue pairs for the stations of the tour: how they are connected on one
- * host, and how one waits for a completion.
+ * Queue pairs for the stations of the tour: how to connect them on one host,
+ * and how to wait for a completion.
  */
 #ifndef TALK_H
 #define TALK_H
@@ -16,7 +16,9 @@ static inline struct ibv_cq *new_cq(struct ibv_context *context)
 	return cq;
 }
 
-/* An RC or XRC_SEND queue pair; every work request completes in @cq. */
+/*
+ * Create an RC or XRC_SEND queue pair; all its work requests complete in @cq.
+ */
 static inline struct ibv_qp *new_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 				    enum ibv_qp_type type)
 {
@@ -32,7 +34,7 @@ static inline struct ibv_qp *new_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 	return qp;
 }
 
-/* Through all its states, to the queue pair with the number @to. */
+/* Connect to the queue pair number @to, through all states up to RTS. */
 static inline void connect_to(struct ibv_qp *qp, uint32_t to)
 {
 	int receives = qp->qp_type != IBV_QPT_XRC_SEND;
@@ -62,7 +64,7 @@ static inline void connect_to(struct ibv_qp *qp, uint32_t to)
 			    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-/* The next completion, whenever it comes. */
+/* Wait for the next completion. */
 static inline struct ibv_wc next_wc(struct ibv_cq *cq)
 {
 	struct ibv_wc wc;
@@ -75,7 +77,7 @@ static inline struct ibv_wc next_wc(struct ibv_cq *cq)
 	return wc;
 }
 
-/* Write @length bytes to the other side, and say what became of it. */
+/* Write @length bytes to the other side and print the status. */
 static inline enum ibv_wc_status rdma_write(struct ibv_qp *qp, struct ibv_mr *mr,
 					    uint32_t length, uint64_t addr,
 					    uint32_t rkey)
