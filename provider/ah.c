@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Address handles. The kernel says by which number a send refers to one.
+ * Address handles. The kernel returns the number of an AH for send WQEs.
  */
 #include <errno.h>
 #include <stdlib.h>

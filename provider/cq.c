@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Completion queues: how they come, grow and go. CQEs are polled in poll.c.
+ * Creating, resizing and destroying completion queues. poll.c polls CQEs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ static int check_attr(struct ibv_context *ibctx,
 	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD &&
 	    (!ibpd || ibpd->context != ibctx || !to_kparent(ibpd)))
 		return EINVAL;
-	/* The kernel cannot see them: there is no ring of this size. */
+	/* The kernel never sees this number: a ring cannot have this size. */
 	if (!attr->cqe || attr->cqe > KEEL_MAX_CQE)
 		return EINVAL;
 	return 0;
@@ -116,7 +116,7 @@ struct ibv_cq *keel_create_cq(struct ibv_context *ibctx, int cqe,
 			      struct ibv_comp_channel *channel, int comp_vector)
 {
 	struct ibv_cq_init_attr_ex attr = {
-		/* Too many, if it is negative. */
+		/* A negative number becomes too large. */
 		.cqe = cqe,
 		.channel = channel,
 		.comp_vector = comp_vector,
@@ -153,8 +153,8 @@ struct ibv_cq_ex *keel_create_cq_ex(struct ibv_context *ibctx,
 }
 
 /*
- * Nobody polls or arms meanwhile. The new ring goes on where the old one is,
- * and what was asked for stays asked for: the kernel takes it over.
+ * The caller holds the lock, so no thread polls or arms meanwhile. The kernel
+ * copies the indexes and @arm to the new ring.
  */
 static int replace_ring(struct keel_cq *cq, struct keel_ring *ring, int cqe)
 {
@@ -163,7 +163,7 @@ static int replace_ring(struct keel_cq *cq, struct keel_ring *ring, int cqe)
 	struct keel_ring old = cq->ring;
 	int ret;
 
-	/* The kernel publishes it: the header it gets is all zero. */
+	/* The kernel publishes the index: the new header must be all zero. */
 	ring->user = old.user;
 	cmd.drv_payload.ring = keel_ring_buf(ring);
 	ret = ibv_cmd_resize_cq(&cq->vcq.cq, cqe, &cmd.ibv_cmd, sizeof(cmd),
@@ -192,7 +192,7 @@ int keel_resize_cq(struct ibv_cq *ibcq, int cqe)
 	keel_lock(&cq->lock);
 	ret = replace_ring(cq, &ring, cqe);
 	keel_unlock(&cq->lock);
-	/* The old one, or the new one if nothing became of it. */
+	/* The old ring on success, the new ring on failure. */
 	keel_ring_free(&ring);
 	return ret;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Device memory: buffers, and the program's view of them.
+ * Device memory: buffers, and their mapping in the process.
  *
- * A buffer is mapped whole, the first time somebody wants to look at it, and
- * stays mapped until it is freed.
+ * The provider maps the whole buffer at its first access. The buffer stays
+ * mapped until it is freed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static int keel_cmd_map_dm(struct keel_dm *dm, uint64_t offset,
 	return execute_ioctl(dm->vdm.dm.context, cmdb);
 }
 
-/* Length of the mapping: whole pages. 0 if no address space holds it. */
+/* Returns the page-aligned length of the mapping, or 0 if size_t overflows. */
 static size_t map_size(const struct keel_dm *dm)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
@@ -48,7 +48,7 @@ static size_t map_size(const struct keel_dm *dm)
 	return (dm->length + page - 1) & ~(page - 1);
 }
 
-/* Map the stretch at @offset into [@base, @base + @size) and step over it. */
+/* Map the extent at @offset into [@base, @base + @size) and advance @offset. */
 static int map_stretch(struct keel_dm *dm, char *base, size_t size,
 		       size_t *offset)
 {
@@ -60,7 +60,7 @@ static int map_stretch(struct keel_dm *dm, char *base, size_t size,
 	if (ret)
 		return ret;
 
-	/* MAP_FIXED overwrites whatever is there: stay inside what is ours. */
+	/* MAP_FIXED replaces other mappings: stay inside the reserved range. */
 	if (stretch.start != *offset || !stretch.length ||
 	    stretch.length > size - *offset)
 		return EPROTO;
@@ -85,7 +85,7 @@ static int map_buffer(struct keel_dm *dm, void **map)
 	if (!size)
 		return ENOMEM;
 
-	/* Stretches must end up side by side: reserve the place first. */
+	/* Extents must be adjacent: reserve the address range first. */
 	base = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (base == MAP_FAILED)
 		return errno;
@@ -134,15 +134,15 @@ static int check_access(struct keel_dm *dm, uint64_t offset, size_t length)
 }
 
 /*
- * When the device goes, the mapping gets another page in place of each: copies
- * succeed, and mean nothing. So we look before and after.
+ * At device removal, the kernel replaces every page of the mapping. Copies then
+ * succeed without reaching the device. So check before and after a copy.
  */
 static int check_gone(const struct keel_dm *dm)
 {
 	return keel_is_gone(dm->vdm.dm.context) ? EIO : 0;
 }
 
-/* Where in the program's memory is @offset of the buffer? */
+/* Return the address of @offset of the buffer in the mapping. */
 static int find_byte(struct keel_dm *dm, uint64_t offset, size_t length,
 		     void **byte)
 {
@@ -163,8 +163,8 @@ static int find_byte(struct keel_dm *dm, uint64_t offset, size_t length,
 }
 
 /*
- * Behind a BAR the mapping is write-combining: what was copied may wait in this
- * processor, and what is to be copied may have been looked at too early.
+ * The mapping of a BAR is write-combining. Without a barrier, stores may remain
+ * in a buffer of the processor, and loads may execute too early.
  */
 static int keel_memcpy_to_dm(struct ibv_dm *ibdm, uint64_t offset,
 			     const void *host_addr, size_t length)
@@ -243,9 +243,9 @@ struct ibv_dm *keel_alloc_dm(struct ibv_context *ibctx,
 }
 
 /*
- * The kernel first: if it refuses, the buffer must stay as it was, and the
- * program's pointers into it good. If it agrees, the mapping keeps the memory
- * from getting another owner until munmap().
+ * The kernel frees the buffer first. If it refuses, the buffer and its mapping
+ * must stay valid. If it succeeds, the mapping keeps the memory from being
+ * allocated again until munmap().
  */
 int keel_free_dm(struct ibv_dm *ibdm)
 {

@@ -11,7 +11,7 @@
 #include "keel.h"
 #include "keeldv.h"
 
-/* The public names stand on their own, but say the same as the contract's. */
+/* keeldv.h does not include the contract, but must have the same numbers. */
 #define SAME_KIND(name, number, word) KEELDV_KIND_##name == (number) &&
 static_assert(KEEL_UAPI_KINDS(SAME_KIND) true, "kinds of objects differ");
 
@@ -34,7 +34,7 @@ SAME_PD_KIND(SHARED);
 #define SAME_WHY(name, number, text) KEELDV_WHY_##name == (number) &&
 static_assert(KEEL_UAPI_WHYS(SAME_WHY) true, "vendor errors differ");
 
-/* The kernel fills in the program's list itself. */
+/* The kernel writes to the list of the application directly. */
 #define SAME_MEMBER(member)                                                    \
 	static_assert(offsetof(struct keeldv_holder, member) ==                \
 			      offsetof(struct keel_uapi_holder, member),       \
@@ -129,7 +129,7 @@ static int query_holders(struct ibv_context *ibctx,
 	if (!count || (*count && !list))
 		return EINVAL;
 
-	/* The kernel may write fewer than it counts, even with room for all. */
+	/* The kernel may write fewer holders than it counts, even with room. */
 	if (list)
 		memset(list, 0, *count * sizeof(*list));
 	return keel_cmd_holders(ibctx, of, handle,

@@ -49,7 +49,7 @@ int keel_cmd_holders(struct ibv_context *ibctx,
 
 	fill_attr_in_obj(cmdb, KEEL_ATTR_HOLDERS_HANDLE, handle);
 	fill_attr_out_ptr(cmdb, KEEL_ATTR_HOLDERS_RESP_COUNT, count);
-	/* Without it the kernel only counts. */
+	/* Without a list, the kernel only counts. */
 	if (room)
 		fill_attr_out_ptr_array(cmdb, KEEL_ATTR_HOLDERS_RESP_LIST, list,
 					min_t(uint32_t, room,
@@ -62,8 +62,8 @@ int keel_cmd_holders(struct ibv_context *ibctx,
 }
 
 /*
- * A destroy came back with EBUSY. Asking who is to blame leaves a trace event
- * in the kernel; with VERBS_LOG_LEVEL at info the program says it, too.
+ * Called when a destroy has returned EBUSY. The query emits a trace event in
+ * the kernel. At VERBS_LOG_LEVEL info or higher, the provider logs the holders.
  */
 void keel_report_busy(struct ibv_context *ibctx,
 		      const struct keel_holders_of *of, uint32_t handle)

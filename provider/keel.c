@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The device and its context: how libibverbs finds keel, and what it offers.
+ * The device and its context: match table and verbs of the provider.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,8 +14,8 @@
 #define KEEL_NSEC_PER_SEC 1000000000ULL
 
 /*
- * rdma-core generates this for the headers it knows; it lets a driver's
- * members be named without .drv_payload, which is not needed here.
+ * rdma-core generates this macro for its own headers. With it, members of the
+ * driver part can be used without .drv_payload, which keel does not need.
  */
 #define _STRUCT_keel_uapi_context_resp struct {}
 
@@ -57,7 +57,7 @@ static int keel_query_port(struct ibv_context *ibctx, uint8_t port,
 	return ibv_cmd_query_port(ibctx, port, attr, &cmd, sizeof(cmd));
 }
 
-/* For modules that do not say: EIO comes with the next system call, then. */
+/* For modules without KEEL_CONTEXT_STATE: the next system call returns EIO. */
 static const struct keel_uapi_state never_gone;
 
 static int map_state(struct keel_context *ctx,
@@ -76,7 +76,7 @@ static int map_state(struct keel_context *ctx,
 	return 0;
 }
 
-/* A mapping keeps the file open, and with it everything in it. */
+/* A mapping keeps the uverbs file open, and all objects of the file alive. */
 static void unmap_state(struct keel_context *ctx)
 {
 	if (ctx->state && ctx->state != &never_gone)
@@ -93,8 +93,8 @@ static void keel_free_context(struct ibv_context *ibctx)
 }
 
 /*
- * The clock of completion timestamps, in ticks of hca_core_clock, which is
- * 1 GHz: as with other providers all of them are in tv_nsec.
+ * The clock of completion timestamps, in ticks of hca_core_clock (1 GHz). As in
+ * other providers, tv_nsec holds all ticks.
  */
 static int keel_query_rt_values(struct ibv_context *ibctx,
 				struct ibv_values_ex *values)
@@ -202,7 +202,7 @@ static int keel_cmd_query_context(struct verbs_context *ctx,
 	return ibv_cmd_query_context(&ctx->context, cmdb);
 }
 
-/* cmd_fd is ours from here on: closed with the context, or on failure. */
+/* Takes over cmd_fd, and closes it on failure or with the context. */
 static struct verbs_context *
 keel_open(struct ibv_device *ibdev, int cmd_fd,
 	  int (*ask)(struct verbs_context *ctx,
@@ -234,7 +234,7 @@ static struct verbs_context *keel_alloc_context(struct ibv_device *ibdev,
 	return keel_open(ibdev, cmd_fd, keel_cmd_get_context);
 }
 
-/* The kernel's context exists already; another process may have made it. */
+/* The kernel context exists already. Another process may have created it. */
 static struct verbs_context *keel_import_context(struct ibv_device *ibdev,
 						 int cmd_fd)
 {

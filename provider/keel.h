@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Inside of the keel provider.
+ * Internal declarations of the keel provider.
  *
- * Conventions: a verb that returns a pointer returns NULL and sets errno, one
- * that returns int returns 0 or a positive errno. The kernel refuses all that it
- * can see; the provider checks only the rest: pointers of another context, and
- * members that never reach the kernel.
+ * Conventions: on failure, a verb that returns a pointer returns NULL and sets
+ * errno, and a verb that returns int returns a positive errno. The kernel
+ * validates everything that it receives. The provider checks only the rest:
+ * pointers of another context, and members that never reach the kernel.
  */
 #ifndef KEEL_H
 #define KEEL_H
@@ -20,7 +20,7 @@
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <rdma/keel-abi.h>
 
-/* Flags of work requests that reach the kernel as they are. */
+/* Flags of work requests that are passed to the kernel unchanged. */
 #define KEEL_SEND_FLAGS \
 	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
 
@@ -29,7 +29,7 @@
 	(1U << IBV_WR_SEND_WITH_IMM | 1U << IBV_WR_SEND_WITH_INV |	\
 	 1U << IBV_WR_RDMA_WRITE_WITH_IMM)
 
-/* Opcodes that send bytes of ours, which may be inline; that move any. */
+/* Opcodes that send local data, which may be inline; opcodes with any data. */
 #define KEEL_OPS_OUT							\
 	(1U << IBV_WR_SEND | 1U << IBV_WR_SEND_WITH_IMM |		\
 	 1U << IBV_WR_SEND_WITH_INV | 1U << IBV_WR_RDMA_WRITE |	\
@@ -41,36 +41,36 @@
 
 struct keel_context {
 	struct verbs_context ibvctx;
-	/* Power of two that offsets and lengths of DM copies must divide by. */
+	/* Power of two: alignment of offsets and lengths of DM copies. */
 	uint32_t dm_access_align;
-	/* One page of the device, or of nobody with a module that has none. */
+	/* Mapped from the device; never_gone if the module does not have it. */
 	const struct keel_uapi_state *state;
 };
 
 /*
- * Around one side of one queue. pthread's, because they are short: nothing that
- * may sleep is done under one, but for the resizing of a ring.
+ * Protects one side of one queue. A spinlock, because critical sections are
+ * short. No code sleeps under the lock, except when it resizes a ring.
  */
 struct keel_lock {
 	pthread_spinlock_t spin;
-	/* One thread at a time was promised: nothing is locked. */
+	/* The application promised to serialize its calls: take no lock. */
 	bool single_threaded;
 };
 
-/* A ring and what the program's side needs to know of it. */
+/* A ring, and the private state of userspace. */
 struct keel_ring {
 	struct keel_uapi_ring *shared;
 	uint8_t *entries;
 	uint32_t mask;
 	uint32_t stride;
 	/*
-	 * The program's index; @shared has a copy, for the kernel. The ones not
-	 * yet published there are entries being written.
+	 * The index of userspace. @shared has a copy for the kernel. WQEs
+	 * between the two are being written, and are not published yet.
 	 */
 	uint32_t user;
 	enum keel_res_code res;
 	size_t size;
-	/* The domain whose free() takes the memory back; NULL: it is our own. */
+	/* Its free() frees the memory; NULL: the provider mapped the memory. */
 	struct keel_parent_domain *allocator;
 };
 
@@ -82,7 +82,7 @@ struct keel_cq {
 	_Atomic(pthread_t) poller;
 	/* The CQE that ibv_start_poll() or ibv_next_poll() has found. */
 	const struct keel_uapi_cqe *cur;
-	/* The one it was made with, which must not go before it; or NULL. */
+	/* Parent domain that it was created with, or NULL. The CQ holds it. */
 	struct keel_parent_domain *parent;
 };
 
@@ -91,22 +91,22 @@ struct keel_sq {
 	struct keel_ring ring;
 	uint32_t max_sge;
 	uint32_t max_inline;
-	/* IBV_SEND_SIGNALED if every work request is to be. */
+	/* IBV_SEND_SIGNALED if sq_sig_all is set. */
 	uint8_t sig_flags;
-	/* ibv_wr_*: where it started, the entry at hand, the first error. */
+	/* ibv_wr_*: first index, first error, and WQE of the current batch. */
 	uint32_t wr_start;
 	int wr_err;
 	struct keel_uapi_send_wqe *wqe;
 };
 
-/* Of a QP, or shared by several. */
+/* Receive queue of a QP or an SRQ. */
 struct keel_rq {
 	struct keel_lock lock;
 	struct keel_ring ring;
 	uint32_t max_sge;
 };
 
-/* KEEL_METHOD_QP_DOORBELL as ioctl() takes it. */
+/* Argument of ioctl() for KEEL_METHOD_QP_DOORBELL. */
 struct keel_doorbell {
 	struct ib_uverbs_ioctl_hdr hdr;
 	struct ib_uverbs_attr qp;
@@ -115,25 +115,25 @@ struct keel_doorbell {
 struct keel_qp {
 	struct verbs_qp vqp;
 	struct keel_doorbell doorbell;
-	/* Bits 1 << enum ibv_wr_opcode: what this type of QP can do. */
+	/* Bits 1 << enum ibv_wr_opcode: opcodes that the QP type supports. */
 	uint32_t opcodes;
 	struct keel_sq sq;
 	struct keel_rq rq;
 };
 
-/* KEEL_METHOD_SRQ_DOORBELL likewise. */
+/* Issues KEEL_METHOD_SRQ_DOORBELL. */
 int keel_ring_srq_doorbell(const struct ibv_srq *ibsrq);
 
 struct keel_srq {
 	struct verbs_srq vsrq;
 	struct keel_rq rq;
-	/* The one it was made with, or NULL. */
+	/* Parent domain that it was created with, or NULL. */
 	struct keel_parent_domain *parent;
 };
 
 struct keel_ah {
 	struct ibv_ah ibv_ah;
-	/* Its number, for &struct keel_uapi_send_wqe. */
+	/* Number of the AH, for &struct keel_uapi_send_wqe. */
 	uint32_t ah;
 };
 
@@ -148,17 +148,17 @@ struct keel_pd {
 	uint32_t domain;
 };
 
-/* Every KEEL_UAPI_PD_PARENT is one of these, imported ones included. */
+/* Every PD of kind KEEL_UAPI_PD_PARENT has this type, even if imported. */
 struct keel_parent_domain {
 	struct keel_pd pd;
 	struct keel_td *td;
-	/* For the buffers of queues; NULL unless the program gave both. */
+	/* Allocators of queue buffers: both are set, or both are NULL. */
 	void *(*alloc)(struct ibv_pd *pd, void *pd_context, size_t size,
 		       size_t alignment, uint64_t resource_type);
 	void (*free)(struct ibv_pd *pd, void *pd_context, void *ptr,
 		     uint64_t resource_type);
 	void *pd_context;
-	/* CQs made with it: the kernel has no PD to count them at. */
+	/* CQs created with it. The kernel cannot count them: CQs have no PD. */
 	atomic_uint cqs;
 	bool imported;
 };
@@ -167,11 +167,11 @@ struct keel_dm {
 	struct verbs_dm vdm;
 	uint64_t length;
 	pthread_mutex_t map_lock;
-	/* The whole buffer; NULL until first asked for. Set under map_lock. */
+	/* Mapping of the buffer; NULL until first used. Set under map_lock. */
 	_Atomic(void *) map;
 };
 
-/* How to ask the kernel who holds an object of one type. */
+/* The method that lists the holders of an object of one type. */
 struct keel_holders_of {
 	const char *name;
 	uint16_t object;
@@ -184,8 +184,9 @@ static inline struct keel_context *to_kctx(struct ibv_context *ibctx)
 }
 
 /*
- * Has the device gone? Said before anything of it is taken away, so that what
- * was done before the question was done to a device that was there.
+ * Returns true if device removal has begun. The kernel sets the flag before it
+ * removes anything. So if this returns false, the device was present for all
+ * earlier accesses of the caller.
  */
 static inline bool keel_is_gone(struct ibv_context *ibctx)
 {
@@ -238,7 +239,7 @@ static inline struct keel_ah *to_kah(struct ibv_ah *ibah)
 	return container_of(ibah, struct keel_ah, ibv_ah);
 }
 
-/* NULL for a PD of another kind, or none. */
+/* Returns NULL if @ibpd is NULL or a PD of another kind. */
 static inline struct keel_parent_domain *to_kparent(struct ibv_pd *ibpd)
 {
 	if (!ibpd || to_kpd(ibpd)->kind != KEEL_UAPI_PD_PARENT)
@@ -258,13 +259,13 @@ static inline void keel_unlock(struct keel_lock *lock)
 		pthread_spin_unlock(&lock->spin);
 }
 
-/* Entries behind the kernel's index may be read afterwards. */
+/* The caller may read CQEs before the returned producer index. */
 static inline uint32_t keel_ring_kernel(const struct keel_ring *ring)
 {
 	return __atomic_load_n(&ring->shared->kernel, __ATOMIC_ACQUIRE);
 }
 
-/* For a work queue. An index that makes no sense leaves no room. */
+/* For a work queue. A ring with an invalid kernel index counts as full. */
 static inline bool keel_ring_is_full(const struct keel_ring *ring)
 {
 	return ring->user - keel_ring_kernel(ring) > ring->mask;
@@ -276,7 +277,7 @@ static inline void *keel_ring_entry(const struct keel_ring *ring,
 	return ring->entries + (size_t)(index & ring->mask) * ring->stride;
 }
 
-/* Hand over to the kernel what is before our index. */
+/* Pass everything before the index of userspace to the kernel. */
 static inline void keel_ring_publish(const struct keel_ring *ring)
 {
 	__atomic_store_n(&ring->shared->user, ring->user, __ATOMIC_RELEASE);

@@ -3,8 +3,9 @@
  * Queries and calls beyond the common verbs: see keeldv(7).
  * Link with -lkeel -libverbs.
  *
- * Every call that returns int returns 0, or the value of errno: EINVAL for a
- * NULL argument, EOPNOTSUPP for an object of a device that is not keel's.
+ * Every call that returns int returns 0, or the value of errno. It returns
+ * EINVAL if an argument is NULL, and EOPNOTSUPP if an object is not of a keel
+ * device.
  */
 #ifndef INFINIBAND_KEELDV_H
 #define INFINIBAND_KEELDV_H
@@ -36,10 +37,10 @@ enum keeldv_kind {
 	KEELDV_KIND_QP		= 14,
 };
 
-/* Upper 32 bits of what the allocators of a parent domain are asked for. */
+/* Upper 32 bits of the resource_type that parent domain allocators get. */
 #define KEELDV_DRIVER_ID	0x6b65656c
 
-/* And the lower 32. */
+/* Lower 32 bits of resource_type. */
 enum keeldv_res {
 	KEELDV_RES_CQ		= 1,	/* ring of a completion queue */
 	KEELDV_RES_SQ		= 2,	/* ring of a send queue */
@@ -47,7 +48,7 @@ enum keeldv_res {
 	KEELDV_RES_SRQ		= 4,	/* ring of a shared receive queue */
 };
 
-/* Why a work request failed: vendor_err of its completion. */
+/* Vendor errors: vendor_err of a completion. */
 enum keeldv_why {
 	KEELDV_WHY_NONE		= 0,
 	KEELDV_WHY_OPCODE	= 1,
@@ -73,7 +74,7 @@ enum keeldv_why {
 	KEELDV_WHY_PSN		= 21,
 };
 
-/* Kinds of struct ibv_pd. */
+/* Kinds of PDs. */
 enum keeldv_pd_kind {
 	KEELDV_PD_PLAIN		= 0,	/* from ibv_alloc_pd() */
 	KEELDV_PD_PARENT	= 1,	/* from ibv_alloc_parent_domain() */
@@ -81,10 +82,10 @@ enum keeldv_pd_kind {
 };
 
 /**
- * struct keeldv_pd_attr - what a PD is and where it belongs
- * @domain: number, on the device, of the domain that its keys are checked
- *	against; the same for a PD, its parent domains and every instance of it
- * @kind: what it is
+ * struct keeldv_pd_attr - properties of a PD
+ * @domain: number of the domain that keys of this PD are checked against. A PD,
+ *	its parent domains and all instances of its domain have the same number.
+ * @kind: kind of the PD
  */
 struct keeldv_pd_attr {
 	uint32_t domain;
@@ -92,10 +93,9 @@ struct keeldv_pd_attr {
 };
 
 /**
- * struct keeldv_dm_attr - where a device memory buffer is
- * @start: address on the device: offset of its first byte from the start of
- *	the device's memory
- * @length: usable bytes, as asked for
+ * struct keeldv_dm_attr - location of a device memory buffer
+ * @start: offset of its first byte from the start of device memory
+ * @length: usable bytes, as requested
  */
 struct keeldv_dm_attr {
 	uint64_t start;
@@ -104,11 +104,12 @@ struct keeldv_dm_attr {
 
 /**
  * struct keeldv_holder - one object that keeps another one alive
- * @kind: what it is
- * @id: its number, as in debugfs
- * @pid: process that made it, as the caller sees it; 0 if it cannot
+ * @kind: kind of the holder
+ * @id: number of the holder, as in debugfs
+ * @pid: process that created the holder, in the PID namespace of the caller;
+ *	0 if it is not visible there
  * @reserved: 0
- * @comm: command name of that process, terminated
+ * @comm: command name of that process, null-terminated
  */
 struct keeldv_holder {
 	enum keeldv_kind kind;
@@ -119,42 +120,42 @@ struct keeldv_holder {
 };
 
 /**
- * keeldv_is_supported - is this a keel device?
- * @device: from ibv_get_device_list(), or a context's
+ * keeldv_is_supported - check for a keel device
+ * @device: from ibv_get_device_list(), or the device of a context
  */
 bool keeldv_is_supported(struct ibv_device *device);
 
 /**
- * keeldv_query_pd - which domain is behind a PD?
+ * keeldv_query_pd - query the domain of a PD
  * @pd: any PD
  * @attr: filled in
  */
 int keeldv_query_pd(struct ibv_pd *pd, struct keeldv_pd_attr *attr);
 
 /**
- * keeldv_query_dm - where is a device memory buffer?
+ * keeldv_query_dm - query the location of a device memory buffer
  * @dm: any DM
  * @attr: filled in
  */
 int keeldv_query_dm(struct ibv_dm *dm, struct keeldv_dm_attr *attr);
 
 /**
- * keeldv_dm_map - a pointer to a device memory buffer
+ * keeldv_dm_map - map a device memory buffer
  * @dm: any DM
  *
- * The same pointer every time, to the whole buffer, for loads and stores of
- * any size. It belongs to @dm: valid until ibv_free_dm() or ibv_unimport_dm()
- * succeeds. NULL and errno on failure.
+ * Returns a pointer to the whole buffer, for loads and stores of any size, or
+ * NULL and sets errno. Every call for @dm returns the same pointer. It is valid
+ * until ibv_free_dm() or ibv_unimport_dm() succeeds.
  */
 void *keeldv_dm_map(struct ibv_dm *dm);
 
 /**
- * keeldv_pd_holders - who makes ibv_dealloc_pd() return EBUSY?
+ * keeldv_pd_holders - list objects that make ibv_dealloc_pd() return EBUSY
  * @pd: any PD
  * @list: filled in, the rest zeroed; may be NULL if *@count is 0
- * @count: in: room in @list. out: holders there are, which may be more
+ * @count: in: room in @list. out: number of all holders, which may be larger
  *
- * keeldv_td_holders() and keeldv_dm_holders() say the same of
+ * keeldv_td_holders() and keeldv_dm_holders() do the same for
  * ibv_dealloc_td() and ibv_free_dm().
  */
 int keeldv_pd_holders(struct ibv_pd *pd, struct keeldv_holder *list,
@@ -165,16 +166,18 @@ int keeldv_dm_holders(struct ibv_dm *dm, struct keeldv_holder *list,
 		      uint32_t *count);
 
 /**
- * keeldv_kind_str - the name of a kind of object
- * @kind: any value; "unknown" for one that is not in the enum
+ * keeldv_kind_str - return the name of a kind of object
+ * @kind: any value
+ *
+ * Returns "unknown" if @kind is not in enum keeldv_kind.
  */
 const char *keeldv_kind_str(enum keeldv_kind kind);
 
 /**
- * keeldv_why_str - why a work request failed
- * @vendor_err: of the completion: ibv_wc.vendor_err, ibv_wc_read_vendor_err()
+ * keeldv_why_str - describe the vendor error of a completion
+ * @vendor_err: from ibv_wc.vendor_err or ibv_wc_read_vendor_err()
  *
- * "unknown" for a number that is not in enum keeldv_why.
+ * Returns "unknown" if @vendor_err is not in enum keeldv_why.
  */
 const char *keeldv_why_str(uint32_t vendor_err);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Memory regions, of the program's memory and of the device's, and memory
+ * Memory regions of application memory, dma-bufs and device memory, and memory
  * windows.
  */
 #include <errno.h>
@@ -37,7 +37,7 @@ struct ibv_mr *keel_reg_dm_mr(struct ibv_pd *ibpd, struct ibv_dm *ibdm,
 	struct verbs_mr *vmr;
 	int ret;
 
-	/* As with parent domains: another context's handle proves nothing. */
+	/* The kernel gets handles, which are valid in one context only. */
 	if (ibdm->context != ibpd->context) {
 		errno = EINVAL;
 		return NULL;
@@ -56,9 +56,9 @@ struct ibv_mr *keel_reg_dm_mr(struct ibv_pd *ibpd, struct ibv_dm *ibdm,
 	}
 
 	/*
-	 * ibv_cmd_reg_dm_mr() calls it an ordinary MR, and ibv_dereg_mr()
-	 * would then undo, for [0, length) of the program's memory, a
-	 * MADV_DONTFORK that reg_dm_mr never did. Any other type will do.
+	 * ibv_cmd_reg_dm_mr() sets the type of an ordinary MR. ibv_dereg_mr()
+	 * would then call madvise(MADV_DOFORK) for [0, length) of the address
+	 * space, but ibv_reg_dm_mr() set no MADV_DONTFORK. Use another type.
 	 */
 	vmr->mr_type = IBV_MR_TYPE_NULL_MR;
 	return &vmr->ibv_mr;
@@ -91,10 +91,10 @@ int keel_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibpd,
 	struct ib_uverbs_rereg_mr_resp resp = {};
 	struct ibv_rereg_mr cmd = {};
 
-	/* As above. */
+	/* The kernel gets handles, which are valid in one context only. */
 	if (flags & IBV_REREG_MR_CHANGE_PD &&
 	    (!ibpd || ibpd->context != vmr->ibv_mr.context)) {
-		/* Of what is returned ibv_rereg_mr() tells nobody. */
+		/* ibv_rereg_mr() does not return this value to its caller. */
 		errno = EINVAL;
 		return EINVAL;
 	}

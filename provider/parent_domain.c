@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Parent domains: a PD's second handle, with a promise about threads (a TD)
- * and the program's own allocators for the buffers of queues.
+ * Parent domains: a second handle of a PD, with an optional thread domain and
+ * optional allocators for queue buffers.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 	 IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
 
 /*
- * The kernel gets handles, and a handle of another context may well exist in
- * this one and mean something else: pointers are compared here.
+ * The kernel gets handles. A handle of another context may exist in this
+ * context for a different object. So the provider compares the contexts.
  */
 static bool attr_is_valid(struct ibv_context *ibctx,
 			  const struct ibv_parent_domain_init_attr *attr)
@@ -32,7 +32,7 @@ static bool attr_is_valid(struct ibv_context *ibctx,
 	return true;
 }
 
-/* Members that comp_mask does not name may be garbage. */
+/* Members whose comp_mask bit is clear may be uninitialised. */
 static void take_attr(struct keel_parent_domain *parent,
 		      const struct ibv_parent_domain_init_attr *attr)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Protection domains of every kind: plain ones, parent domains and instances
- * of shared ones end the same way.
+ * Protection domains of every kind: plain PDs, and the deallocation and import
+ * of parent domains and of instances of shared domains.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -62,14 +62,14 @@ struct ibv_pd *keel_alloc_pd(struct ibv_context *ibctx)
 
 static void keel_free_pd(struct keel_pd *pd)
 {
-	/* So that one free() does for parent domains as well. */
+	/* free() works for parent domains, too. */
 	static_assert(offsetof(struct keel_parent_domain, pd) == 0,
 		      "a parent domain starts with its PD");
 
 	free(pd);
 }
 
-/* The kernel counts all other holders, but a CQ has no PD there. */
+/* The kernel counts all other holders. A CQ has no PD in the kernel. */
 static bool has_cqs(struct ibv_pd *ibpd)
 {
 	struct keel_parent_domain *parent = to_kparent(ibpd);
@@ -112,9 +112,9 @@ static int keel_cmd_query_pd(struct ibv_context *ibctx, uint32_t handle,
 }
 
 /*
- * A handle that the context does not have is refused now, not at first use.
- * An imported parent domain has no TD and no allocators: those are the
- * exporter's, and its queues here get locks and memory like any other.
+ * The query refuses a handle that the context does not have at import, not at
+ * its first use. An imported parent domain has no TD and no allocators, because
+ * they belong to the exporter. Its queues have locks and default memory.
  */
 struct ibv_pd *keel_import_pd(struct ibv_context *ibctx, uint32_t handle)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Completions: polling for them, one by one or many at a time, and asking for
- * an event. None of it is a system call.
+ * Completions: polling for them, one by one or many at a time, and requesting
+ * an event. None of these is a system call.
  */
 #include <errno.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "keel.h"
 
 /*
- * How many entries there are. More than the ring has is nonsense that somebody
- * wrote into it, and the kernel has raised IBV_EVENT_CQ_ERR, or will. CQEs that a
- * device left can be polled; a thread that waits for more waits for ever.
+ * Return the number of CQEs in @ready. An invalid producer index is an error,
+ * for which the kernel raises IBV_EVENT_CQ_ERR. CQEs can still be polled after
+ * device removal. An empty CQ then returns EIO, because no CQE will follow.
  */
 static int entries_ready(const struct keel_cq *cq, uint32_t *ready)
 {
@@ -41,7 +41,7 @@ static void fill_wc(struct ibv_wc *wc, const struct keel_uapi_cqe *cqe)
 	wc->opcode = cqe->opcode;
 	wc->vendor_err = cqe->vendor_err;
 	wc->byte_len = cqe->byte_len;
-	/* Either member of the union: neither is converted. */
+	/* Either member of the union: neither changes its byte order. */
 	wc->invalidated_rkey = cqe->imm;
 	wc->qp_num = cqe->qp_num;
 	wc->src_qp = cqe->src_qp;
@@ -78,7 +78,7 @@ static void set_poller(struct keel_cq *cq, pthread_t poller)
 
 /*
  * Returns false if this thread has the lock already, from ibv_start_poll().
- * The number of another thread may come and go, but is never ours.
+ * Other threads may change cq->poller meanwhile, but never to this thread.
  */
 static bool lock_unless_polling(struct keel_cq *cq)
 {
@@ -90,9 +90,9 @@ static bool lock_unless_polling(struct keel_cq *cq)
 }
 
 /*
- * The program polls once more when it has armed: what it finds there raises no
- * event. So a look at the kernel's index, which a poll begins with, must not
- * be done before the arming is seen.
+ * The application polls once more after arming, because CQEs that are already
+ * present raise no event. The full barrier orders the store to @arm before that
+ * poll loads the kernel's index.
  */
 int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
@@ -101,11 +101,11 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	uint32_t *arm;
 	bool locked;
 
-	/* Not while another thread exchanges the ring. */
+	/* Another thread may resize the ring. */
 	locked = lock_unless_polling(cq);
 	arm = &cq->ring.shared->arm;
 	if (solicited_only)
-		/* A request for any completion is not weakened. */
+		/* Keep KEEL_ARM_NEXT, which includes solicited completions. */
 		__atomic_compare_exchange_n(arm, &none, KEEL_ARM_SOLICITED,
 					    false, __ATOMIC_SEQ_CST,
 					    __ATOMIC_SEQ_CST);
@@ -118,9 +118,9 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 }
 
 /*
- * Remove the completions of a QP that was destroyed or reset. Those that stay
- * move towards the newest one, because the kernel may be adding more behind
- * it. The one at hand between ibv_start_poll() and ibv_end_poll() stays, too.
+ * Remove the CQEs of a QP that was destroyed or reset. Move the remaining CQEs
+ * towards the newest CQE, because the kernel may add more CQEs after it. Keep
+ * the current CQE between ibv_start_poll() and ibv_end_poll().
  */
 static void forget(struct keel_cq *cq, uint32_t qp_num)
 {
@@ -145,7 +145,7 @@ static void forget(struct keel_cq *cq, uint32_t qp_num)
 		keel_ring_publish(ring);
 }
 
-/* A program may destroy or reset a QP from within its poll of the CQ. */
+/* The application may destroy or reset a QP between start_poll and end_poll. */
 void keel_cq_forget(struct keel_cq *cq, uint32_t qp_num)
 {
 	bool locked = lock_unless_polling(cq);
@@ -155,7 +155,7 @@ void keel_cq_forget(struct keel_cq *cq, uint32_t qp_num)
 		keel_unlock(&cq->lock);
 }
 
-/* The entry at our index, which stays ours until we move on. */
+/* Make the CQE at the user index current. It stays valid until take(). */
 static int look(struct keel_cq *cq)
 {
 	uint32_t ready;
@@ -193,7 +193,7 @@ static int keel_start_poll(struct ibv_cq_ex *ibcq,
 
 	keel_lock(&cq->lock);
 	ret = look(cq);
-	/* There is no end_poll after an empty start. */
+	/* The application does not call end_poll after a failed start. */
 	if (ret)
 		keel_unlock(&cq->lock);
 	else
@@ -233,7 +233,7 @@ static uint32_t keel_read_byte_len(struct ibv_cq_ex *ibcq)
 	return to_kcq_ex(ibcq)->cur->byte_len;
 }
 
-/* Or the invalidated rkey; neither is converted. */
+/* Or the invalidated rkey. Neither changes its byte order. */
 static __be32 keel_read_imm_data(struct ibv_cq_ex *ibcq)
 {
 	return (__force __be32)to_kcq_ex(ibcq)->cur->imm;

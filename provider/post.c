@@ -2,9 +2,9 @@
 /*
  * Posting lists of work requests, and the doorbell.
  *
- * An entry is written in place and becomes the kernel's when our index is
- * published. Sends then need the doorbell, once a list; receives only where
- * the kernel asks for it.
+ * WQEs are written in place, and belong to the kernel when the user index is
+ * published. A list of send WQEs then needs one doorbell. Receive WQEs need a
+ * doorbell only if the kernel requests it.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,8 +13,8 @@
 #include "keel.h"
 
 /*
- * A copy, because threads share the QP and the kernel may write to what it
- * gets. EIO is what is left of a device that has gone.
+ * Uses a copy, because threads share the QP and the kernel may write to the
+ * argument. Returns EIO after device removal.
  */
 int keel_ring_doorbell(const struct keel_qp *qp)
 {
@@ -70,7 +70,7 @@ static int put_data(const struct keel_sq *sq, struct keel_uapi_send_wqe *wqe,
 		return KEEL_OPS_OUT >> wr->opcode & 1 ?
 		       put_inline(sq, wqe, wr) : EINVAL;
 
-	/* A negative number is a large one. */
+	/* A negative number becomes too large. */
 	if ((uint32_t)wr->num_sge > sq->max_sge)
 		return EINVAL;
 	wqe->num_sge = wr->num_sge;
@@ -90,7 +90,7 @@ void keel_put_bind(struct keel_uapi_send_wqe *wqe, const struct ibv_mw *mw,
 	wqe->bind.flags = mw->type == IBV_MW_TYPE_1 ? KEEL_BIND_F_TYPE_1 : 0;
 }
 
-/* Where the message goes, for types of QPs that are told each time. */
+/* Set the destination, for QP types with a destination in each work request. */
 static int put_address(const struct keel_qp *qp,
 		       struct keel_uapi_send_wqe *wqe,
 		       const struct ibv_send_wr *wr)
@@ -111,7 +111,7 @@ static int put_address(const struct keel_qp *qp,
 	}
 }
 
-/* A window of type 1 is bound by ibv_bind_mw() alone: it comes with a key. */
+/* Only ibv_bind_mw() binds a type 1 window: it chooses the new rkey. */
 static int put_window(struct keel_uapi_send_wqe *wqe,
 		      const struct ibv_send_wr *wr)
 {
@@ -134,7 +134,7 @@ static int put_opcode(const struct keel_qp *qp, struct keel_uapi_send_wqe *wqe,
 		wqe->imm = wr->invalidate_rkey;
 		return 0;
 	case IBV_WR_FLUSH:
-		/* There is no place to say which: ibv_wr_flush() alone can. */
+		/* struct ibv_send_wr has no flush type: use ibv_wr_flush(). */
 		return EINVAL;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
@@ -153,7 +153,7 @@ static int put_opcode(const struct keel_qp *qp, struct keel_uapi_send_wqe *wqe,
 	default:
 		break;
 	}
-	/* As the program gave it, or an rkey. */
+	/* Immediate data without conversion, or an rkey. */
 	if (KEEL_OPS_IMM >> wr->opcode & 1)
 		wqe->imm = wr->invalidate_rkey;
 	ret = put_address(qp, wqe, wr);
@@ -173,7 +173,7 @@ static int put_send(struct keel_qp *qp, const struct ibv_send_wr *wr)
 		return ENOMEM;
 
 	wqe = keel_ring_entry(&sq->ring, sq->ring.user);
-	/* Members that an opcode has no use for must be 0. */
+	/* Members that the opcode does not use must be 0. */
 	*wqe = (struct keel_uapi_send_wqe){
 		.wr_id = wr->wr_id,
 		.opcode = wr->opcode,
@@ -187,7 +187,7 @@ static int put_send(struct keel_qp *qp, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* Those before a bad one are sent all the same. */
+/* The work requests before a bad one are sent. */
 int keel_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr)
 {
@@ -209,7 +209,7 @@ int keel_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 	}
 	keel_ring_publish(&qp->sq.ring);
 	keel_unlock(&qp->sq.lock);
-	/* A queue that nobody empties any more. */
+	/* After device removal, a full queue stays full. */
 	if (ret == ENOMEM && keel_is_gone(ibqp->context))
 		ret = EIO;
 	if (ret)
@@ -242,9 +242,11 @@ static int put_recv(struct keel_rq *rq, const struct ibv_recv_wr *wr)
 }
 
 /*
- * The kernel takes receives when a message comes. It asks to be told of those
- * that a sender waits for, and of those that are to be flushed. It sets the
- * flag and then reads our index, we do the reverse: one sees the other.
+ * The kernel takes receive WQEs when a message arrives. It requests a doorbell
+ * if a requester waits for a receive WQE, or if receive WQEs are to be flushed.
+ * The kernel sets the flag and then reads the user index. The provider
+ * publishes the index and then reads the flag. So at least one side sees the
+ * store of the other side.
  */
 static bool wants_kick(const struct keel_ring *ring)
 {
@@ -253,7 +255,7 @@ static bool wants_kick(const struct keel_ring *ring)
 	       KEEL_RING_F_KICK;
 }
 
-/* How many there were before a bad one does not matter to the caller. */
+/* Post a list. @kick is set if the kernel requests a doorbell. */
 static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
 		     struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr,
 		     bool *kick)
@@ -275,7 +277,7 @@ static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
 		}
 	}
 	keel_ring_publish(&rq->ring);
-	/* A resize replaces the ring under the lock. */
+	/* Under the lock, because a resize replaces the ring. */
 	*kick = wants_kick(&rq->ring);
 	keel_unlock(&rq->lock);
 	return ret;
@@ -289,7 +291,7 @@ int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	int ret;
 	int err;
 
-	/* With an SRQ, and for XRC, there is no receive queue. */
+	/* A QP with an SRQ, or of an XRC type, has no receive queue. */
 	if (ibqp->state == IBV_QPS_RESET || !qp->rq.ring.shared) {
 		*bad_wr = wr;
 		return EINVAL;
@@ -323,7 +325,7 @@ int keel_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 	return ret ? ret : err;
 }
 
-/* The window's key changes with each bind; the program learns it from mw. */
+/* Each bind changes the window's rkey. The application reads ibmw->rkey. */
 int keel_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *ibmw,
 		 struct ibv_mw_bind *bind)
 {

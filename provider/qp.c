@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pairs: how they come, change state and go. Posting: post.c and wr.c.
+ * Creating, modifying and destroying queue pairs. Posting: post.c and wr.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ DECLARE_DRV_CMD(keel_create_qp_cmd, IB_USER_VERBS_CMD_CREATE_QP,
 	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |			\
 	 IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 
-/* The queues and the abilities of one type of QP. */
+/* The queues and opcodes of a QP type. */
 struct keel_qp_type {
 	bool has_sq;
 	bool has_rq;
@@ -54,7 +54,7 @@ static const struct keel_qp_type *type_of(enum ibv_qp_type qp_type)
 	return &types[qp_type];
 }
 
-/* enum ibv_qp_create_send_ops_flags, as opcodes; 0 if one is none of ours. */
+/* Opcodes of enum ibv_qp_create_send_ops_flags; 0 if a flag is unsupported. */
 static uint32_t opcodes_of(uint64_t send_ops_flags)
 {
 	static const struct {
@@ -108,7 +108,7 @@ static int check_cap(const struct keel_qp_type *type,
 	return 0;
 }
 
-/* The kernel gets handles, and those of another context prove nothing. */
+/* The kernel gets handles, which are valid in one context only. */
 static int check_objects(struct ibv_context *ibctx, bool has_rq,
 			 const struct ibv_qp_init_attr_ex *attr)
 {
@@ -151,7 +151,7 @@ static int check_attr(struct ibv_context *ibctx,
 	return 0;
 }
 
-/* A ring has a power of two of entries, at least one; the program gets all. */
+/* A ring has 2^n WQEs, at least 1. The application gets the whole capacity. */
 static int alloc_sq(struct keel_sq *sq, struct keel_parent_domain *parent,
 		    struct ibv_qp_cap *cap, bool sig_all)
 {
@@ -237,7 +237,7 @@ static int keel_cmd_create_qp(struct ibv_context *ibctx, struct keel_qp *qp,
 				    sizeof(cmd), &resp.ibv_resp, sizeof(resp));
 }
 
-/* All that is the same each time. */
+/* Fill in the argument, which is the same for every doorbell. */
 static void init_doorbell(struct keel_doorbell *doorbell, uint32_t qpn)
 {
 	static_assert(offsetof(struct keel_doorbell, qp) ==
@@ -267,7 +267,7 @@ static void finish_qp(struct keel_qp *qp, const struct keel_qp_type *type,
 	}
 }
 
-/* Only a QP that was made gives the program new numbers. */
+/* @attr is changed only on success. */
 struct ibv_qp *keel_create_qp_ex(struct ibv_context *ibctx,
 				 struct ibv_qp_init_attr_ex *attr)
 {
@@ -324,7 +324,7 @@ struct ibv_qp *keel_create_qp(struct ibv_pd *ibpd,
 	return ibqp;
 }
 
-/* Another process's XRC_RECV QP: it has nothing to post to. */
+/* Open an XRC_RECV QP of another process. It has no queue to post to. */
 struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
 			    struct ibv_qp_open_attr *attr)
 {
@@ -333,7 +333,7 @@ struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
 	struct keel_qp *qp;
 	int ret;
 
-	/* ibv_cmd_open_qp() refuses what is missing. */
+	/* ibv_cmd_open_qp() refuses missing members. */
 	if (attr->comp_mask & IBV_QP_OPEN_ATTR_XRCD &&
 	    (!attr->xrcd || attr->xrcd->context != ibctx)) {
 		errno = EINVAL;
@@ -355,13 +355,14 @@ struct ibv_qp *keel_open_qp(struct ibv_context *ibctx,
 }
 
 /*
- * The kernel adds nothing more for the QP: remove what was not polled, since
- * the program frees what its wr_ids stand for. Completions of an XRC_RECV QP
- * stay: they are in the CQs of SRQs, whose owners know nothing of the QP.
+ * The kernel adds no more CQEs for the QP. Remove the CQEs that were not
+ * polled, because the application frees the objects that their wr_ids identify.
+ * Keep CQEs of an XRC_RECV QP: their CQs belong to SRQs, whose owners do not
+ * know the QP.
  */
 static void forget_qp(const struct ibv_qp *ibqp)
 {
-	/* CQs that it does not use may have gone before it. */
+	/* An XRC_RECV QP uses no CQ. Its CQ pointers may be stale. */
 	if (ibqp->qp_type == IBV_QPT_XRC_RECV)
 		return;
 	keel_cq_forget(to_kcq(ibqp->send_cq), ibqp->qp_num);
@@ -370,7 +371,7 @@ static void forget_qp(const struct ibv_qp *ibqp)
 		keel_cq_forget(to_kcq(ibqp->recv_cq), ibqp->qp_num);
 }
 
-/* As new: the kernel has emptied its side already. */
+/* Reset the queues. The kernel has reset its side already. */
 static void reset_qp(struct keel_qp *qp)
 {
 	forget_qp(&qp->vqp.qp);
@@ -401,7 +402,7 @@ int keel_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr,
 	return 0;
 }
 
-/* The kernel's answer has all: it was told the real sizes. */
+/* The kernel knows the actual capacities, so its response is complete. */
 int keel_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask,
 		  struct ibv_qp_init_attr *init_attr)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Rings: the memory that a queue shares with the kernel, and where it is from.
+ * Rings: the memory that a queue shares with the kernel, and its allocation.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,8 +18,9 @@ void keel_lock_init(struct keel_lock *lock, bool single_threaded)
 }
 
 /*
- * The parent domain whose promises and allocators the queues of @ibpd go by, if
- * any. An imported one has neither, and may be unimported before they go.
+ * Return the parent domain whose thread domain and allocators apply to queues
+ * of @ibpd, or NULL. An imported parent domain has neither, and the application
+ * may unimport it before it destroys the queues.
  */
 struct keel_parent_domain *keel_pd_parent(struct ibv_pd *ibpd)
 {
@@ -28,16 +29,16 @@ struct keel_parent_domain *keel_pd_parent(struct ibv_pd *ibpd)
 	return parent && !parent->imported ? parent : NULL;
 }
 
-/* A thread domain is the program's promise of one thread at a time. */
+/* With a thread domain, the application promises to serialize its calls. */
 bool keel_is_single_threaded(const struct keel_parent_domain *parent)
 {
 	return parent && parent->td;
 }
 
 /*
- * A child that fork() makes must not share the pages by copy-on-write: whoever
- * writes first would get a copy that the kernel knows nothing of. This does
- * nothing where the kernel copies pinned pages at fork().
+ * A child of fork() must not share the pages by copy-on-write. Otherwise the
+ * first writer would get a copy that the kernel has not pinned.
+ * ibv_dontfork_range() does nothing if fork() copies pinned pages.
  */
 static void *own_alloc(size_t size)
 {
@@ -81,7 +82,7 @@ static void *ring_memory(struct keel_ring *ring,
 	return ptr;
 }
 
-/* Room for @entries or more, of @stride bytes. @parent may be NULL. */
+/* Allocate at least @entries entries of @stride bytes. @parent may be NULL. */
 int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
 		    enum keel_res_code res, uint32_t entries, uint32_t stride)
 {
@@ -102,12 +103,12 @@ int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
 
 	ring->shared = ptr;
 	ring->entries = (uint8_t *)(ring->shared + 1);
-	/* A program's allocator need not clear. */
+	/* An allocator of the application need not clear the memory. */
 	memset(ring->shared, 0, sizeof(*ring->shared));
 	return 0;
 }
 
-/* Nothing happens to a ring that there never was. */
+/* Does nothing if the ring was never allocated. */
 void keel_ring_free(struct keel_ring *ring)
 {
 	struct keel_parent_domain *parent = ring->allocator;
@@ -122,7 +123,7 @@ void keel_ring_free(struct keel_ring *ring)
 	ring->shared = NULL;
 }
 
-/* The kernel has emptied it. */
+/* The kernel has reset its index already. */
 void keel_ring_reset(struct keel_ring *ring)
 {
 	if (!ring->shared)
@@ -131,7 +132,7 @@ void keel_ring_reset(struct keel_ring *ring)
 	keel_ring_publish(ring);
 }
 
-/* All zero for a ring that there is not. */
+/* Returns all zero if the ring was never allocated. */
 struct keel_uapi_buf keel_ring_buf(const struct keel_ring *ring)
 {
 	if (!ring->shared)

@@ -2,8 +2,8 @@
 /*
  * Shared protection domains: see <infiniband/shpd.h>.
  *
- * Other providers' objects can be passed in: whose they are is asked before
- * anything else.
+ * The application may pass objects of other providers. So each call checks the
+ * provider of an object first.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,14 +44,14 @@ struct ibv_shpd *ibv_alloc_shpd(struct ibv_pd *pd, uint64_t share_key,
 		return NULL;
 	}
 
-	/* It may be sent elsewhere as bytes: leave none of them undefined. */
+	/* The application may send it as bytes, so initialise the padding. */
 	memset(shpd, 0, sizeof(*shpd));
 	shpd->context = pd->context;
 	shpd->handle = handle;
 	return shpd;
 }
 
-/* @shpd may come from another process: its context pointer is not ours. */
+/* @shpd may come from another process, so its context pointer is ignored. */
 struct ibv_pd *ibv_share_pd(struct ibv_context *context, struct ibv_shpd *shpd,
 			    uint64_t share_key)
 {

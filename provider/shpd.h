@@ -15,13 +15,12 @@ extern "C" {
 #endif
 
 /**
- * struct ibv_shpd - names a shared protection domain
- * @context: the context that ibv_alloc_shpd() was called in; means nothing in
- *	another process
- * @handle: what ibv_share_pd() needs
+ * struct ibv_shpd - identifies a shared protection domain
+ * @context: context of the PD that was shared; ibv_share_pd() ignores it
+ * @handle: identifies the domain on the device
  *
- * Plain data, owned by the program: it may be copied, and sent to another
- * process through a file, a pipe or shared memory.
+ * Plain data, owned by the application. The application may copy it, and send
+ * it to another process through a file, a pipe or shared memory.
  */
 struct ibv_shpd {
 	struct ibv_context *context;
@@ -29,13 +28,14 @@ struct ibv_shpd {
 };
 
 /**
- * ibv_alloc_shpd - let others join the domain of a PD
+ * ibv_alloc_shpd - share the domain of a PD with other contexts
  * @pd: from ibv_alloc_pd(); neither a parent domain nor from ibv_share_pd()
- * @share_key: what others must know to join
+ * @share_key: secret that a process must know to join the domain
  * @shpd: filled in
  *
- * Once per PD. Returns @shpd, or NULL and errno: EINVAL, EOPNOTSUPP (not a
- * keel device), ENOSPC (the device has given out every handle it has).
+ * A domain can be shared once. Returns @shpd, or NULL and sets errno: EINVAL,
+ * EOPNOTSUPP (not a keel device), ENOSPC (the device has no handle left, or the
+ * user has used up its share).
  */
 struct ibv_shpd *ibv_alloc_shpd(struct ibv_pd *pd, uint64_t share_key,
 				struct ibv_shpd *shpd);
@@ -43,12 +43,12 @@ struct ibv_shpd *ibv_alloc_shpd(struct ibv_pd *pd, uint64_t share_key,
 /**
  * ibv_share_pd - join a shared protection domain
  * @context: any context of the same device
- * @shpd: what ibv_alloc_shpd() filled in, here or in another process
- * @share_key: the key that was given to ibv_alloc_shpd()
+ * @shpd: from ibv_alloc_shpd(), in this process or in another one
+ * @share_key: the key that was passed to ibv_alloc_shpd()
  *
- * Returns a new PD, an instance of the same domain, to be deallocated with
- * ibv_dealloc_pd(); or NULL and errno: EINVAL, EOPNOTSUPP (not a keel
- * device), EACCES (no such handle, or not its key), ENOMEM.
+ * Returns a new PD, which is an instance of the same domain, or NULL and sets
+ * errno: EINVAL, EOPNOTSUPP (not a keel device), EACCES (the handle or the key
+ * is not valid), ENOMEM. ibv_dealloc_pd() deallocates the PD.
  */
 struct ibv_pd *ibv_share_pd(struct ibv_context *context, struct ibv_shpd *shpd,
 			    uint64_t share_key);

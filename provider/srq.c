@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Shared receive queues, basic ones and those of XRC domains. Posting: post.c.
+ * Shared receive queues: basic SRQs and SRQs of XRC domains. Posting: post.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ DECLARE_DRV_CMD(keel_modify_srq_cmd, IB_USER_VERBS_CMD_MODIFY_SRQ,
 	(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |		\
 	 IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ)
 
-/* The kernel gets handles, and those of another context prove nothing. */
+/* The kernel gets handles, which are valid in one context only. */
 static int check_attr(struct ibv_context *ibctx,
 		      const struct ibv_srq_init_attr_ex *attr)
 {
@@ -78,7 +78,7 @@ static void free_srq(struct keel_srq *srq)
 	free(srq);
 }
 
-/* Only an SRQ that was made gives the program new numbers. */
+/* @attr is changed only on success. */
 struct ibv_srq *keel_create_srq_ex(struct ibv_context *ibctx,
 				   struct ibv_srq_init_attr_ex *attr)
 {
@@ -107,7 +107,7 @@ struct ibv_srq *keel_create_srq_ex(struct ibv_context *ibctx,
 		errno = ret;
 		return NULL;
 	}
-	/* Nobody else does for an XRC one. */
+	/* libibverbs does not set these for an XRC SRQ. */
 	srq->vsrq.srq.srq_context = attr->srq_context;
 	srq->vsrq.srq.pd = attr->pd;
 	attr->attr = real.attr;
@@ -155,14 +155,14 @@ static int keel_cmd_modify_srq(struct keel_srq *srq,
 				  &cmd.ibv_cmd, sizeof(cmd));
 }
 
-/* Nobody posts meanwhile. The new ring goes on where the old one is. */
+/* The caller holds the lock. The kernel copies the indexes to the new ring. */
 static int replace_ring(struct keel_srq *srq, struct keel_ring *ring,
 			struct ibv_srq_attr *attr, int attr_mask)
 {
 	struct keel_ring old = srq->rq.ring;
 	int ret;
 
-	/* The kernel publishes it: the header it gets is all zero. */
+	/* The kernel publishes the index: the new header must be all zero. */
 	ring->user = old.user;
 	ret = keel_cmd_modify_srq(srq, attr, attr_mask, ring);
 	if (ret)
@@ -190,7 +190,7 @@ static int resize_srq(struct keel_srq *srq, const struct ibv_srq_attr *attr,
 	keel_lock(&srq->rq.lock);
 	ret = replace_ring(srq, &ring, &real, attr_mask);
 	keel_unlock(&srq->rq.lock);
-	/* The old one, or the new one if nothing became of it. */
+	/* The old ring on success, the new ring on failure. */
 	keel_ring_free(&ring);
 	return ret;
 }
@@ -205,7 +205,7 @@ int keel_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 	return keel_cmd_modify_srq(srq, attr, attr_mask, NULL);
 }
 
-/* The kernel asked to be told of receives: a sender waits for one. */
+/* Wake the requesters that wait for a receive WQE. */
 int keel_ring_srq_doorbell(const struct ibv_srq *ibsrq)
 {
 	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_SRQ,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Thread domains: objects of keel's own in the kernel, which counts who uses
- * them.
+ * Thread domains. They are a driver-specific object of the kernel, which counts
+ * their users.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static int keel_cmd_free_td(struct keel_td *td)
 
 	fill_attr_in_obj(cmdb, KEEL_ATTR_TD_FREE_HANDLE, td->handle);
 	ret = execute_ioctl(td->ibv_td.context, cmdb);
-	/* May make 0 of EIO: the device has gone and taken the TD with it. */
+	/* May turn EIO into 0: device removal has destroyed the TD. */
 	verbs_is_destroy_err(&ret);
 	return ret;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The extended way to post: ibv_wr_start(), one call for each work request and
- * for each of its parts, ibv_wr_complete().
+ * The extended post API: ibv_wr_start(), one call for each work request and for
+ * each of its parts, ibv_wr_complete().
  *
- * Entries are written in place, under the lock of the send queue, and belong
- * to the kernel when ibv_wr_complete() publishes them. The first error of a
- * batch is remembered, all that comes after it is ignored, and nothing of the
- * batch is sent.
+ * WQEs are written in place, under the lock of the send queue, and belong to
+ * the kernel when ibv_wr_complete() publishes them. After the first error of a
+ * batch, further calls are ignored. ibv_wr_complete() returns the error, and no
+ * work request of the batch is sent.
  */
 #include <errno.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static void keel_wr_abort(struct ibv_qp_ex *ibqp)
 	keel_unlock(&sq->lock);
 }
 
-/* The next entry, without data and without address; NULL after an error. */
+/* Returns the next WQE, without data and address, or NULL after an error. */
 static struct keel_uapi_send_wqe *new_wr(struct ibv_qp_ex *ibqp,
 					 enum ibv_wr_opcode opcode)
 {
@@ -191,7 +191,7 @@ static void keel_wr_atomic_write(struct ibv_qp_ex *ibqp, uint32_t rkey,
 
 	if (!wqe)
 		return;
-	/* Every entry has room for them: that of an SGE, at least. */
+	/* Every WQE has room for at least one SGE, which is larger. */
 	memcpy(wqe + 1, atomic_wr, sizeof(uint64_t));
 	wqe->flags |= IBV_SEND_INLINE;
 	wqe->inline_len = sizeof(uint64_t);
@@ -220,7 +220,7 @@ static void keel_wr_bind_mw(struct ibv_qp_ex *ibqp, struct ibv_mw *ibmw,
 
 	if (!wqe)
 		return;
-	/* One of type 1 is bound by ibv_bind_mw() alone. */
+	/* Only ibv_bind_mw() binds a type 1 window. */
 	if (ibmw->type == IBV_MW_TYPE_1) {
 		wr_fail(&to_kqp_ex(ibqp)->sq, EINVAL);
 		return;
@@ -229,8 +229,8 @@ static void keel_wr_bind_mw(struct ibv_qp_ex *ibqp, struct ibv_mw *ibmw,
 }
 
 /*
- * The entry at hand, if it can take data; NULL after an error. An atomic write
- * came with its own.
+ * Returns the current WQE, if it can take data, or NULL after an error. An
+ * atomic write already has its data.
  */
 static struct keel_uapi_send_wqe *wr_with_data(struct keel_sq *sq,
 					       uint32_t opcodes)
@@ -332,8 +332,8 @@ static void keel_wr_set_xrc_srqn(struct ibv_qp_ex *ibqp, uint32_t remote_srqn)
 }
 
 /*
- * All that there are: what the QP's type cannot do fails in ibv_wr_complete(),
- * where the program looks, and not by a call of nothing.
+ * Set all functions. An opcode that the QP type does not support fails in
+ * ibv_wr_complete(), instead of calling a NULL pointer.
  */
 void keel_set_wr_ops(struct ibv_qp_ex *ibqp)
 {

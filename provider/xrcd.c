@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * XRC domains. The kernel ties them to inodes and counts their users.
+ * XRC domains. The kernel associates them with inodes and counts their users.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@ static bool attr_is_valid(const struct ibv_xrcd_init_attr *attr)
 	if (attr->comp_mask != KEEL_XRCD_REQUIRED)
 		return false;
 	/*
-	 * Without a file there is nothing to find, only something to make.
-	 * ib_uverbs would make it even if not asked to.
+	 * Without a file, an XRC domain cannot be opened, only created.
+	 * ib_uverbs would create it even without O_CREAT.
 	 */
 	return attr->fd != -1 || (attr->oflags & O_CREAT);
 }
