@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# Debian packages of several suites, by an apt configuration of our own: the
-# machine's is read for its mirror and proxies and never changed.
+# Debian packages of several suites, with a private apt configuration. The apt
+# configuration of the machine is only read, for its mirror and proxies.
 
 APT_DIR=$KEEL_CACHE/apt
 
-# mirror: where this machine gets Debian from. KEEL_MIRROR overrides it and is
-# needed where apt does not know Debian (Ubuntu).
+# mirror: print the Debian mirror of this machine. KEEL_MIRROR overrides it, and
+# is required if apt has no Debian mirror (Ubuntu).
 mirror() {
 	local site release
 	if [ -n "${KEEL_MIRROR:-}" ]; then
 		printf '%s\n' "$KEEL_MIRROR"
 		return
 	fi
-	# One site serves all suites of Debian proper; its codenames tell it from
-	# the other repositories a machine may have.
+	# One site serves all suites of Debian. Its codenames distinguish it from
+	# other repositories of the machine.
 	# shellcheck disable=SC2016  # apt expands these names
 	while read -r site release; do
 		case $release in
@@ -24,12 +24,12 @@ mirror() {
 			;;
 		esac
 	done < <(apt-get indextargets --format '$(SITE) $(RELEASE)')
-	say "apt on this machine knows no Debian mirror"
-	say "set KEEL_MIRROR to the address of one (it ends in /debian)"
+	say "apt on this machine has no Debian mirror"
+	say "set KEEL_MIRROR to the address of a mirror (it ends in /debian)"
 	return 1
 }
 
-# APT_ARCHITECTURES names others than amd64 where packages of them are asked for.
+# APT_ARCHITECTURES lists the architectures, if other ones than amd64 are needed.
 keel_apt() {
 	local tool=$1
 	shift
@@ -48,9 +48,9 @@ keel_apt() {
 		-o Acquire::Retries=3 "$@"
 }
 
-# apt_suites SUITE...: fetch the package lists of these. One that does not
-# answer is left out: what needs it fails later, by name. "X-security" is found
-# where Debian keeps it, next to the main archive.
+# apt_suites SUITE...: fetch the package lists of these suites. A suite that
+# does not answer is skipped: the download of its packages fails later.
+# "X-security" is on a separate path of the mirror.
 apt_suites() {
 	local site suite key address
 	site=$(mirror) || exit 1
@@ -71,20 +71,21 @@ apt_suites() {
 		done
 	done >>"$APT_DIR/sources.list"
 	keel_apt apt-get update ||
-		say "some package lists did not answer, going on with the others"
+		say "some package lists could not be fetched, continuing without"
 }
 
-# apt_newest PACKAGE DIR: download the newest version that can be had into DIR.
-# A mirror may list a version whose file is already gone, hence the loop.
+# apt_newest PACKAGE DIR: download the newest available version into DIR. The
+# loop is needed because a mirror may list a version whose file it no longer
+# has.
 apt_newest() {
 	local version
 	while read -r version; do
 		(cd "$2" && keel_apt apt-get download "$1=$version") && return
-		say "$1 $version does not download, trying the next"
+		say "$1 $version cannot be downloaded, trying the next version"
 	done < <(keel_apt apt-cache madison "$1" |
 		awk -F ' *[|] *' -v p="$1" '
 			{ gsub(/ /, "", $1) }
 			($1 == p || $1 ":amd64" == p) && $3 ~ /Packages$/ { print $2 }' | sort -urV)
-	say "no suite has a $1 that downloads"
+	say "no version of $1 can be downloaded"
 	return 1
 }

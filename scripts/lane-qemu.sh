@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# The QEMU lane of scripts/guest, which sources this and shares its variables.
+# The QEMU lane. scripts/guest sources this file, and both share variables.
 # shellcheck disable=SC2034,SC2154
 
 lane_prepare() {
@@ -9,7 +9,7 @@ lane_prepare() {
 	ctl_source=ctl
 	share_source=${share:+share}
 	find_accelerator
-	# An emulated processor takes its time.
+	# An emulated processor boots slowly.
 	boot_time=120
 	local i
 	bar_memory=()
@@ -18,20 +18,20 @@ lane_prepare() {
 	done
 }
 
-# add_bar NUMBER FILE[:SIZE]: a function whose BAR is that file.
+# add_bar NUMBER FILE[:SIZE]: add a PCI function with the file as its BAR.
 add_bar() {
 	local file=${2%:*} size=
 	[ "$file" = "$2" ] || size=${2##*:}
 	[ -n "$size" ] || size=$(stat -c %s -- "$file" 2>/dev/null) || size=64M
 	size=$(numfmt --from=iec -- "$size") || usage
-	# QEMU only says that something is wrong, and aborts.
+	# QEMU would abort without a useful message.
 	if [ "$size" -lt 4096 ] || [ $((size & (size - 1))) -ne 0 ]; then
 		say "--bar $2: a BAR has a power of two of bytes, 4096 at least, not $size"
 		usage
 	fi
 	[ -e "$file" ] || truncate -s "$size" -- "$file" || usage
 	if [ "$(stat -c %s -- "$file")" -ne "$size" ]; then
-		say "--bar $2: the file has another size; remove it, or leave SIZE out"
+		say "--bar $2: the file has another size; remove the file, or omit SIZE"
 		usage
 	fi
 	file=$(realpath -- "$file")
@@ -40,10 +40,10 @@ add_bar() {
 		-device "ivshmem-plain,id=bar$1,memdev=barmem$1")
 }
 
-# Plug and unplug by QEMU's monitor what the guest asks for in ctl/slots.
+# Execute the plug and unplug commands of ctl/slots with the monitor of QEMU.
 add_monitor() {
 	mkfifo "$run/monitor.in" "$run/monitor.out"
-	# Pipes with both ends: opening one end would wait for QEMU.
+	# Open both ends of the pipes, because opening one end would block.
 	tail -q -c +1 -s 0.03 -f --pid $$ "$ctl/slots" |
 		change_slots 1<>"$run/monitor.in" &
 	KEEL_HELPERS+=($!)
@@ -52,8 +52,8 @@ add_monitor() {
 	qemu_words+=(-chardev "pipe,id=monitor,path=$run/monitor" -mon "chardev=monitor,mode=readline")
 }
 
-# Memory that was a BAR is none a second time: each gets its own, of the same
-# file.
+# QEMU cannot use a memory backend a second time. So each plug creates a new
+# memory backend for the same file.
 change_slots() {
 	local verb slot n=0
 	while read -r verb slot; do
@@ -68,9 +68,9 @@ change_slots() {
 	done
 }
 
-# KVM if it works here. A device node does not say so: on some machines a guest
-# hangs under it, so let a kernel boot and switch off. The answer holds until
-# the machine is booted again.
+# Use KVM if it works. The device node is not enough, because guests hang under
+# KVM on some machines. So boot a kernel that powers off. The result is valid
+# until the next boot of the machine.
 find_accelerator() {
 	local answer
 	answer=$KEEL_CACHE/kvm-$(cat /proc/sys/kernel/random/boot_id)
@@ -93,16 +93,16 @@ find_accelerator() {
 	accel=$(cat "$answer")
 }
 
-# lane_failed: did the kernel die on the way to its first program? An emulated
-# processor may run code that another one has just patched ("Oops: int3"); that
-# says nothing of keel, which comes later.
+# lane_failed: return 0 if the kernel died before init was ready. An emulated
+# processor may execute code that another processor is patching ("Oops: int3").
+# keel cannot be the cause, because it is loaded later.
 lane_failed() {
 	[[ $accel = tcg* ]] &&
 		grep -qE 'Oops: (int3|invalid opcode)' "$run/console" &&
 		! grep -q 'keel-guest: ready' "$run/console"
 }
 
-# lane_boot: run the guest to its end. The serial port is the log.
+# lane_boot: run the guest until it ends. The serial port is the log.
 lane_boot() {
 	local shares=()
 	# FOLDER TAG [OPTION]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# The User Mode Linux lane of scripts/guest, which sources this and shares its
+# The User Mode Linux lane. scripts/guest sources this file, and both share
 # variables.
 # shellcheck disable=SC2034,SC2154
 
-# lane_prepare: the cache entries, and what goes between the root and the run's
-# own files. Sets LOWERS (the first is on top).
+# lane_prepare: get the cache entries, and set LOWERS to the folders to mount
+# over the root (the first is on top).
 lane_prepare() {
 	cache_get kernel "$lane"
 	LOWERS=("$run/stage" "$kernel/modules")
@@ -14,13 +14,13 @@ lane_prepare() {
 	boot_time=60
 	[ -n "$debug" ] || return 0
 	boot_time=120
-	# The allocator's caches of free objects keep old pointers, which hide
-	# leaks from kmemleak; checking turns these caches off. (Its red zones
-	# and poison do not go with KASAN here: F is all there can be.)
+	# Free objects in the allocator's caches keep old pointers, which hide
+	# leaks from kmemleak. Consistency checks (F) switch these caches off.
+	# Red zones and poisoning do not work with KASAN here.
 	append+=(slab_debug=F)
 }
 
-# UML's memory is a file. /dev/shm is best, but small in many containers.
+# UML's memory is a file. /dev/shm is the best place, if it is large enough.
 uml_memory_dir() {
 	local free
 	free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || free=0
@@ -31,12 +31,12 @@ uml_memory_dir() {
 	fi
 }
 
-# lane_failed: nothing here fails on the way that would not fail again.
+# lane_failed: a second boot would not help.
 lane_failed() {
 	false
 }
 
-# lane_boot: run the guest to its end. The console is the log.
+# lane_boot: run the guest until it ends. The console is the log.
 lane_boot() {
 	mkdir -p "$run/uml"
 	contain timeout -s KILL "$limit" env -i PATH=/usr/bin:/bin HOME="$run/uml" \

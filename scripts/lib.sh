@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# Helpers shared by the scripts in this folder. Source it; it runs nothing
-# but the few assignments below.
+# Helpers shared by the scripts in this folder. Source this file. It only defines
+# functions and a few variables.
 
 KEEL_TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 KEEL_SCRIPTS=$KEEL_TOP/scripts
 KEEL_CACHE=${KEEL_CACHE:-${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/keel}
 KEEL_JOBS=${KEEL_JOBS:-$(nproc)}
 KEEL_ME=$(basename "$0")
-# The exit status of die
+# Exit status of die
 KEEL_FAIL=1
 export KEEL_TOP KEEL_SCRIPTS KEEL_CACHE KEEL_JOBS
 
@@ -16,7 +16,7 @@ say() {
 	printf '%s: %s\n' "$KEEL_ME" "$*" >&2
 }
 
-# die WHAT-FAILED [WHAT-TO-DO...]: every message says both.
+# die ERROR [ADVICE...]: print the error and how to fix it, and exit.
 die() {
 	local line
 	for line in "$@"; do
@@ -25,19 +25,19 @@ die() {
 	exit "$KEEL_FAIL"
 }
 
-# chroot, mounts and namespaces need root: start over under sudo if need be.
-# Call it as: need_root "$@"
+# chroot, mounts and namespaces need root. If the script does not run as root, it
+# restarts under sudo. Call: need_root "$@"
 need_root() {
 	[ "$(id -u)" -ne 0 ] || return 0
 	command -v sudo >/dev/null ||
-		die "this needs root, and there is no sudo" \
+		die "this script needs root, and sudo is not installed" \
 		    "run it as root"
 	exec sudo KEEL_CACHE="$KEEL_CACHE" KEEL_JOBS="$KEEL_JOBS" \
 		${KEEL_MIRROR:+"KEEL_MIRROR=$KEEL_MIRROR"} \
 		${KCFLAGS:+"KCFLAGS=$KCFLAGS"} "$0" "$@"
 }
 
-# need_deps: install what is missing. Once is enough for all that we call.
+# need_deps: install missing packages. Scripts that this script calls skip it.
 need_deps() {
 	[ -z "${KEEL_DEPS:-}" ] || return 0
 	"$KEEL_SCRIPTS/deps" || exit "$KEEL_FAIL"
@@ -51,8 +51,8 @@ KEEL_CHILD=
 KEEL_CHILD_SIGNAL=
 KEEL_HELPERS=()
 
-# Set up the traps. Bash runs a trap only between commands, so anything slow
-# must go through contain or step (which wait interruptibly), not run in front.
+# Set up the traps. Bash runs a trap only between commands. So slow commands must
+# run through contain or step, which wait interruptibly.
 clean_at_exit() {
 	trap keel_cleanup EXIT
 	trap 'exit 129' HUP
@@ -69,7 +69,7 @@ keel_cleanup() {
 	[ ${#KEEL_HELPERS[@]} -eq 0 ] || kill "${KEEL_HELPERS[@]}" 2>/dev/null || :
 	local d
 	for d in "${KEEL_CLEAN_DIRS[@]}"; do
-		# A process that was killed may write a last file meanwhile.
+		# A killed process may still write a file.
 		rm -rf --one-file-system -- "$d" 2>/dev/null || {
 			sleep 0.3
 			rm -rf --one-file-system -- "$d"
@@ -77,10 +77,10 @@ keel_cleanup() {
 	done
 }
 
-# temp_dir VAR: a fresh directory that is removed at exit. It takes a variable
-# name, for in $(...) the list of what to remove would be lost. Files that a killed
-# run left are removed here too: nobody holds a lock on them any more. (A process
-# id in the name would say nothing to one in another process namespace.)
+# temp_dir VAR: create a directory that is removed at exit. It takes a variable
+# name, because a subshell $(...) would lose the list of directories to remove.
+# It also removes directories of killed runs, which have no lock. (A process id
+# in the name is not unique, because runs have different process namespaces.)
 temp_dir() {
 	local -n out=$1
 	local old fd
@@ -89,15 +89,16 @@ temp_dir() {
 	done < <(find "${TMPDIR:-/tmp}" -maxdepth 1 -name 'keel-tmp.*' -type d \
 		-mmin +1 2>/dev/null)
 	out=$(mktemp -d "${TMPDIR:-/tmp}/keel-tmp.$$.XXXXXX") ||
-		die "cannot make a directory in ${TMPDIR:-/tmp}" \
-		    "set TMPDIR to a writable one"
+		die "cannot create a directory in ${TMPDIR:-/tmp}" \
+		    "set TMPDIR to a writable directory"
 	KEEL_CLEAN_DIRS+=("$out")
 	exec {fd}<"$out"
 	flock -s "$fd"
 }
 
-# spawn SIGNAL COMMAND...: run it and wait in a way that a trap can interrupt;
-# the cleanup then sends it SIGNAL. It gets SIGNAL too when we are killed.
+# spawn SIGNAL COMMAND...: run a command and wait for it; a trap can interrupt
+# the wait. The cleanup sends SIGNAL to the command. The kernel sends SIGNAL to
+# the command if this script is killed.
 spawn() {
 	local rc=0
 	KEEL_CHILD_SIGNAL=$1
@@ -109,24 +110,24 @@ spawn() {
 	return "$rc"
 }
 
-# contain COMMAND...: run it as the first process of its own process and mount
-# namespaces. All its descendants and mounts go with it, and it goes with us,
-# even when we are killed with SIGKILL.
+# contain COMMAND...: run a command as the first process of new process and mount
+# namespaces. When the command ends, the kernel kills its descendants and removes
+# its mounts. The command ends with this script, even after SIGKILL.
 contain() {
 	spawn KILL unshare --mount --propagation private --pid --fork \
 		--kill-child=KILL --mount-proc -- "$@"
 }
 
-# step SCRIPT ARGUMENT...: run another script of this folder, which cleans up
-# after itself.
+# step SCRIPT ARGUMENT...: run another script of this folder. The other script
+# cleans up after itself.
 step() {
 	local script=$1
 	shift
 	spawn TERM "$KEEL_SCRIPTS/$script" "$@"
 }
 
-# quietly LOGFILE COMMAND...: run contained with all output in a file, say every
-# 15 seconds how far it is, and show the end of the file if it fails.
+# quietly LOGFILE COMMAND...: run a command contained with all output in a file,
+# print its progress every 15 seconds, and print the end of the file on failure.
 quietly() {
 	local log=$1 rc=0 ticker
 	shift
@@ -141,7 +142,7 @@ quietly() {
 	return "$rc"
 }
 
-# The clock is a read that times out, for a sleep would outlive us.
+# Uses a read with a timeout as clock, because a sleep would outlive the script.
 ticker() {
 	local never n=0
 	trap - EXIT HUP INT TERM
@@ -155,13 +156,13 @@ ticker() {
 }
 
 # in_root ROOT [--bind SRC:DST | --ro SRC:DST]... -- COMMAND...
-# Run a command in the Debian root. The root itself is read-only there, so
-# any number of these can run at once; /tmp is private.
+# Run a command in the Debian root. The root is read-only there and /tmp is
+# private, so any number of commands can run at once.
 in_root() {
 	contain bash "$KEEL_SCRIPTS/enter-root" "$@"
 }
 
-# build_root LANE: the cache entry of the root that has this kernel's compiler.
+# build_root LANE: print the cache entry of the root with the kernel's compiler.
 build_root() {
 	case $1 in
 	qemu-6.1 | arm64-*) echo compilers ;;
@@ -169,8 +170,8 @@ build_root() {
 	esac
 }
 
-# module_sources DIR: put a copy of what the module is made of there, without
-# anything that a build left.
+# module_sources DIR: copy the sources of the module to DIR, without build
+# artifacts.
 module_sources() {
 	rm -rf "$1"
 	mkdir -p "$1"
@@ -179,8 +180,8 @@ module_sources() {
 		--exclude='*.mod*' "$1/"
 }
 
-# kernel_make LANE KERNEL ROOT SOURCE ARGUMENT...: make modules of SOURCE for a
-# kernel of Debian's. KERNEL and ROOT are paths of cache entries.
+# kernel_make LANE KERNEL ROOT SOURCE ARGUMENT...: build the modules of SOURCE
+# for a Debian kernel. KERNEL and ROOT are paths of cache entries.
 kernel_make() {
 	local lane=$1 kernel=$2 root=$3 source=$4 cross=()
 	shift 4
@@ -193,13 +194,13 @@ kernel_make() {
 		M=/mnt/src -j "$KEEL_JOBS" "${cross[@]}" "$@" modules
 }
 
-# Remarks of the kernel's makefiles that are about no source: another compiler
-# than the kernel was built with, and an image that header packages lack.
+# Remarks of the kernel's makefiles that do not concern a source file: a compiler
+# that differs from the kernel's, and the missing vmlinux of header packages.
 KEEL_MAKE_REMARKS='^warning: the compiler differs|^  The kernel was built by|'
 KEEL_MAKE_REMARKS+='^  You are using|BTF generation|'
 KEEL_MAKE_REMARKS+='^make(\[[0-9]+\])?: (Entering|Leaving)'
 
-# Programs of tests/ that are quick under emulation, for scripts/smoke-run.
+# Tests that are fast under emulation, for scripts/smoke-run.
 # shellcheck disable=SC2034  # test and matrix read it
 KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
 	isolation_{recv,send,rdma,server,removal,many_stalls,asleep,charge,wait,life}
@@ -207,7 +208,7 @@ KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
 
 # --- cache -----------------------------------------------------------------
 
-# hash_of FILE-OR-STRING...: one key for all of them.
+# hash_of FILE-OR-STRING...: print one key for all arguments.
 hash_of() {
 	local x
 	for x in "$@"; do
@@ -215,14 +216,15 @@ hash_of() {
 	done | sha256sum | cut -c 1-16
 }
 
-# hash_tree DIR...: a key that changes with any name, size or time of change
-# below. Only a few milliseconds, so that it can run before each guest.
+# hash_tree DIR...: print a key that depends on the names, sizes and modification
+# times of all files below. It takes a few milliseconds, and runs for each guest.
 hash_tree() {
 	find "$@" \( -name .git -o -name __pycache__ \) -prune -o -type f -printf '%p %T@ %s\n' |
 		LC_ALL=C sort | sha256sum | cut -c 1-16
 }
 
-# cache_get VAR ENTRY: set VAR to its path, building the entry first if stale.
+# cache_get VAR ENTRY: set VAR to the path of an entry. Build a stale entry
+# first.
 cache_get() {
 	local -n path=$1
 	path=$("$KEEL_SCRIPTS/cache" --path "$2") || exit "$KEEL_FAIL"
@@ -238,22 +240,22 @@ hold() {
 	[ -e "$1/.complete" ] || die "$1 was pruned just now" "run this again"
 }
 
-# build_dir NAME: print the folder where the objects of this checkout live,
-# outside the checkout. Folders of checkouts that are gone are removed.
+# build_dir NAME: print the folder for the objects of this checkout, which is
+# outside the checkout. Remove the folders of deleted checkouts.
 build_dir() {
 	local dir top old
 	dir=$KEEL_CACHE/build/$1-$(hash_of "$KEEL_TOP")
 	mkdir -p "$dir" || exit 1
 	printf '%s\n' "$KEEL_TOP" >"$dir/checkout"
 	for old in "$KEEL_CACHE"/build/*/checkout; do
-		# Another run may have removed it just now.
+		# Another run may remove the file concurrently.
 		read -r top 2>/dev/null <"$old" || continue
 		[ -d "$top" ] || rm -rf -- "${old%/checkout}"
 	done
 	printf '%s\n' "$dir"
 }
 
-# lock FILE: take an exclusive lock for the rest of this process.
+# lock FILE: take an exclusive lock until this process ends.
 lock() {
 	local fd
 	mkdir -p "$(dirname "$1")"

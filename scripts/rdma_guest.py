@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What runs programs on RDMA devices in a guest has in common: the devices,
-brought up alike, and two processes that talk to each other.
+"""Helpers for running RDMA programs in a guest: bringing up devices, and running
+two processes that talk to each other.
 """
 import os
 import re
@@ -23,7 +23,7 @@ class Device:
         self.gid_index = None
 
     def node(self):
-        """Its char device."""
+        """Return the path of the char device."""
         verbs = '/sys/class/infiniband_verbs'
         for entry in os.listdir(verbs):
             if read(f'{verbs}/{entry}/ibdev').strip() == self.name:
@@ -31,8 +31,8 @@ class Device:
         raise RuntimeError(f'{self.name} has no node')
 
     def wait(self):
-        """Until the port is up and there is a GID of the address; a device
-        comes up as its netdev does: not in the same instant."""
+        """Wait until the port is up and has a GID of the address. A device
+        comes up with its netdev, which takes a moment."""
         want = 'ffff:%02x%02x:%02x%02x' % tuple(
             int(n) for n in self.address.split('.'))
         port = f'{CLASS}/{self.name}/ports/1'
@@ -50,7 +50,7 @@ class Device:
 
 
 def read(path):
-    """A file of sysfs, empty if it cannot be read."""
+    """Return the content of a sysfs file, or '' if it cannot be read."""
     try:
         with open(path, encoding='ascii') as file:
             return file.read()
@@ -67,20 +67,20 @@ def call(*command):
 
 
 def keel():
-    """keel0 on its own netdev."""
+    """Bring up keel0 on its own netdev."""
     device = Device('keel', 'keel0', 'keel0', '10.77.0.1')
     call('ip', 'address', 'add', device.address + '/24', 'dev', device.netdev)
     return device.wait()
 
 
 def rxe():
-    """rxe0 on a pair of virtual Ethernets: rdma_cm finds no route over "lo".
-    With large frames, for then its MTU is 4096 like keel's."""
+    """Bring up rxe0 on a veth pair, because rdma_cm finds no route over "lo".
+    With large frames, so that its MTU is 4096 like keel's."""
     device = Device('rxe', 'rxe0', 'rxenet0', '10.78.0.1')
     call('modprobe', 'rdma_rxe')
     call('ip', 'link', 'add', device.netdev, 'mtu', '9000', 'type', 'veth',
          'peer', 'name', 'rxenet1', 'mtu', '9000')
-    # Nobody else has its link-local address: it need not wait for an answer.
+    # Skip the duplicate address detection for the link-local address.
     with open(f'/proc/sys/net/ipv6/conf/{device.netdev}/accept_dad', 'w',
               encoding='ascii') as file:
         file.write('0')
@@ -96,13 +96,13 @@ BRING_UP = {'keel': keel, 'rxe': rxe}
 
 
 def tcp_listens(port):
-    """Whether somebody listens at a TCP port of this machine."""
+    """Return whether a process listens on a TCP port of this machine."""
     want = re.compile(r'^ *\d+: \w+:%04X \w+:0000 0A ' % port, re.M)
     return any(want.search(read('/proc/net/' + name)) for name in ('tcp', 'tcp6'))
 
 
 def cm_listens(port):
-    """Whether somebody listens at a port of rdma_cm."""
+    """Return whether a process listens on an rdma_cm port."""
     said = subprocess.run(['rdma', 'resource', 'show', 'cm_id'], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                           check=False).stdout
@@ -110,15 +110,15 @@ def cm_listens(port):
 
 
 class Side:
-    """One of two processes: what it printed, and its exit status, which is
-    None as long as it runs and for one that was late."""
+    """One of two processes, with its output and its exit status. The status is
+    None while the process runs, and if it was stopped for being late."""
 
     def __init__(self, command, output=None):
         self.command = command
         self.status = None
-        # Apart, so that no remark stands in the middle of a result.
+        # Two files, so that stderr does not interrupt a line of results.
         self.files = tempfile.TemporaryFile(), tempfile.TemporaryFile()
-        # A group of its own, so that its threads and children end with it.
+        # A separate process group, so that stop() kills the children, too.
         self.process = subprocess.Popen(
             [str(word) for word in command], stdin=subprocess.DEVNULL,
             stdout=output or self.files[0], stderr=self.files[1],
@@ -140,7 +140,7 @@ class Side:
 
     @property
     def text(self):
-        """What it printed, then what it said on the side."""
+        """Return stdout, followed by stderr."""
         for file in self.files:
             file.seek(0)
         return '\n'.join(file.read().decode(errors='replace')
@@ -153,8 +153,8 @@ class Side:
 
 
 class HeldSide(Side):
-    """A process that sleeps in its second line of output until it is let go:
-    the pipe that it prints to is full."""
+    """A process that blocks when it prints its second line, because the pipe is
+    full. let_go() continues it."""
 
     def __init__(self, command):
         self.pipe, self.end = os.pipe()
@@ -163,10 +163,10 @@ class HeldSide(Side):
         super().__init__(['stdbuf', '-oL', *command], self.end)
 
     def has_said(self):
-        """Whether the first line is there, and the pipe full since."""
+        """Return whether the first line was read. If so, the pipe is full."""
         if not self.first and select.select([self.pipe], [], [], 0)[0]:
             self.first = os.read(self.pipe, 4096)
-            # A file of its own: only this end of the pipe must not block.
+            # A separate open file: only this end must be nonblocking.
             full = os.open(f'/proc/self/fd/{self.end}',
                            os.O_WRONLY | os.O_NONBLOCK)
             size = 4096
@@ -193,9 +193,9 @@ class HeldSide(Side):
 
 
 def run_pair(server, client, ready, timeout, patience=15, held=False):
-    """Start server, client as soon as ready() says so, and wait for both; for
-    a server that has nobody to serve any more, patience seconds. A server that
-    is held does not get past its second line before the client is through."""
+    """Start the server, start the client when ready() returns true, and wait for
+    both. After the client has ended, wait patience seconds for the server. A
+    held server does not print its second line before the client has ended."""
     end = time.monotonic() + timeout
     first = HeldSide(server) if held else Side(server)
     second = None
