@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-# Kbuild has the build of the module. This is for people:
-# make help
+# Kbuild builds the module. For a list of targets: make help
 KDIR ?= /lib/modules/$(shell uname -r)/build
 
 all: modules
@@ -8,7 +7,7 @@ all: modules
 modules clean:
 	$(MAKE) -C $(KDIR) M=$(CURDIR) $@
 
-# The guests' userland and kernels, fetched and built ahead of time
+# Fetch and build the userland and the kernels of the guests ahead of time
 cache:
 	scripts/deps
 	scripts/cache rootfs
@@ -24,9 +23,9 @@ demo test bench bench-isolation tools soak matrix deb install-test removal:
 bar:
 	scripts/bar-test
 
-# Without packages: make; make provider RDMA_CORE=...; make install. The user
-# library is found by libibverbs wherever it is; what the module brings for
-# modprobe, udev and systemd, by these in /usr and /usr/local.
+# Without packages: make; make provider RDMA_CORE=...; make install. libibverbs
+# finds the user library with any prefix. modprobe, udev and systemd find their
+# files only in /usr and /usr/local.
 prefix ?= /usr/local
 sysconfdir ?= /etc
 
@@ -45,21 +44,21 @@ uninstall:
 
 help:
 	@echo 'make              build keel.ko for the running kernel (or KDIR=...)'
-	@echo 'make clean        remove what that made'
+	@echo 'make clean        remove the output of make'
 	@echo 'make deb          build Debian packages, into dist/'
 	@echo 'make provider RDMA_CORE=FOLDER   build the user library'
-	@echo 'make install      install what was built; make uninstall removes it'
-	@echo 'make demo         show keel at work in a throwaway guest'
+	@echo 'make install      install the build; make uninstall removes it'
+	@echo 'make demo         demonstrate keel in a throwaway guest'
 	@echo 'make test         run all tests in throwaway guests'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
-	@echo 'make bench-isolation  what a process costs others: a table with goals'
+	@echo 'make bench-isolation  measure the influence of processes on each other'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
 	@echo 'make matrix       build for every kernel, boot each, print a table'
-	@echo 'make soak         everything at once, killed at random, for 10 minutes'
-	@echo 'make bar          device memory behind a PCI BAR, in guests with one'
-	@echo 'make removal      take the device away 200 times in each way, under fire'
+	@echo 'make soak         run a stress test with random kills for 10 minutes'
+	@echo 'make bar          test device memory behind a PCI BAR, in guests'
+	@echo 'make removal      remove the device 200 times in each way, while in use'
 	@echo 'make install-test install, upgrade and purge the packages in a guest'
-	@echo 'make cache        fetch and build what the guests need'
+	@echo 'make cache        fetch and build the parts of the guests'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
 .PHONY: all modules clean cache demo test bench bench-isolation tools soak bar matrix deb install-test \
