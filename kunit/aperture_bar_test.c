@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The aperture behind a BAR: which part of which BAR it is, and that its bytes
- * are those of the BAR. (The bytes here are memory; that they arrive in a real
- * BAR is shown from outside a guest.)
+ * The aperture behind a BAR: which part of which BAR it uses, and whether its
+ * bytes are those of the BAR. The bytes here are kernel memory.
+ * scripts/bar-test checks the bytes of an emulated BAR from outside a guest.
  */
 #include <kunit/test.h>
 #include <linux/err.h>
@@ -18,7 +18,7 @@
 #define MOST		((u64)(U32_MAX & PAGE_MASK))
 #define AT		0xf0000000ULL
 
-/* A BAR of that many bytes, at an address that suits it. */
+/* A BAR of @_len bytes, at an aligned address. */
 #define BAR(_flags, _len)	{ .start = AT, .end = AT + (_len) - 1,	\
 				  .flags = _flags }
 
@@ -27,8 +27,8 @@ struct choose_case {
 	struct resource bars[BARS];
 	struct keel_bar_window wish;
 	int ret;
-	struct keel_bar_window want;	/* with a refusal, its BAR only */
-	const char *why;		/* a word of the reason */
+	struct keel_bar_window want;	/* only @bar, if refused */
+	const char *why;		/* part of the error text */
 };
 
 static const struct choose_case choose_cases[] = {
@@ -121,7 +121,7 @@ static void bar_choose(struct kunit *test)
 #define WINDOW		(WINDOW_PAGES * P)
 #define AROUND		64
 
-/* An aperture with some bytes before and behind it. */
+/* An aperture, with guard bytes before and after it. */
 struct framed {
 	u8 *all;
 	u8 *bytes;
@@ -163,7 +163,7 @@ static void bar_dm_4_zero(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, start[0]);
 	KUNIT_EXPECT_EQ(test, 2 * P, start[1]);
 	KUNIT_EXPECT_TRUE(test, all_are(f.bytes, 4 * P, 0));
-	/* Nothing but what was asked for, and nothing of ours in the BAR. */
+	/* Only the requested bytes are zeroed; the BAR has no metadata. */
 	KUNIT_EXPECT_TRUE(test, all_are(f.bytes + 4 * P, 4 * P + AROUND, 0xee));
 	KUNIT_EXPECT_TRUE(test, all_are(f.all, AROUND, 0xee));
 	memset(f.bytes, 0xaa, WINDOW);
@@ -203,7 +203,7 @@ static void bar_copies(struct kunit *test)
 					0xee));
 }
 
-/* All of it is one stretch, and a buffer's its own part of that. */
+/* The aperture is one contiguous extent, and so is every buffer. */
 static void bar_dm_6_segment(struct kunit *test)
 {
 	struct framed f = framed_new(test);
@@ -219,7 +219,7 @@ static void bar_dm_6_segment(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (AT >> PAGE_SHIFT) + 3, seg.pfn);
 }
 
-/* User space maps it as the kernel does: not cached. */
+/* Userspace maps the BAR write-combining, not cached. */
 static void bar_prot(struct kunit *test)
 {
 	struct framed f = framed_new(test);

@@ -35,7 +35,7 @@ static u8 *buffer_new(struct kunit *test, size_t len)
 	return buf;
 }
 
-/* Every byte of a stretch is @want. */
+/* Return true if all @len bytes at @start are @want. */
 static bool mem_is(struct keel_aperture *ap, u64 start, u64 len, u8 want)
 {
 	u8 byte[64];
@@ -102,7 +102,7 @@ static void mem_create(struct kunit *test)
 	keel_aperture_destroy(ap);
 }
 
-/* A page more than this machine has. */
+/* One page more than the machine has. */
 static void mem_create_too_large(struct kunit *test)
 {
 	struct keel_aperture *ap;
@@ -112,7 +112,7 @@ static void mem_create_too_large(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ENOMEM, PTR_ERR(ap));
 }
 
-/* DM-3: all of it in one piece, and then nothing more. */
+/* DM-3: one buffer takes the whole aperture, and nothing is left. */
 static void dm_3_whole_aperture(struct kunit *test)
 {
 	struct keel_aperture *ap = mem_new(test, MEM_PAGES);
@@ -129,7 +129,7 @@ static void dm_3_whole_aperture(struct kunit *test)
 	}
 }
 
-/* DM-4: what somebody left there is gone, to the end of the last page. */
+/* DM-4: old content is cleared, up to the end of the last page. */
 static void dm_4_zeroed(struct kunit *test)
 {
 	static const u64 lens[] = { 1, 100, P - 1, P, P + 1, 7 * P + 13 };
@@ -146,13 +146,13 @@ static void dm_4_zeroed(struct kunit *test)
 		KUNIT_EXPECT_TRUE(test, mem_is(ap, start[i],
 					       PAGE_ALIGN(lens[i]), 0));
 	}
-	/* And only there: the rest is still as it was left. */
+	/* The rest of the aperture is unchanged. */
 	KUNIT_EXPECT_TRUE(test, mem_is(ap, 14 * P, ap->size - 14 * P, 0xa5));
 	for (i = 0; i < ARRAY_SIZE(lens); i++)
 		keel_aperture_free(ap, start[i], lens[i]);
 }
 
-/* DM-4: more than what is cleared between two chances to schedule. */
+/* DM-4: clear more bytes than between two calls of cond_resched(). */
 static void dm_4_zeroed_large(struct kunit *test)
 {
 	struct keel_aperture *ap = mem_new(test, 3 * SZ_1M / P + 1);
@@ -165,7 +165,7 @@ static void dm_4_zeroed_large(struct kunit *test)
 	keel_aperture_free(ap, start, ap->size - 1);
 }
 
-/* DM-4, DM-6: clearing one buffer leaves its neighbours alone. */
+/* DM-4, DM-6: clearing a buffer does not change its neighbours. */
 static void dm_4_dm_6_neighbours_untouched(struct kunit *test)
 {
 	struct keel_aperture *ap = mem_new(test, MEM_PAGES);
@@ -188,7 +188,7 @@ static void dm_4_dm_6_neighbours_untouched(struct kunit *test)
 	keel_aperture_free(ap, start[2], P + 1);
 }
 
-/* DM-5: any offset, length and alignment, and not one byte besides. */
+/* DM-5: any offset, length and alignment, and no other byte changes. */
 static void dm_5_copies_exactly(struct kunit *test)
 {
 	static const size_t offs[] = { 0, 1, 7, 8, 63, P - 1, P, P + 1 };
@@ -223,7 +223,7 @@ static void dm_5_copies_exactly(struct kunit *test)
 	}
 }
 
-/* DM-5: refused means that nothing was copied, not even the part inside. */
+/* DM-5: a refused copy copies nothing, not even the part inside. */
 static void dm_5_refused_copies_nothing(struct kunit *test)
 {
 	struct keel_aperture *ap = mem_new(test, 4);
@@ -244,8 +244,8 @@ static void dm_5_refused_copies_nothing(struct kunit *test)
 }
 
 /*
- * DM-6: the frames that a mapping of a buffer shows are the buffer's own
- * bytes. Each page has its number at the front; read it through the frame.
+ * DM-6: the page frames of a mapping contain the bytes of the buffer. Each page
+ * starts with its number; read it through the page frame.
  */
 static void check_frames(struct kunit *test, struct keel_aperture *ap,
 			 u64 start, u64 len)
@@ -270,7 +270,7 @@ static void check_frames(struct kunit *test, struct keel_aperture *ap,
 
 static void dm_6_segments_are_the_buffer(struct kunit *test)
 {
-	/* Of several blocks: the largest order and smaller ones. */
+	/* Several blocks: of the largest order, and smaller ones. */
 	const u64 pages = 3 * (1UL << MAX_PAGE_ORDER) / 2 + 11;
 	struct keel_aperture *ap = mem_new(test, pages);
 	struct rnd_state rnd;
@@ -292,7 +292,7 @@ static void dm_6_segments_are_the_buffer(struct kunit *test)
 	}
 }
 
-/* The kernel maps the memory cached: whoever maps it otherwise sees less. */
+/* The kernel maps the memory cached, so all other mappings must be cached. */
 static void mem_prot(struct kunit *test)
 {
 	struct keel_aperture *ap = mem_new(test, 1);
@@ -303,7 +303,7 @@ static void mem_prot(struct kunit *test)
 }
 
 #define THREADS_ROUNDS	200
-/* There is room again when others run, which may take as long as it likes. */
+/* Maximum retries: other threads must run before there is room again. */
 #define THREADS_TRIES	5000000
 
 struct sharers {
@@ -312,7 +312,7 @@ struct sharers {
 	int given[THREADS];
 };
 
-/* Take a buffer, see it cleared, mark it, see nobody else's mark, free it. */
+/* Allocate a buffer, check that it is zero, write a mark, check it, free it. */
 static void share_aperture(void *arg, unsigned int who)
 {
 	struct sharers *s = arg;
@@ -338,7 +338,7 @@ static void share_aperture(void *arg, unsigned int who)
 	}
 }
 
-/* DM-4, DM-6: several at once, in little room. */
+/* DM-4, DM-6: several threads at once, in a small aperture. */
 static void dm_4_dm_6_threads(struct kunit *test)
 {
 	struct sharers *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The common part of all apertures, over a backend whose every stretch is
- * known, so that the cuts can be said in advance.
+ * The common part of all apertures, over a backend with known contiguous
+ * extents, so that the expected segments are known.
  */
 #include <kunit/test.h>
 #include <linux/mm.h>
@@ -11,7 +11,7 @@
 #define FAKE_PAGES	16
 #define P		((u64)PAGE_SIZE)
 
-/* Stretches: pages 0-3, 4, 5-11, 12-15; none touches the one before it. */
+/* Extents: pages 0-3, 4, 5-11, 12-15. No two of them are adjacent. */
 static const struct fake_stretch {
 	unsigned int first;
 	unsigned int pages;
@@ -127,7 +127,7 @@ static const struct cut_case cut_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(cut, cut_cases, desc);
 
-/* DM-6: what is mapped at once begins and ends with the buffer's own pages. */
+/* DM-6: a segment begins and ends with pages of the buffer. */
 static void dm_6_segment_cut(struct kunit *test)
 {
 	const struct cut_case *c = test->param_value;
@@ -140,7 +140,7 @@ static void dm_6_segment_cut(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->want.pfn, seg.pfn);
 }
 
-/* Walk over [start, start + len): whatever it is, its pages come once each. */
+/* Walk over [start, start + len). Each page must appear exactly once. */
 static void cover(struct kunit *test, struct keel_aperture *ap, u64 start,
 		  u64 len)
 {
@@ -165,7 +165,7 @@ static void cover(struct kunit *test, struct keel_aperture *ap, u64 start,
 	KUNIT_EXPECT_EQ(test, end, at);
 }
 
-/* DM-6: for every buffer that can be, to the byte at either end of a page. */
+/* DM-6: every possible buffer, with a granularity of bytes at page borders. */
 static void dm_6_segments_cover(struct kunit *test)
 {
 	struct fake *fake = fake_new(test);
@@ -180,7 +180,7 @@ static void dm_6_segments_cover(struct kunit *test)
 	}
 }
 
-/* DM-4, DM-6: all bytes of all pages are cleared before they are given. */
+/* DM-4, DM-6: all bytes of all pages are cleared at allocation. */
 static void dm_4_dm_6_zero_whole_pages(struct kunit *test)
 {
 	static const u64 lens[] = { 1, P - 1, P, P + 1, 5 * P - 1, 16 * P };
@@ -198,7 +198,7 @@ static void dm_4_dm_6_zero_whole_pages(struct kunit *test)
 		keel_aperture_free(&fake->ap, start, lens[i]);
 		KUNIT_EXPECT_EQ(test, 1, fake->zeros);
 	}
-	/* Where it starts elsewhere than at 0. */
+	/* A buffer that does not start at 0. */
 	KUNIT_ASSERT_EQ(test, 0, keel_aperture_alloc(&fake->ap, 1, 0, &hole));
 	KUNIT_ASSERT_EQ(test, 0, keel_aperture_alloc(&fake->ap, P + 1,
 						     PAGE_SHIFT + 2, &start));
@@ -208,7 +208,7 @@ static void dm_4_dm_6_zero_whole_pages(struct kunit *test)
 	keel_aperture_free(&fake->ap, hole, 1);
 }
 
-/* DM-1: a refused one clears nothing, and has the errno of the range. */
+/* DM-1: a refused allocation clears nothing, and returns the range's errno. */
 static void dm_1_refused_clears_nothing(struct kunit *test)
 {
 	struct fake *fake = fake_new(test);
@@ -258,7 +258,7 @@ static const struct access_case access_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(access, access_cases, desc);
 
-/* DM-5: a range that leaves the aperture never gets to the backend. */
+/* DM-5: the backend never gets a range that exceeds the aperture. */
 static void dm_5_range_check(struct kunit *test)
 {
 	const struct access_case *c = test->param_value;

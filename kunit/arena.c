@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Arenas: memory of every kind, with a shadow of what should be in it.
+ * Arenas: memory of every kind, with a shadow of its expected content.
  */
 #include <linux/err.h>
 #include <linux/gfp.h>
@@ -86,7 +86,7 @@ static void arena_kernel(struct kunit *test, struct arena *a)
 	a->mem.start = (uintptr_t)a->buf + ARENA_FIRST;
 }
 
-/* Pages of 1 << @shift bytes in any order: some follow each other, some do not. */
+/* Pages of 1 << @shift bytes in any order: only some are adjacent. */
 static void arena_list(struct kunit *test, struct arena *a, u8 shift,
 		       struct rnd_state *rnd)
 {

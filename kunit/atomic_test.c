@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Atomics on memory of every kind.
+ * Atomic operations on memory of every kind.
  */
 #include <kunit/test.h>
 #include <linux/atomic.h>
@@ -19,7 +19,7 @@
 #define INTERRUPTS	10000
 #define PERIOD		(20 * NSEC_PER_USEC)
 
-/* A place in an arena whose address is a multiple of 8. */
+/* Offset in an arena with an address that is a multiple of 8. */
 #define PLACE		(3 * PAGE_SIZE - ARENA_FIRST % PAGE_SIZE - 8)
 
 static struct arena *atomic_new(struct kunit *test)
@@ -92,7 +92,7 @@ static void atomic_values(struct kunit *test)
 						      &old));
 		KUNIT_EXPECT_EQ(test, c->before, old);
 		KUNIT_EXPECT_EQ(test, c->after, atomic_read_at(&all[i], PLACE));
-		/* And nothing beside it. */
+		/* No other byte has changed. */
 		atomic_write_at(&all[i], PLACE, c->before);
 		KUNIT_EXPECT_EQ(test, -1L, arena_differs(&all[i]));
 	}
@@ -114,13 +114,13 @@ static void atomic_write_values(struct kunit *test)
 					whole_atomic_write(&seg, stores[n]));
 			KUNIT_EXPECT_EQ(test, stores[n],
 					atomic_read_at(&all[i], PLACE));
-			/* And nothing beside it. */
+			/* No other byte has changed. */
 			atomic_write_at(&all[i], PLACE, ~stores[n]);
 			KUNIT_EXPECT_EQ(test, -1L, arena_differs(&all[i]));
 		}
 }
 
-/* The address counts, not the offset; and nothing happens. */
+/* The address must be aligned, not the offset. Nothing is written. */
 static void atomic_not_aligned(struct kunit *test)
 {
 	struct arena *all = atomic_new(test);
@@ -156,7 +156,7 @@ static void atomic_not_aligned(struct kunit *test)
 struct together {
 	struct kunit *test;
 	struct keel_seg seg;
-	atomic64_t *cpu;	/* or NULL */
+	atomic64_t *cpu;	/* address for the CPU, or NULL */
 };
 
 static void together_thread(void *arg, unsigned int who)
@@ -182,7 +182,7 @@ static void together_thread(void *arg, unsigned int who)
 	KUNIT_EXPECT_EQ(t->test, 0, ret);
 }
 
-/* DM-10: against each other, and against a processor. */
+/* DM-10: atomic operations race with each other, and with the CPU. */
 static void dm_10_atomic_threads(struct kunit *test)
 {
 	struct arena *all = atomic_new(test);
@@ -200,7 +200,7 @@ static void dm_10_atomic_threads(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (u64)THREADS * ROUNDS, atomic_read_at(dm, PLACE));
 }
 
-/* DM-10: in a BAR, against each other. */
+/* DM-10: atomic operations in a BAR race with each other. */
 static void dm_10_atomic_threads_bar(struct kunit *test)
 {
 	struct arena *all = atomic_new(test);
@@ -216,11 +216,12 @@ static void dm_10_atomic_threads_bar(struct kunit *test)
 }
 
 /**
- * struct between - what adds 1 to a word whenever a task is interrupted
- * @timer: interrupts it
+ * struct between - a timer that increments the operand when it interrupts a
+ * task
+ * @timer: the timer
  * @task: the task
- * @word: the word
- * @met: how often that was
+ * @word: the operand
+ * @met: number of increments
  */
 struct between {
 	struct hrtimer timer;
@@ -243,7 +244,7 @@ static enum hrtimer_restart between_tick(struct hrtimer *timer)
 	return HRTIMER_RESTART;
 }
 
-/* Additions until it has been interrupted often enough: how many. */
+/* Add until the task was interrupted often enough. Returns the additions. */
 static u64 between_run(struct kunit *test, struct between *b,
 		       const struct keel_seg *seg, bool swap)
 {
@@ -264,9 +265,9 @@ static u64 between_run(struct kunit *test, struct between *b,
 }
 
 /*
- * DM-10: against an interrupt, which comes in between of any two instructions
- * sooner or later. Threads meet where processors run at the same
- * time, for which a guest may have to wait on a busy host.
+ * DM-10: race with an interrupt, which may come between any two instructions.
+ * Threads need processors that run at the same time, and a guest on a busy host
+ * may have to wait for that.
  */
 static void dm_10_atomic_interrupted(struct kunit *test)
 {

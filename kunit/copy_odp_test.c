@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The segment walker in the memory of a program: what is mapped, what is not,
- * and that nothing stays pinned.
+ * The segment walker in the memory of a user process: mapped and unmapped
+ * memory, and no page stays pinned.
  */
 #include <kunit/test.h>
 #include <linux/mm.h>
@@ -12,18 +12,18 @@
 #include "keel_copy.h"
 #include "whole.h"
 
-/* More than the walker looks up at once, and more than a step. */
+/* More pages than the walker looks up at once, and more than a step. */
 #define PAGES		40
 #define BYTES		(PAGES * PAGE_SIZE)
 #define ODP_SEED	0x6b65656cULL
 
 /**
- * struct odp - a program's memory, and the kernel's to compare it with
- * @addr: address in the program
- * @mem: the same for the walker
- * @buf: as many bytes of the kernel, random
- * @kmem: the same for the walker
- * @back: room for as many bytes
+ * struct odp - memory of a user process, and kernel memory to compare it with
+ * @addr: user address
+ * @mem: user memory for the walker
+ * @buf: the same number of random bytes in kernel memory
+ * @kmem: kernel memory for the walker
+ * @back: room for the same number of bytes
  * @user: @addr as a list; the same bytes as @kernel
  * @kernel: @buf as a list
  */
@@ -36,7 +36,7 @@ struct odp {
 	struct keel_segs user, kernel;
 };
 
-/* Bring pages in. */
+/* Fault pages in. */
 static int odp_fetch(struct odp *o, u64 off, u64 len, bool write)
 {
 	const struct keel_need need = {
@@ -47,7 +47,7 @@ static int odp_fetch(struct odp *o, u64 off, u64 len, bool write)
 	return keel_need_provide(&need, false, NULL, NULL);
 }
 
-/* How many pages from @off on are present, as a transfer finds them. */
+/* Return how many pages from @off on are present for a transfer. */
 static int odp_present(struct odp *o, u64 off, int pages, bool write)
 {
 	struct page *page;
@@ -88,7 +88,7 @@ static struct odp *odp_new(struct kunit *test, unsigned long prot)
 	return o;
 }
 
-/* Nobody has pinned a page of it. */
+/* No page is pinned. */
 static void odp_no_pins(struct kunit *test, const struct odp *o)
 {
 	struct page *page;
@@ -105,7 +105,7 @@ static void odp_no_pins(struct kunit *test, const struct odp *o)
 	}
 }
 
-/* Byte for byte, in both directions, at odd places. */
+/* Copy in both directions, at odd offsets. */
 static void odp_copy(struct kunit *test)
 {
 	static const u64 lens[] = { 1, 100, PAGE_SIZE, 17 * PAGE_SIZE + 5,
@@ -126,7 +126,7 @@ static void odp_copy(struct kunit *test)
 		KUNIT_EXPECT_MEMEQ(test, o->back + 4321, o->buf + 77, lens[i]);
 		KUNIT_EXPECT_NULL(test, memchr_inv(o->back + 4321 + lens[i], 0,
 						   BYTES - 4321 - lens[i]));
-		/* And back again, to another place. */
+		/* Copy back, to another offset. */
 		memset(o->buf, 0, 100);
 		KUNIT_ASSERT_EQ(test, KEEL_COPY_DONE,
 				whole_copy(&o->kernel, 99, &o->user, 4321,
@@ -136,7 +136,7 @@ static void odp_copy(struct kunit *test)
 	odp_no_pins(test, o);
 }
 
-/* From a program to itself. */
+/* Copy inside the memory of a process. */
 static void odp_to_itself(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
@@ -184,7 +184,7 @@ static void odp_unmapped(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + c->first * PAGE_SIZE,
 					   c->n * PAGE_SIZE));
 	KUNIT_EXPECT_EQ(test, c->want, whole_copy(dst, 0, src, 0, BYTES, NULL, NULL));
-	/* The memory in front of the hole is as good as ever. */
+	/* The memory before the hole can still be copied. */
 	if (c->first)
 		KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 				whole_copy(dst, 0, src, 0,
@@ -194,7 +194,7 @@ static void odp_unmapped(struct kunit *test)
 	odp_no_pins(test, o);
 }
 
-/* Nobody writes for a process where it may not write itself. */
+/* The walker does not write to memory that is read-only for the process. */
 static void odp_read_only(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ);
@@ -212,7 +212,7 @@ static void odp_read_only(struct kunit *test)
 	odp_no_pins(test, o);
 }
 
-/* Addresses that no program has. */
+/* Addresses that are not user addresses. */
 static void odp_kernel_addresses(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
@@ -249,7 +249,7 @@ static void odp_atomic(struct kunit *test)
 	odp_no_pins(test, o);
 }
 
-/* Pages come when they are asked for, and not before. */
+/* Pages become present when they are requested, and not before. */
 static void odp_fetched(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);
@@ -259,7 +259,7 @@ static void odp_fetched(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PAGES - 1, odp_present(o, 0, PAGES, true));
 	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES, true));
 	KUNIT_EXPECT_EQ(test, PAGES, odp_present(o, 0, PAGES, true));
-	/* A byte in the page behind. */
+	/* A byte of the page after the range. */
 	KUNIT_ASSERT_EQ(test, 0, vm_munmap(o->addr + BYTES - PAGE_SIZE,
 					   PAGE_SIZE));
 	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 5, BYTES - PAGE_SIZE - 5, true));
@@ -269,8 +269,8 @@ static void odp_fetched(struct kunit *test)
 }
 
 /*
- * A transfer does not fault: it says what is missing, and goes on behind what it
- * has copied. It fails if that could not be provided.
+ * A transfer does not fault. It reports the missing memory, and continues after
+ * the bytes that it has copied. It fails if the memory could not be provided.
  */
 static void odp_absent(struct kunit *test)
 {
@@ -288,25 +288,25 @@ static void odp_absent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, o->addr + 3 * PAGE_SIZE, ctl.need.addr);
 	KUNIT_EXPECT_EQ(test, BYTES - 3 * PAGE_SIZE, ctl.need.len);
 	KUNIT_EXPECT_TRUE(test, ctl.need.write);
-	/* It was asked for already. */
+	/* The memory was requested already. */
 	keel_need_drop(&ctl.need);
 	ctl.asked = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
 			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
 	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
 	ctl.asked = false;
-	/* It came. */
+	/* One page is present now. */
 	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 3 * PAGE_SIZE, PAGE_SIZE, true));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
 			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
 	KUNIT_EXPECT_EQ(test, 4 * PAGE_SIZE, ctl.done);
-	/* It cannot be had. */
+	/* The memory cannot be provided. */
 	ctl.lacks = ctl.need;
 	keel_need_drop(&ctl.need);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
 			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
 	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
-	/* It can, after all. */
+	/* The memory is present now. */
 	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 0, BYTES, true));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
@@ -316,7 +316,7 @@ static void odp_absent(struct kunit *test)
 	odp_no_pins(test, o);
 }
 
-/* With its mmap_lock taken, memory is as good as absent: nobody waits. */
+/* Memory counts as absent if the mmap_lock is held: the walker never waits. */
 static void odp_locked(struct kunit *test)
 {
 	struct odp *o = odp_new(test, PROT_READ | PROT_WRITE);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The segment walker against a model that knows bytes only, over memory of
- * every kind in any order.
+ * The segment walker compared with a model of plain bytes, over memory of every
+ * kind in any order.
  */
 #include <kunit/test.h>
 #include <linux/sizes.h>
@@ -11,7 +11,7 @@
 
 #define COPY_ROUNDS	400
 #define COPY_SEED	0x6b65656cULL
-/* Bytes that the walker copies between two looks at what else there is. */
+/* Bytes that the walker copies before it checks again whether to stop. */
 #define STEP		SZ_64K
 
 /**
@@ -19,10 +19,10 @@
  * @rnd: random numbers
  * @arenas: the memory
  * @segs: source and destination
- * @empty: segments that had no byte
- * @one: segments that had one
- * @large: segments that had more than a page
- * @steps: how often a copy had more than one step
+ * @empty: number of segments without bytes
+ * @one: number of segments of one byte
+ * @large: number of segments of more than a page
+ * @steps: number of copies with more than one step
  */
 struct copies {
 	struct rnd_state rnd;
@@ -64,7 +64,7 @@ static u32 copy_len(struct copies *w)
 	}
 }
 
-/* Sources are in one half of the memory, destinations in the other. */
+/* Sources are in one half of the memory, destinations in the other half. */
 static void copy_fill(struct copies *w, int side)
 {
 	struct keel_segs *segs = &w->segs[side];
@@ -85,7 +85,7 @@ static void copy_fill(struct copies *w, int side)
 	}
 }
 
-/* Byte @at of a list. */
+/* Return the shadow of byte @at of a list. */
 static u8 *copy_shadow(struct copies *w, int side, u64 at)
 {
 	const struct keel_seg *seg = w->segs[side].seg;
@@ -138,14 +138,14 @@ static void copy_model(struct kunit *test)
 
 	for (round = 0; round < COPY_ROUNDS; round++)
 		copy_round(test, w, round);
-	/* There was some of everything. */
+	/* Every kind of segment has occurred. */
 	KUNIT_EXPECT_GT(test, w->empty, 100);
 	KUNIT_EXPECT_GT(test, w->one, 100);
 	KUNIT_EXPECT_GT(test, w->large, 100);
 	KUNIT_EXPECT_GT(test, w->steps, 10);
 }
 
-/* Nothing to copy, out of nothing and out of something. */
+/* Copy 0 bytes, from an empty list and from another list. */
 static void copy_nothing(struct kunit *test)
 {
 	struct copies *w = copy_new(test);
@@ -160,7 +160,7 @@ static void copy_nothing(struct kunit *test)
 	copy_check(test, w, "nothing", 0);
 }
 
-/* Memory without a page behind its last byte. */
+/* Memory without a page after its last byte. */
 static void copy_last_byte(struct kunit *test)
 {
 	struct copies *w = copy_new(test);
@@ -179,10 +179,10 @@ static void copy_last_byte(struct kunit *test)
 }
 
 /**
- * struct ender - what ends a copy
- * @asked: how often the walker asked
- * @stop: it is told to stop when it asks for that time
- * @kill: at that time @key is taken back
+ * struct ender - stops a copy
+ * @asked: how often the walker has called ender_ask()
+ * @stop: number of the call that stops the copy; 0: none
+ * @kill: number of the call that invalidates @key; 0: none
  * @key: a key
  */
 struct ender {
@@ -203,15 +203,15 @@ static bool ender_ask(void *arg)
 }
 
 /*
- * The segments of a long copy. After two steps the first one is done with, the
- * second one in use, the third one to come; the last one is not needed.
+ * The segments of a long copy. After two steps, the first segment is finished,
+ * the second one is in use, the third one follows; the last one is not needed.
  */
 static const u32 long_segs[] = { 80 * SZ_1K, 56 * SZ_1K, 24 * SZ_1K, 8 * SZ_1K };
 
 #define LONG		(160 * SZ_1K)
 #define LONG_SEGS	ARRAY_SIZE(long_segs)
 
-/* From arena 0 to arena 1. */
+/* Copy from arena 0 to arena 1. */
 static enum keel_copy_result copy_long(struct copies *w, struct ender *e,
 				       struct keel_key *keys)
 {
@@ -240,7 +240,7 @@ struct end_case {
 	/* 0 to 3: source; 4 to 7: destination */
 	int key;
 	enum keel_copy_result want;
-	/* Steps that were copied, and how often the walker asked */
+	/* Copied steps, and calls of ender_ask() */
 	unsigned int steps, asked;
 };
 
@@ -277,12 +277,12 @@ static void copy_ends(struct kunit *test)
 	e.key = &keys[c->key];
 	KUNIT_EXPECT_EQ(test, c->want, copy_long(w, &e, keys));
 	KUNIT_EXPECT_EQ(test, c->asked, e.asked);
-	/* The copied bytes are there, and not one more. */
+	/* Exactly the copied bytes have changed. */
 	memcpy(w->arenas[1].shadow, w->arenas[0].shadow, len);
 	copy_check(test, w, "end", 0);
 }
 
-/* A list gives back each key that it has, once, and is empty. */
+/* A list drops the reference on each of its keys once, and is empty. */
 static void copy_segs_put(struct kunit *test)
 {
 	struct copies *w = copy_new(test);
@@ -308,7 +308,7 @@ static void copy_segs_put(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
 }
 
-/* How the last bytes of a copy are stored must not change what is stored. */
+/* The width of the last stores of a copy must not change the bytes. */
 static void copy_last_bytes(struct kunit *test)
 {
 	u8 *to = kunit_kzalloc(test, 64, GFP_KERNEL);
@@ -346,8 +346,8 @@ static void copy_last_bytes(struct kunit *test)
 }
 
 /*
- * No byte beyond the end gives a page beyond the list, wherever a processor
- * believes that it is.
+ * An offset beyond the end never yields a page beyond the list, not even in
+ * speculative execution.
  */
 static void dev_4_page_beyond(struct kunit *test)
 {

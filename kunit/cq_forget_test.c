@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Completions of a QP that is destroyed or reset while they were not polled:
- * a consumer in the kernel gets none of them, and all others in order.
+ * CQEs of a QP that is destroyed or reset before they were polled. A kernel
+ * consumer gets none of them, and all other CQEs in order.
  */
 #include <linux/delay.h>
 #include <linux/kthread.h>
@@ -9,7 +9,7 @@
 #include "pair.h"
 
 #define LEN	16
-/* Messages: CQEs of several holds of the lock, each with two for a message. */
+/* Messages: enough CQEs (two per message) to take the lock several times. */
 #define MANY	300
 #define SENT	1000
 #define PATIENCE	(60 * HZ)
@@ -30,7 +30,7 @@ static void send_one(struct pair *p, u64 i)
 	KUNIT_ASSERT_EQ(p->test, 0, ib_post_send(p->a.qp, &wr, NULL));
 }
 
-/* From @a to @b, one after the other; nothing is polled. */
+/* Send from @a to @b, one after the other, without polling. */
 static void send_many(struct pair *p, int n)
 {
 	unsigned long until = jiffies + PATIENCE;
@@ -57,7 +57,7 @@ static void made(struct kunit *test)
 	pair_connect(p);
 }
 
-/* All that there is to poll: @n of @end, from @first on. */
+/* Poll everything: @n CQEs of @end, from @first on, and no other. */
 static void expect_of(struct pair *p, const struct end *end, u64 first, int n)
 {
 	struct ib_wc wc;
@@ -110,7 +110,7 @@ static void dev_2_forget_both(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PAIR_MANY, keel_ring_room(ring_of(p)));
 }
 
-/* Both begin anew, @a has been reset already. */
+/* Connect both QPs again. @a has been reset already. */
 static void connect_again(struct pair *p)
 {
 	end_move(p, &p->b, IB_QPS_RESET);
@@ -118,7 +118,7 @@ static void connect_again(struct pair *p)
 	end_connect(p, &p->b);
 }
 
-/* Not once more, either, when the QP is connected anew. */
+/* Old CQEs do not come back when the QP is connected again. */
 static void dev_2_forget_reset(struct kunit *test)
 {
 	struct pair *p = test->priv;
@@ -139,10 +139,10 @@ static void dev_2_forget_reset(struct kunit *test)
 }
 
 /**
- * struct poller - a thread that polls when @a was reset, all that it gets
+ * struct poller - a thread that polls when @a was reset
  * @p: the pair
- * @wc: what it got
- * @n: how much
+ * @wc: its CQEs
+ * @n: number of CQEs
  */
 struct poller {
 	struct pair *p;
@@ -158,14 +158,14 @@ static int poll_all(void *arg)
 	while (READ_ONCE(to_kqp(p->a.qp)->state) != IB_QPS_RESET &&
 	       !kthread_should_stop())
 		cpu_relax();
-	/* At one time: that may be past what was removed up to now. */
+	/* Poll once. This may overtake the removal of CQEs. */
 	poller->n = ib_poll_cq(p->a.cq, PAIR_MANY, poller->wc);
 	while (!kthread_should_stop())
 		usleep_range(100, 200);
 	return 0;
 }
 
-/* All of @b, in order; of @a what was not removed yet, in order, too. */
+/* All CQEs of @b, and the CQEs of @a that were not removed yet, in order. */
 static void expect_polled(struct pair *p, const struct poller *poller)
 {
 	int n = poller->n;
@@ -185,7 +185,7 @@ static void expect_polled(struct pair *p, const struct poller *poller)
 	KUNIT_EXPECT_EQ(p->test, MANY, b);
 }
 
-/* While another thread polls. */
+/* The QP is reset while another thread polls. */
 static void dev_2_forget_polled(struct kunit *test)
 {
 	struct poller poller = { .p = test->priv };
@@ -199,11 +199,11 @@ static void dev_2_forget_polled(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, poller.wc);
 	for (round = 0; round < 30; round++) {
 		send_many(p, MANY);
-		/* On a busy machine it may be stopped before it has begun. */
+		/* On a busy machine, the thread may never run. */
 		poller.n = 0;
 		task = kthread_run(poll_all, &poller, "keel_poll");
 		KUNIT_ASSERT_FALSE(test, IS_ERR(task));
-		/* It is there. */
+		/* Let the thread start. */
 		usleep_range(100, 200);
 		end_move(p, &p->a, IB_QPS_RESET);
 		kthread_stop(task);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Copies and atomics on dma-bufs, with an exporter that counts who accesses
- * them how, and that refuses when it is told to.
+ * Copies and atomic operations on dma-bufs. The exporter counts the accesses,
+ * and can refuse them.
  */
 #include <kunit/test.h>
 #include <linux/dma-buf.h>
@@ -20,15 +20,15 @@ KEEL_IMPORT_NS(DMA_BUF);
 enum { READING, WRITING, WAYS };
 
 /**
- * struct shared - a dma-buf and what was done to it
+ * struct shared - a dma-buf and its accesses
  * @dmabuf: the dma-buf
  * @buf: its bytes
- * @began: accesses that began
- * @open: those that did not end yet
- * @refuse: they cannot begin
- * @lose: they cannot end
- * @mem: it, for the walker
- * @plain: kernel memory, likewise
+ * @began: number of accesses that began
+ * @open: number of accesses that have not ended
+ * @refuse: the begin of an access fails
+ * @lose: the end of an access fails
+ * @mem: the dma-buf for the walker
+ * @plain: kernel memory for the walker
  * @segs: all of @mem
  * @other: all of @plain
  */
@@ -126,7 +126,7 @@ static void dmabuf_test_exit(struct kunit *test)
 
 	if (!s)
 		return;
-	/* In either case. */
+	/* No access is left open. */
 	KUNIT_EXPECT_EQ(test, 0, s->open[READING]);
 	KUNIT_EXPECT_EQ(test, 0, s->open[WRITING]);
 	dma_buf_put(s->dmabuf);
@@ -161,12 +161,12 @@ static void dmabuf_bracket(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, whole_atomic_write(&s->segs.seg[0], 7));
 	KUNIT_EXPECT_EQ(test, 3, s->began[WRITING]);
 	KUNIT_EXPECT_EQ(test, 7, *(u64 *)s->buf);
-	/* From one to itself, it is both. */
+	/* A copy inside the dma-buf reads and writes it. */
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE,
 			whole_copy(&s->segs, 0, &s->segs, 1000, 100, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, 4, s->began[WRITING]);
 	KUNIT_EXPECT_EQ(test, 2, s->began[READING]);
-	/* Not even aligned, or not even a word. */
+	/* The operand is not aligned, or not 8 bytes long. */
 	s->segs.seg[0].off = 1;
 	KUNIT_EXPECT_EQ(test, -EINVAL, whole_atomic(&s->segs.seg[0], false, 1,
 						    0, &old));
@@ -188,7 +188,7 @@ static void dmabuf_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
 	s->refuse[READING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC, out_of(s));
-	/* The first of two has begun when the second refuses. */
+	/* The first access has begun when the second one is refused. */
 	s->refuse[READING] = false;
 	s->segs.seg[1] = s->segs.seg[0];
 	s->segs.n = 2;
@@ -196,7 +196,7 @@ static void dmabuf_refused(struct kunit *test)
 	s->lose[WRITING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
 	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic_write(&s->segs.seg[0], 7));
-	/* The bytes were read all the same. */
+	/* The bytes were read, although the end of the access fails. */
 	s->lose[READING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
 }
@@ -216,10 +216,10 @@ struct work {
 	spinlock_t lock;
 };
 
-/* A device that works on the buffer, and does not come to an end. */
+/* Add a fence of a device that never finishes its work on the buffer. */
 static struct dma_fence *work_begin(struct kunit *test, struct shared *s)
 {
-	/* Freed by the last reference on the fence, with kfree_rcu(). */
+	/* The last reference on the fence frees it, with kfree_rcu(). */
 	struct work *w = kzalloc_obj(*w);
 	struct dma_resv *resv = s->dmabuf->resv;
 	int ret;
@@ -244,7 +244,7 @@ static bool asked(void *arg)
 	return !(*left)--;
 }
 
-/* A transfer does not wait for devices: it says that somebody has to. */
+/* A transfer does not wait for a fence: it reports that a wait is needed. */
 static void dmabuf_fence(struct kunit *test)
 {
 	struct shared *s = test->priv;
@@ -252,7 +252,7 @@ static void dmabuf_fence(struct kunit *test)
 	struct keel_copy_ctl ctl;
 	int left = 2;
 
-	/* Others may read what a device reads. */
+	/* A transfer may read while a device reads. */
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
 	keel_copy_ctl_init(&ctl, NULL, NULL);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
@@ -260,7 +260,7 @@ static void dmabuf_fence(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, KEEL_NEED_OPEN, ctl.need.kind);
 	KUNIT_EXPECT_PTR_EQ(test, s->dmabuf, ctl.need.dmabuf);
 	KUNIT_EXPECT_TRUE(test, ctl.need.write);
-	/* It is not to be waited for, or not for long. */
+	/* The wait is not allowed, or times out. */
 	KUNIT_EXPECT_EQ(test, -EAGAIN,
 			keel_need_provide(&ctl.need, false, NULL, NULL));
 	KUNIT_EXPECT_EQ(test, -EINTR,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Dummies: objects of any kind with nothing behind them.
+ * Dummies: objects of any kind without a resource.
  */
 #include <linux/err.h>
 #include <linux/slab.h>
@@ -40,7 +40,7 @@ int dummies_init(struct kunit *test)
 	return 0;
 }
 
-/* Nothing is left when a test ends. */
+/* No object is left when a test ends. */
 void dummies_exit(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;

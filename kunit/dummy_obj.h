@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Dummies: objects of any kind with nothing behind them, and a registry that
- * writes down in which order they are released.
+ * Dummies: objects of any kind without a resource, and a registry that logs the
+ * order of their release.
  */
 #ifndef KEEL_DUMMY_OBJ_H
 #define KEEL_DUMMY_OBJ_H
@@ -16,9 +16,9 @@
  * struct dummies - a registry and its log
  * @reg: the registry
  * @lock: protects @log and @released
- * @released: how many dummies were released
- * @log: the marks of the first of them
- * @at_release: called for each before it is freed, or NULL
+ * @released: number of released dummies
+ * @log: marks of the dummies that were released first
+ * @at_release: called before a dummy is freed, or NULL
  * @arg: for @at_release
  */
 struct dummies {
@@ -33,8 +33,8 @@ struct dummies {
 /**
  * struct dummy - an object
  * @obj: the object
- * @dummies: where it is listed
- * @mark: what stands in the log for it
+ * @dummies: its registry
+ * @mark: its mark in the log
  */
 struct dummy {
 	struct keel_obj obj;
@@ -46,10 +46,10 @@ struct dummy {
 int dummies_init(struct kunit *test);
 void dummies_exit(struct kunit *test);
 
-/* The dummy, or ERR_PTR() of what keel_obj_add() said. */
+/* Returns the dummy, or the error of keel_obj_add() as ERR_PTR(). */
 struct dummy *dummy_try(struct dummies *dummies, enum keel_kind kind, char mark,
 			struct dummy *first, struct dummy *second);
-/* The same, and the test ends here if it fails. */
+/* As dummy_try(), but a failure ends the test. */
 struct dummy *dummy_new(struct kunit *test, enum keel_kind kind, char mark,
 			struct dummy *first, struct dummy *second);
 void dummy_close(struct dummy *dummy);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An exchange: one work request that one end of a pair posts, and what both ends
- * must make of it. Behind it there is a second one, an empty send: after an
- * error it must be flushed, and otherwise arrive.
+ * An exchange: a work request that one end of a pair posts, and the expected
+ * result at both ends. An empty send follows it. This send must be flushed
+ * after an error, and arrive otherwise.
  */
 #include <linux/unaligned.h>
 
@@ -12,11 +12,11 @@
 #define WR_NEXT		2
 #define WR_RECV		10
 
-/* Operations, as completions call them. */
+/* Operations, and the opcodes of their completions. */
 static const struct {
 	enum ib_wc_opcode a, b;
 	int b_flags;
-	bool takes;	/* a receive */
+	bool takes;	/* consumes a receive WQE */
 } ops[] = {
 	[IB_WR_RDMA_WRITE] = { .a = IB_WC_RDMA_WRITE },
 	[IB_WR_RDMA_WRITE_WITH_IMM] = { IB_WC_RDMA_WRITE,
@@ -44,13 +44,13 @@ static bool has_memory(enum ib_wr_opcode op)
 	return op != IB_WR_LOCAL_INV && op != IB_WR_REG_MR;
 }
 
-/* Bytes of one where all is well. */
+/* Bytes of a successful exchange. */
 static u32 exchange_len(enum ib_wr_opcode op)
 {
 	return is_atomic(op) || op == IB_WR_ATOMIC_WRITE ? 8 : EXCHANGE_LEN;
 }
 
-/* One where all is well. */
+/* Initialise a successful exchange. */
 static void exchange_init(struct pair *p, struct exchange *s,
 			  const struct exchange_case *c)
 {
@@ -92,7 +92,7 @@ static void exchange_init(struct pair *p, struct exchange *s,
 
 static void exchange_post(struct pair *p, struct exchange *s)
 {
-	/* A union: UD wants an address for the second one, too. */
+	/* The second UD send needs an address, too. */
 	struct ib_ud_wr next = {
 		.wr.wr_id = WR_NEXT,
 		.wr.opcode = IB_WR_SEND,
@@ -139,7 +139,7 @@ static void wc_is(struct pair *p, const struct end *end, int i, u64 wr_id,
 	KUNIT_EXPECT_PTR_EQ(p->test, end->qp, wc->qp);
 }
 
-/* The sender: the exchange, then the send behind it. */
+/* Check the requester: the exchange, then the send that follows. */
 static void sender_is(struct pair *p, const struct exchange_case *c)
 {
 	bool reads = c->op == IB_WR_RDMA_READ || is_atomic(c->op);
@@ -148,7 +148,7 @@ static void sender_is(struct pair *p, const struct exchange_case *c)
 
 	wc_is(p, &p->a, 0, WR_EXCHANGE, c->a.status, c->a.why, ops[c->op].a,
 	      fine && reads ? exchange_len(c->op) : 0);
-	/* The exchange was fine, but its receiver failed: nobody takes the next. */
+	/* The exchange succeeded, but the responder failed: the send fails. */
 	if (fine && stops)
 		wc_is(p, &p->a, 1, WR_NEXT, IB_WC_RETRY_EXC_ERR, KEEL_WHY_PEER,
 		      IB_WC_SEND, 0);
@@ -161,7 +161,7 @@ static void sender_is(struct pair *p, const struct exchange_case *c)
 	KUNIT_EXPECT_EQ(p->test, 0, p->a.nr_events);
 }
 
-/* The other members of the completion of a receive that was filled. */
+/* Check the other members of the CQE of a receive WQE with a message. */
 static void received_is(struct pair *p, const struct exchange_case *c,
 			const struct ib_wc *wc)
 {
@@ -178,7 +178,7 @@ static void received_is(struct pair *p, const struct exchange_case *c,
 		KUNIT_EXPECT_EQ(p->test, p->b.mr->rkey, wc->ex.invalidate_rkey);
 }
 
-/* The receiver: receives are used in order, and flushed if its QP fails. */
+/* Check the responder: it uses receive WQEs in order, or flushes them. */
 static void receiver_is(struct pair *p, const struct exchange *s,
 			const struct exchange_case *c)
 {
@@ -213,7 +213,7 @@ static void receiver_is(struct pair *p, const struct exchange *s,
 	KUNIT_EXPECT_EQ(p->test, c->event, p->b.events[0]);
 }
 
-/* @end has @n bytes of @of at @off, and the rest of its page is its own. */
+/* @end has @n bytes of @of at @off, and the rest of its page is unchanged. */
 static void copied_is(struct pair *p, const struct end *end, u64 off,
 		      const struct end *of, u64 from, u64 n)
 {
@@ -229,7 +229,7 @@ static void untouched(struct pair *p, const struct end *end)
 	copied_is(p, end, 0, end, 0, 0);
 }
 
-/* Both atomics leave their operand behind: compared, or added to what was. */
+/* Check the operand at the responder, and the old value at the requester. */
 static void atomic_is(struct pair *p, enum ib_wr_opcode op)
 {
 	u64 was, now = get_unaligned((u64 *)(p->b.buf + EXCHANGE_AT));
@@ -246,7 +246,7 @@ static void data_are(struct pair *p, const struct exchange_case *c)
 
 	if (c->a.status != IB_WC_SUCCESS || c->lost) {
 		untouched(p, &p->a);
-		/* The contents of a receive that failed are not defined. */
+		/* The content of a failed receive is undefined. */
 		if (c->b.status == EXCHANGE_NOTHING && !grh)
 			untouched(p, &p->b);
 		return;

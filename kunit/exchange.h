@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * An exchange: one work request that one end of a pair posts, and what both ends
- * must make of it.
+ * An exchange: a work request that one end of a pair posts, and the expected
+ * result at both ends.
  */
 #ifndef KEEL_EXCHANGE_H
 #define KEEL_EXCHANGE_H
@@ -9,21 +9,21 @@
 #include "pair.h"
 
 #define EXCHANGE_LEN	1000
-/* Where in the peer's buffer RDMA operations go. */
+/* Offset of RDMA operations in the peer's buffer. */
 #define EXCHANGE_AT		512
 #define EXCHANGE_IMM	0x12345678
 #define EXCHANGE_ADD	0x0123456789abcdefULL
 
 /**
- * struct exchange - a work request and the receives that wait for it
- * @wr: the work request, as any operation sees it
+ * struct exchange - a work request and the receive WQEs for it
+ * @wr: the work request, common part
  * @rdma: RDMA read and write
  * @atomic: atomics
  * @ud: UD
  * @reg: IB_WR_REG_MR
  * @sge: its memory: the first bytes of @pair.a.buf
  * @recv_sge: memory of the first receive: the first bytes of @pair.b.buf
- * @recvs: receives that are posted: 2 unless the case wants none
+ * @recvs: number of posted receive WQEs: 2 unless the case needs none
  */
 struct exchange {
 	union {
@@ -41,10 +41,10 @@ struct exchange {
 #define EXCHANGE_NOTHING	-1
 
 /**
- * struct outcome - what an end says of an exchange
- * @status: of its completion; EXCHANGE_NOTHING: there is none
- * @why: its vendor_err
- * @state: state of the QP in the end
+ * struct outcome - result of an exchange at one end
+ * @status: status of the completion, or EXCHANGE_NOTHING if there is none
+ * @why: vendor error
+ * @state: final state of the QP
  */
 struct outcome {
 	int status;
@@ -53,15 +53,15 @@ struct outcome {
 };
 
 /**
- * struct exchange_case - an exchange and what comes of it
+ * struct exchange_case - an exchange and its expected results
  * @desc: its name
  * @type: type of both QPs
  * @op: the operation
- * @arrange: makes it differ from one where all is well, or NULL
- * @a: what the sender says
- * @b: what the receiver says
- * @event: event at the receiver, or KEEL_EVENT_NONE
- * @lost: the sender is told that all is well, and nothing was done
+ * @arrange: changes a successful exchange, or NULL
+ * @a: result at the requester
+ * @b: result at the responder
+ * @event: event at the responder, or KEEL_EVENT_NONE
+ * @lost: the requester reports success, but nothing was done
  */
 struct exchange_case {
 	const char *desc;
@@ -73,7 +73,7 @@ struct exchange_case {
 	bool lost;
 };
 
-/* Post it, wait, and compare everything there is to see. */
+/* Post it, wait, and compare all results. */
 void exchange_run(struct kunit *test, const struct exchange_case *c);
 
 #endif /* KEEL_EXCHANGE_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Fast registration: regions of kernel consumers, whose pages are chosen by
- * ib_map_mr_sg(), and whose key work requests make valid and invalid.
+ * Fast registration: regions of kernel consumers. ib_map_mr_sg() sets their
+ * pages, and work requests make their keys valid and invalid.
  */
 #include <linux/gfp.h>
 #include <linux/scatterlist.h>
@@ -13,7 +13,7 @@
 #define PAGES		4
 #define BLANK		0xee
 
-/* Pages that do not follow each other, and an entry for each. */
+/* Pages that are not adjacent, with one scatterlist entry each. */
 struct scattered {
 	u8 *page[PAGES];
 	struct scatterlist sg[PAGES];
@@ -35,7 +35,7 @@ static u8 *page_new(struct kunit *test)
 	return page;
 }
 
-/* @len bytes from @first in the first page on. */
+/* Create a list of @len bytes, which starts at @first of the first page. */
 static struct scattered *scattered_new(struct kunit *test, u32 first, u32 len)
 {
 	struct scattered *s = kunit_kzalloc(test, sizeof(*s), GFP_KERNEL);
@@ -45,7 +45,7 @@ static struct scattered *scattered_new(struct kunit *test, u32 first, u32 len)
 	KUNIT_ASSERT_NOT_NULL(test, s);
 	for (i = 0; i < PAGES; i++)
 		s->page[i] = page_new(test);
-	/* Two that did follow each other do not any more. */
+	/* Swap adjacent pages. */
 	swap(s->page[0], s->page[2]);
 	sg_init_table(s->sg, PAGES);
 	for (i = 0; len; i++) {
@@ -59,7 +59,7 @@ static struct scattered *scattered_new(struct kunit *test, u32 first, u32 len)
 	return s;
 }
 
-/* A region with room for that many, the test's only one besides the pair's. */
+/* Create the extra region of the test, with room for @pages pages. */
 static struct ib_mr *mr_new(struct kunit *test, u32 pages)
 {
 	struct pair *p = test->priv;
@@ -133,7 +133,7 @@ static void invalidates(struct pair *p, u32 rkey)
 	KUNIT_EXPECT_EQ(p->test, IB_WC_SUCCESS, invalidate(p, rkey)->status);
 }
 
-/* First byte of the pages that is neither A's nor blank as it should, or -1. */
+/* Return the first byte that is neither the byte of A nor blank, or -1. */
 static long scattered_differs(const struct pair *p, const struct scattered *s,
 			      u32 first, u32 len)
 {
@@ -168,7 +168,7 @@ static const struct list_case list_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(list, list_cases, desc);
 
-/* Data go to and come from those bytes, and not one further. */
+/* Operations access exactly the bytes of the list. */
 static void fast_reg_list(struct kunit *test)
 {
 	const struct list_case *c = test->param_value;
@@ -198,7 +198,7 @@ static void fast_reg_list(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -1, scattered_differs(p, s, first, len));
 }
 
-/* The region ends where its list of pages is full, or has a gap. */
+/* The region ends where its page list is full or has a gap. */
 static void fast_reg_too_much(struct kunit *test)
 {
 	struct scattered *s = scattered_new(test, 0, PAGES * PAGE_SIZE);
@@ -210,21 +210,21 @@ static void fast_reg_too_much(struct kunit *test)
 	mr = mr_new(test, PAGES - 1);
 	KUNIT_EXPECT_EQ(test, PAGES - 1, mr_map(p, mr, s->sg, NULL));
 	KUNIT_EXPECT_EQ(test, (PAGES - 1) * PAGE_SIZE, mr->length);
-	/* The second starts in the middle of its page. */
+	/* The second entry starts in the middle of its page. */
 	sg_set_buf(&s->sg[1], s->page[1] + 8, 8);
 	KUNIT_EXPECT_EQ(test, 1, mr_map(p, mr, s->sg, NULL));
 	KUNIT_EXPECT_EQ(test, PAGE_SIZE, mr->length);
-	/* One entry of more pages than there is room for. */
+	/* One entry with more pages than the region has room for. */
 	sg_init_one(s->sg, p->a.buf, PAIR_BYTES);
 	KUNIT_EXPECT_EQ(test, 0, mr_map(p, mr, s->sg, &off));
 	KUNIT_EXPECT_GT(test, off, 0);
 	KUNIT_EXPECT_LE(test, off, (PAGES - 1) * PAGE_SIZE);
 }
 
-/* Blocks that do not follow each other, and an entry for what is used of each. */
+/* Blocks that are not adjacent, with an entry for the used part of each. */
 struct blocks {
 	u32 size;
-	u32 first;	/* byte of the first block */
+	u32 first;	/* first used byte of the first block */
 	u8 *block[3];
 	struct scatterlist sg[3];
 };
@@ -243,13 +243,13 @@ static u8 *block_new(struct kunit *test, u32 size)
 	KUNIT_ASSERT_EQ(test, 0,
 			kunit_add_action_or_reset(test, free_block,
 						  page_address(page)));
-	/* Pages of a consumer have to be aligned. */
+	/* Pages of a consumer must be aligned. */
 	KUNIT_ASSERT_TRUE(test, IS_ALIGNED((uintptr_t)page_address(page), size));
 	memset(page_address(page), BLANK, size);
 	return page_address(page);
 }
 
-/* From byte @first of the first to byte @last of the last. */
+/* Use byte @first of the first block to byte @last of the last block. */
 static struct blocks *blocks_new(struct kunit *test, u32 size, u32 first,
 				 u32 last)
 {
@@ -261,7 +261,7 @@ static struct blocks *blocks_new(struct kunit *test, u32 size, u32 first,
 	b->first = first;
 	for (i = 0; i < 3; i++)
 		b->block[i] = block_new(test, size);
-	/* Two that did follow each other do not any more. */
+	/* Swap adjacent blocks. */
 	swap(b->block[0], b->block[2]);
 	sg_init_table(b->sg, 3);
 	sg_set_buf(&b->sg[0], b->block[0] + first, size - first);
@@ -270,7 +270,7 @@ static struct blocks *blocks_new(struct kunit *test, u32 size, u32 first,
 	return b;
 }
 
-/* Write @len bytes at @off of a region; nothing else of its blocks changes. */
+/* Write @len bytes at @off of a region; no other byte of its blocks changes. */
 static void blocks_write(struct pair *p, struct blocks *b,
 			 const struct ib_mr *mr, u32 off, u32 len)
 {
@@ -306,7 +306,7 @@ static const struct size_case size_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(size, size_cases, desc);
 
-/* Pages of any size that the device says it can: bytes go where they belong. */
+/* Every page size that the device supports: bytes arrive in the right place. */
 static void fast_reg_sizes(struct kunit *test)
 {
 	const struct size_case *c = test->param_value;
@@ -327,7 +327,7 @@ static void fast_reg_sizes(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS,
 			pair_register(p, mr, mr->rkey, PAIR_RIGHTS));
 	blocks_write(p, b, mr, 0, min(one, 100U));
-	/* Across both borders, and the last bytes. */
+	/* Writes across both borders of blocks, and of the last bytes. */
 	blocks_write(p, b, mr, one - 50, 100);
 	blocks_write(p, b, mr, one + c->size - PAGE_SIZE, PAGE_SIZE + 100);
 	blocks_write(p, b, mr, len - 99, 99);
@@ -335,7 +335,7 @@ static void fast_reg_sizes(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(b->block[2], BLANK, b->size));
 }
 
-/* A list of larger pages is full, or has a gap, where one of small ones does. */
+/* Lists of larger pages are full, or have a gap, like lists of small pages. */
 static void fast_reg_large_gap(struct kunit *test)
 {
 	struct blocks *b = blocks_new(test, SZ_128K, 8, SZ_64K - 1);
@@ -347,7 +347,7 @@ static void fast_reg_large_gap(struct kunit *test)
 	ib_dma_map_sg(p->ibdev, b->sg, 3, DMA_BIDIRECTIONAL);
 	KUNIT_EXPECT_EQ(test, 2, ib_map_mr_sg(mr, b->sg, 3, NULL, SZ_128K));
 	KUNIT_EXPECT_EQ(test, 2 * SZ_128K - 8, mr->length);
-	/* Where pages of 4 KiB end, those of 128 KiB do not. */
+	/* A border of 4 KiB pages that is no border of 128 KiB pages. */
 	sg_set_buf(&b->sg[1], b->block[1], SZ_64K);
 	ib_dma_map_sg(p->ibdev, b->sg, 3, DMA_BIDIRECTIONAL);
 	KUNIT_EXPECT_EQ(test, 2, ib_map_mr_sg(mr, b->sg, 3, NULL, SZ_128K));
@@ -358,7 +358,7 @@ static void fast_reg_large_gap(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, SZ_128K - 8, mr->length);
 }
 
-/* The largest page of all has the whole buffer in it, wherever that is. */
+/* A page of the largest size contains the whole buffer, at any address. */
 static void fast_reg_largest(struct kunit *test)
 {
 	struct pair *p = test->priv;
@@ -381,7 +381,7 @@ static void fast_reg_largest(struct kunit *test)
 	write_refused(p, mr->rkey, mr->iova, PAIR_BYTES + 1, KEEL_WHY_RANGE);
 }
 
-/* DEV-2: there are no other sizes than those that page_size_cap has. */
+/* DEV-2: page sizes outside of page_size_cap are refused. */
 static void dev_2_other_sizes(struct kunit *test)
 {
 	static const u32 none[] = { 0, 1, SZ_2K, SZ_4K + 1, 3 * SZ_4K, ~0U };
@@ -405,7 +405,7 @@ static void dev_2_other_sizes(struct kunit *test)
 	}
 }
 
-/* As long as the device says that a list may be, and a page more. */
+/* A page list of the maximum length, and of one page more. */
 static void fast_reg_longest(struct kunit *test)
 {
 	struct scatterlist *sg = kunit_kcalloc(test, KEEL_MAX_FAST_REG,
@@ -442,7 +442,7 @@ static void fast_reg_longest(struct kunit *test)
 		      KEEL_WHY_RANGE);
 }
 
-/* The former objects of stale keys. */
+/* Ways to make a key stale. */
 
 static u32 stale_local(struct pair *p)
 {
@@ -516,7 +516,7 @@ static const struct stale_case {
 };
 KUNIT_ARRAY_PARAM_DESC(stale, stale_cases, desc);
 
-/* A key works until it does not. */
+/* A key works until it becomes stale. */
 static void fast_reg_stale(struct kunit *test)
 {
 	const struct stale_case *c = test->param_value;
@@ -535,7 +535,7 @@ static void fast_reg_stale(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_EVENT_QP_ACCESS_ERR, p->b.events[0]);
 }
 
-/* Invalid, it can be given other pages, and the same key. */
+/* An invalid region can be registered again, with other pages and its key. */
 static void fast_reg_again(struct kunit *test)
 {
 	struct scattered *s = scattered_new(test, 100, 2 * PAGE_SIZE);
@@ -550,7 +550,7 @@ static void fast_reg_again(struct kunit *test)
 	write_works(p, p->b.mr->rkey, p->b.mr->iova, 2 * PAGE_SIZE);
 	KUNIT_EXPECT_EQ(test, -1, scattered_differs(p, s, 100, 2 * PAGE_SIZE));
 	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->b, 0, PAIR_BYTES));
-	/* A second invalidation finds nothing to do. */
+	/* A second invalidation does nothing. */
 	invalidates(p, p->b.mr->rkey);
 	KUNIT_EXPECT_EQ(test, IB_WC_MW_BIND_ERR,
 			invalidate(p, p->b.mr->rkey)->status);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Want of memory, wherever it can come: each unit says -ENOMEM and leaves
- * nothing behind. Only in kernels that can fail allocations on purpose; the
- * settings that this needs are made by scripts/kunit.
+ * Failing allocations: each unit returns -ENOMEM and leaks nothing. The tests
+ * need a kernel with fault injection, and the settings of scripts/kunit.
  */
 #include <kunit/test-bug.h>
 #include <kunit/test.h>
@@ -17,7 +16,7 @@
 #ifdef CONFIG_FAILSLAB
 
 #define P		((u64)PAGE_SIZE)
-/* More allocations than anything here makes. */
+/* More allocations than any attempt makes. */
 #define MOST		200
 
 static void fail_all(bool on)
@@ -25,7 +24,7 @@ static void fail_all(bool on)
 	current->make_it_fail = on;
 }
 
-/* Tests of failure that see none would prove nothing. */
+/* Check that allocations do fail. */
 static int fault_init(struct kunit *test)
 {
 	void *p;
@@ -46,7 +45,7 @@ static void fault_exit(struct kunit *test)
 	dummies_exit(test);
 }
 
-/* PD-2: an object that is not born holds nothing and counts for nothing. */
+/* PD-2: an object that was not created holds nothing and is not counted. */
 static void pd_2_unborn_holds_nothing(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -91,7 +90,7 @@ static void keys_no_memory(struct kunit *test)
 						     0)));
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(mr));
 
-	/* The next one has better luck. */
+	/* The next attempt succeeds. */
 	KUNIT_EXPECT_EQ(test, 0, keel_key_insert(keys, &key));
 	keel_key_remove(keys, &key);
 	keel_keys_fini(keys);
@@ -118,7 +117,7 @@ static int try_aperture(u64 pages)
 	return 0;
 }
 
-/* A parent, and a child of both sorts, made and unmade. */
+/* Create and destroy a parent, and a child. */
 static int try_objects(u64 pages)
 {
 	struct kunit *test = kunit_get_current_test();
@@ -153,8 +152,8 @@ static const struct each_case each_cases[] = {
 KUNIT_ARRAY_PARAM_DESC(each, each_cases, desc);
 
 /*
- * The first allocation fails, then the second, and so on, until there are no
- * more. KASAN and kmemleak see what was freed too early or never.
+ * The first allocation fails, then the second, and so on, until none is left.
+ * KASAN and kmemleak detect memory that was freed too early or never.
  */
 static void fault_each(struct kunit *test)
 {
@@ -175,13 +174,13 @@ static void fault_each(struct kunit *test)
 	}
 	KUNIT_EXPECT_GT(test, refused, 0);
 	KUNIT_EXPECT_LT(test, nth, MOST);
-	/* The last round failed nothing, and so nothing failed. */
+	/* In the last round, no allocation failed, so the attempt succeeded. */
 	KUNIT_EXPECT_EQ(test, 0, ret);
 	kunit_info(test, "%u allocations, %u of them needed", nth - 1,
 		   refused);
 }
 
-/* All of them fail. */
+/* All allocations fail. */
 static void fault_all(struct kunit *test)
 {
 	const struct each_case *c = test->param_value;

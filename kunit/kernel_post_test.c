@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Posting by consumers in the kernel: from where nobody may sleep, from the
- * handler of a completion, more than there is room for, and what is refused at
- * once.
+ * Posting by kernel consumers: in atomic context, in the completion handler, to
+ * a full queue, and work requests that are refused when they are posted.
  */
 #include "pair.h"
 
@@ -32,7 +31,7 @@ static void arrived(struct pair *p, int i, u64 wr_id)
 	KUNIT_EXPECT_EQ(p->test, LEN, p->b.wc[i].byte_len);
 }
 
-/* Both sides under a spinlock, with interrupts off; nothing may sleep. */
+/* Post at both ends under a spinlock, with interrupts off. */
 static void post_atomic(struct kunit *test)
 {
 	struct ib_recv_wr recv = { .wr_id = 7, .num_sge = 1 };
@@ -68,7 +67,7 @@ static void post_atomic(struct kunit *test)
 
 #define ROUNDS	10
 
-/* Each completion sends the next message. */
+/* The completion handler posts the next send. */
 static void next_send(struct ib_cq *cq, void *context)
 {
 	struct pair *p = context;
@@ -122,8 +121,8 @@ static void note_state(struct ib_cq *cq, void *context)
 }
 
 /*
- * A consumer that sees an error at @a sees the state that it led to, and what was
- * flushed after it. @send, which goes wrong, is posted by @from.
+ * A consumer that sees an error at @a also sees the resulting state and the
+ * flushed work requests. @from posts @send, which fails.
  */
 static void error_state(struct kunit *test, struct end *from,
 			struct ib_sge *send, u64 wr_id,
@@ -156,7 +155,7 @@ static void post_error_state(struct kunit *test)
 	error_state(test, &p->a, &sge, 1, IB_WC_LOC_PROT_ERR);
 }
 
-/* The error of a receive, which is too small. */
+/* The error of a receive WQE that is too small. */
 static void post_error_state_recv(struct kunit *test)
 {
 	struct pair *p = test->priv;
@@ -170,7 +169,7 @@ static void post_error_state_recv(struct kunit *test)
 	error_state(test, &p->b, &sge, 7, IB_WC_LOC_LEN_ERR);
 }
 
-/* A list that is posted whole leaves @bad_wr alone: RDS looks at it then. */
+/* A list that is posted completely does not change @bad_wr, which RDS reads. */
 static void post_bad_wr(struct kunit *test)
 {
 	const struct ib_recv_wr *bad_recv, untouched_recv = {};
@@ -200,7 +199,7 @@ static void post_bad_wr(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, &untouched, bad);
 	pair_settle(p, &p->a, 2);
 	KUNIT_EXPECT_EQ(test, 2, p->b.wcs);
-	/* The second one is wrong: it is named, and the first one is posted. */
+	/* The second work request is bad. The first one is posted. */
 	recv[1].num_sge = 3;
 	wr[1].wr.num_sge = 3;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->b.qp, recv, &bad_recv));
@@ -211,12 +210,12 @@ static void post_bad_wr(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 3, p->a.wcs);
 	KUNIT_EXPECT_EQ(test, 3, p->b.wcs);
 	arrived(p, 2, 0);
-	/* Without a place for it, nothing is written. */
+	/* @bad_wr may be NULL. */
 	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->b.qp, &recv[1], NULL));
 	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr[1].wr, NULL));
 }
 
-/* A list that does not fit: the caller is told from which one on. */
+/* A list that does not fit: @bad_wr points to the first one not posted. */
 static void post_full(struct kunit *test)
 {
 	struct ib_rdma_wr *wrs = kunit_kcalloc(test, PAIR_WRS + 2,
@@ -234,7 +233,7 @@ static void post_full(struct kunit *test)
 		if (i)
 			wrs[i - 1].wr.next = &wrs[i].wr;
 	}
-	/* Nobody receives: nothing leaves the queue. */
+	/* Without receive WQEs, the send WQEs stay in the queue. */
 	KUNIT_EXPECT_EQ(test, -ENOMEM, ib_post_send(p->a.qp, &wrs[0].wr, &bad));
 	KUNIT_EXPECT_PTR_EQ(test, &wrs[PAIR_WRS].wr, bad);
 	for (i = 0; i < PAIR_WRS; i++)
@@ -246,7 +245,7 @@ static void post_full(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, i, p->a.wc[i].wr_id);
 		KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[i].status);
 	}
-	/* And there is room again; the QP is destroyed while they wait. */
+	/* There is room again. The QP is destroyed while these sends wait. */
 	KUNIT_EXPECT_EQ(test, 0, ib_post_send(p->a.qp, &wrs[PAIR_WRS].wr, &bad));
 }
 
@@ -264,7 +263,7 @@ static void post_recv_full(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, &one, bad);
 }
 
-/* Work requests that are refused before anybody sees them. */
+/* Work requests that are refused when they are posted. */
 static void post_refused(struct kunit *test)
 {
 	struct pair *p = test->priv;
@@ -289,7 +288,7 @@ static void post_refused(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, &wr.wr, bad);
 	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->a.qp, &recv, &bad_recv));
 	KUNIT_EXPECT_PTR_EQ(test, &recv, bad_recv);
-	/* Two bytes more than there is room for. */
+	/* Two bytes more than max_inline_data. */
 	wr.wr.num_sge = 2;
 	wr.wr.send_flags |= IB_SEND_INLINE;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr.wr, &bad));
@@ -301,7 +300,7 @@ static void post_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, end_state(p, &p->a));
 }
 
-/* Inline data is taken when it is posted: the memory may change at once. */
+/* Inline data is copied when it is posted: the memory may change afterwards. */
 static void post_inline(struct kunit *test)
 {
 	struct pair *p = test->priv;
@@ -312,7 +311,7 @@ static void post_inline(struct kunit *test)
 	connected(test);
 	sge[0] = end_sge(p, &p->a, 0, 10);
 	sge[1] = end_sge(p, &p->a, 10, PAIR_INLINE - 10);
-	/* Nobody looks at the key. */
+	/* The lkey is ignored. */
 	sge[1].lkey = 0xdead;
 	wr = send_wr(1, sge);
 	wr.wr.num_sge = 2;
@@ -331,8 +330,8 @@ static void post_inline(struct kunit *test)
 }
 
 /*
- * The packet type of a datagram is in network_hdr_type alone: a consumer makes
- * the service level of its answer from @sl.
+ * The packet type of a datagram is only in network_hdr_type, not in @sl: kernel
+ * consumers use @sl as the service level of their response.
  */
 static void post_datagram(struct kunit *test)
 {
@@ -362,7 +361,7 @@ static void post_datagram(struct kunit *test)
 					LEN));
 }
 
-/* As storage drivers do: register, use by lkey, invalidate, all in one list. */
+/* Like storage drivers: register, use by lkey, and invalidate in one list. */
 static void post_chain(struct kunit *test)
 {
 	struct ib_send_wr inv = {

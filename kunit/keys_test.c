@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * lkeys and rkeys: which of them opens what, and to whom.
+ * lkeys and rkeys: the memory and the domain that a key gives access to.
  */
 #include <kunit/test.h>
 #include <linux/bitmap.h>
@@ -74,7 +74,7 @@ static void key_check(struct kunit *test)
 
 	KUNIT_EXPECT_EQ(test, c->want, key_ask(test, key->key, c->domain,
 					       c->access, c->addr, c->len));
-	/* Refused or not, no use stays. */
+	/* No reference on the key is left. */
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(mr));
 	keel_key_remove(table_keys(test), key);
@@ -121,7 +121,7 @@ static void keys_extremes(struct kunit *test)
 	dummy_close(mr);
 }
 
-/* PD-4: each of two keys opens its own domain's memory to its own domain. */
+/* PD-4: each of two keys gives access to its own domain only. */
 static void pd_4_two_domains(struct kunit *test)
 {
 	struct dummy *mr[2];
@@ -152,7 +152,7 @@ static void pd_4_two_domains(struct kunit *test)
 	}
 }
 
-/* Only the whole key is the key. */
+/* A key with a wrong bit is not found. */
 static void keys_no_near_miss(struct kunit *test)
 {
 	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
@@ -171,7 +171,7 @@ static void keys_no_near_miss(struct kunit *test)
 	dummy_close(mr);
 }
 
-/* SPD-7: a key that was taken back is none. */
+/* SPD-7: an invalidated key is not found. */
 static void spd_7_stale_key(struct kunit *test)
 {
 	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
@@ -186,7 +186,7 @@ static void spd_7_stale_key(struct kunit *test)
 	dummy_close(mr);
 }
 
-/* SPD-7: nor when its index goes to another, as often as it may go round. */
+/* SPD-7: a stale key is not found when its index is reused, up to 255 times. */
 static void spd_7_stale_key_index_reused(struct kunit *test)
 {
 	struct keel_keys *keys = table_keys(test);
@@ -203,7 +203,7 @@ static void spd_7_stale_key_index_reused(struct kunit *test)
 				       "0x%x again in round %d", key->key,
 				       round);
 		keel_key_remove(keys, key);
-		/* All others had their turn: back to the first. */
+		/* All other indexes were used: go back to the first. */
 		keys->next = INDEX_MAX + 1;
 		KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
 	}
@@ -211,7 +211,7 @@ static void spd_7_stale_key_index_reused(struct kunit *test)
 	dummy_close(mr);
 }
 
-/* An index has its turn only after all others, and key 0 is never given. */
+/* An index is reused only after all others. Key 0 is never used. */
 static void keys_go_round(struct kunit *test)
 {
 	struct keel_keys *keys = table_keys(test);
@@ -237,7 +237,7 @@ static void keys_go_round(struct kunit *test)
 	dummy_close(mr);
 }
 
-/* The lower 8 bits of neighbours tell nothing of each other. */
+/* The lower 8 bits of a key do not predict those of the next key. */
 static void keys_low_bits_spread(struct kunit *test)
 {
 	struct keel_keys *keys = table_keys(test);
@@ -255,7 +255,7 @@ static void keys_low_bits_spread(struct kunit *test)
 		__set_bit((u8)(key->key - last), steps);
 		last = key->key;
 	}
-	/* Of 1,000 throws 251 of 256 are expected; 200 is out of reach. */
+	/* 1,000 random values cover about 251 of 256, and never below 200. */
 	KUNIT_EXPECT_GT(test, bitmap_weight(values, 256), 200);
 	KUNIT_EXPECT_GT(test, bitmap_weight(steps, 256), 200);
 	keel_key_remove(keys, key);

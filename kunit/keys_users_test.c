@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The users of a key, and the owner who takes it back meanwhile.
+ * References on a key, and the owner that invalidates the key meanwhile.
  */
 #include <kunit/test.h>
 #include <linux/err.h>
@@ -11,7 +11,7 @@
 #include "table.h"
 #include "threads.h"
 
-/* Somebody takes a key back that somebody else uses. */
+/* One thread invalidates a key that another thread uses. */
 struct back {
 	struct kunit *test;
 	struct keel_keys *keys;
@@ -38,7 +38,7 @@ static void back_thread(void *arg, unsigned int who)
 		threads_yield();
 	for (i = 0; i < 100; i++)
 		threads_yield();
-	/* The user hurries up; nobody else gets at it; the owner waits. */
+	/* The owner waits for the user, and no thread finds the key. */
 	KUNIT_EXPECT_FALSE(b->test, READ_ONCE(b->returned));
 	KUNIT_EXPECT_EQ(b->test, -ENOENT,
 			key_ask(b->test, b->key->key, MINE, 0, IOVA, 1));
@@ -46,7 +46,7 @@ static void back_thread(void *arg, unsigned int who)
 	keel_key_put(b->key);
 }
 
-/* SPD-7: whoever takes a key back has its memory for himself afterwards. */
+/* SPD-7: after keel_key_remove(), no thread uses the memory of the key. */
 static void spd_7_remove_waits(struct kunit *test)
 {
 	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
@@ -67,7 +67,7 @@ static void spd_7_remove_waits(struct kunit *test)
 	dummy_close(mr);
 }
 
-/* Likewise when another takes its place, which works at once. */
+/* Likewise for keel_key_replace(). The new key works immediately. */
 static void keys_replace_waits(struct kunit *test)
 {
 	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
@@ -98,7 +98,7 @@ static void keys_replace_waits(struct kunit *test)
 	dummy_close(mw);
 }
 
-/* As key_ask(), of keel_key_find(). */
+/* As key_ask(), with keel_key_find(). */
 static int key_ask_find(struct kunit *test, u32 key, u32 domain)
 {
 	struct keel_key *k = keel_key_find(table_keys(test), key, domain);
@@ -110,7 +110,7 @@ static int key_ask_find(struct kunit *test, u32 key, u32 domain)
 	return 0;
 }
 
-/* A key that is about to be freed is none, though still listed. */
+/* A key without references is not found, although it is still listed. */
 static void keys_last_use_is_over(struct kunit *test)
 {
 	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
@@ -127,7 +127,7 @@ static void keys_last_use_is_over(struct kunit *test)
 	dummy_close(mr);
 }
 
-/* PD-4: found without a right or a byte, but never from another domain. */
+/* PD-4: finds a key without rights and bytes, but not of another domain. */
 static void pd_4_find(struct kunit *test)
 {
 	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
@@ -151,7 +151,7 @@ static void pd_4_find(struct kunit *test)
 }
 
 #define SWAPS		2000
-#define SWAPS_ALONE	64	/* before somebody must have used the key */
+#define SWAPS_ALONE	64	/* until another thread must find a key */
 #define ALIVE		0x600dULL
 
 struct swaps {
@@ -180,7 +180,7 @@ static struct keel_key *swap_key(struct swaps *s, unsigned int i)
 	return key;
 }
 
-/* The others may not have run for a while: not before one finds the key. */
+/* Wait until another thread finds a key: the others may not run for a while. */
 static void swap_wait(struct swaps *s)
 {
 	int before = atomic_read(&s->found);
@@ -199,7 +199,7 @@ static void swap_owner(struct swaps *s)
 		if (!key)
 			break;
 		keel_key_swap(s->keys, &s->slot, key);
-		/* Nobody uses the old one's any more. */
+		/* No thread uses the memory of the old key. */
 		WRITE_ONCE(s->mem[!(i % 2)].start, 0);
 		if (!(i % SWAPS_ALONE))
 			swap_wait(s);
@@ -234,7 +234,7 @@ static void swap_thread(void *arg, unsigned int who)
 	}
 }
 
-/* Bound again and again while others use it: each sees what he found. */
+/* Swap keys while other threads use them: a found key does not change. */
 static void keys_swap_threads(struct kunit *test)
 {
 	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);

@@ -2,10 +2,10 @@
 /*
  * keel_kunit.ko: unit tests of keel's core units, run when it is loaded.
  *
- * A case that proves requirements has their ids at the front of its name, in
- * lower case with underscores: dm_4_dm_6_threads is about DM-4 and DM-6. Where
- * only some parameters of a case do, the ids are at the front of their
- * descriptions: "PD-4: another domain". scripts/kunit prints both in one way.
+ * The name of a case starts with the ids of the requirements that it proves, in
+ * lower case with underscores: dm_4_dm_6_threads proves DM-4 and DM-6. If only
+ * some parameters of a case prove a requirement, their descriptions start with
+ * the ids: "PD-4: another domain". scripts/kunit prints both alike.
  */
 #include <linux/module.h>
 

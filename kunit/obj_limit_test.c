@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The registry of objects: limits, and the lists of who holds what.
+ * The registry of objects: limits, and lists of holders.
  */
 #include <kunit/test.h>
 #include <linux/err.h>
@@ -31,7 +31,7 @@ static const struct limit_case limit_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(limit, limit_cases, desc);
 
-/* PD-5: as many as the limit says, not one more; and one for one that ends. */
+/* PD-5: no more objects than the limit; a release makes room for one. */
 static void obj_limit(struct kunit *test)
 {
 	const struct limit_case *c = test->param_value;
@@ -55,7 +55,7 @@ static void obj_limit(struct kunit *test)
 		dummy_close(dummy[i]);
 }
 
-/* A kind that has its limit takes nothing from the others. */
+/* Limits of different kinds are independent. */
 static void obj_limits_are_apart(struct kunit *test)
 {
 	const struct limit_case *c = test->param_value;
@@ -78,7 +78,7 @@ static void obj_limits_are_apart(struct kunit *test)
 	}
 }
 
-/* PD-5: PDs and parent domains share one number, as MRs of both sorts do. */
+/* PD-5: PDs and parent domains share a limit, and so do both kinds of MRs. */
 static void pd_5_shared_limit(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -103,7 +103,7 @@ static void pd_5_shared_limit(struct kunit *test)
 	dummy_close(pd);
 }
 
-/* The limit counts what still takes memory, not what has a uobject. */
+/* The limit counts objects in memory, even if their uobject is destroyed. */
 static void pd_5_held_counts(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -120,7 +120,7 @@ static void pd_5_held_counts(struct kunit *test)
 	dummy_close(pd);
 }
 
-/* PD-2, DM-8: one that was refused holds nothing. */
+/* PD-2, DM-8: a refused object holds nothing. */
 static void pd_2_dm_8_refused_holds_nothing(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -142,7 +142,7 @@ static void pd_2_dm_8_refused_holds_nothing(struct kunit *test)
 	dummy_close(pd);
 }
 
-/* PD-2: who is to blame, in the order in which they came. */
+/* PD-2: holders are listed in the order of their creation. */
 static void pd_2_holders(struct kunit *test)
 {
 	static const enum keel_kind kinds[] = {
@@ -165,7 +165,7 @@ static void pd_2_holders(struct kunit *test)
 		KUNIT_EXPECT_STREQ(test, current->group_leader->comm,
 				   list[i].comm);
 	}
-	/* The one in the middle goes, and the others close up. */
+	/* Release the holder in the middle. */
 	dummy_close(holder[2]);
 	memset(list, 0, sizeof(list));
 	KUNIT_EXPECT_EQ(test, ARRAY_SIZE(kinds) - 1,
@@ -179,7 +179,7 @@ static void pd_2_holders(struct kunit *test)
 	dummy_close(pd);
 }
 
-/* A list too short gets what fits, and the number of all. */
+/* A short list gets the holders that fit, and the number of all holders. */
 static void pd_2_holders_room(struct kunit *test)
 {
 	struct dummy *pd = dummy_new(test, KEEL_PD, 'p', NULL, NULL);

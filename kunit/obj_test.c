@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The registry of objects: birth, holds, limits, death. Several threads at
- * once are in obj_threads_test.c.
+ * The registry of objects: creation, holds, release. obj_limit_test.c tests
+ * limits, and obj_threads_test.c several threads.
  */
 #include <kunit/test.h>
 
 #include "dummy_obj.h"
 
-/* PD-1: each live object of a kind has a number of its own. */
+/* PD-1: each live object of a kind has a unique number. */
 static void pd_1_birth(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -38,7 +38,7 @@ static void pd_1_birth(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, "cba", dummies->log);
 }
 
-/* A number of the dead is not soon that of somebody else. */
+/* The number of a released object is not reused soon. */
 static void obj_id_not_reused_soon(struct kunit *test)
 {
 	struct dummy *dummy = dummy_new(test, KEEL_MR, 'a', NULL, NULL);
@@ -54,7 +54,7 @@ static void obj_id_not_reused_soon(struct kunit *test)
 	}
 }
 
-/* After the last number comes the first that is free, and never 0. */
+/* After the last number, the first free number is used, and never 0. */
 static void obj_id_wraps(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -78,7 +78,7 @@ struct order_case {
 	unsigned int alive[3];
 };
 
-/* Domain, PD and MR, and how many are left after each step. */
+/* Domain, PD and MR, and the number of live objects after each step. */
 static const struct order_case order_cases[] = {
 	{ "MR, PD, domain", "mpd", { 2, 1, 0 } },
 	{ "MR, domain, PD", "mdp", { 2, 2, 0 } },
@@ -89,7 +89,7 @@ static const struct order_case order_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(order, order_cases, desc);
 
-/* SPD-6: whatever the order of uobjects' ends, what is needed goes last. */
+/* SPD-6: an object is released after its holders, in any order of closing. */
 static void spd_6_release_order(struct kunit *test)
 {
 	const struct order_case *c = test->param_value;
@@ -109,7 +109,7 @@ static void spd_6_release_order(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, "mpd", dummies->log);
 }
 
-/* PD-2: a hold keeps its target alive after the target's uobject has gone. */
+/* PD-2: a hold keeps its target alive after its uobject is destroyed. */
 static void pd_2_hold_keeps_alive(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -130,7 +130,7 @@ static void pd_2_hold_keeps_alive(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, xa_load(&dummies->reg.objs[KEEL_PD], id));
 }
 
-/* DM-8: an MR of device memory holds two, the PD and the buffer. */
+/* DM-8: an MR of device memory holds the PD and the buffer. */
 static void dm_8_two_holds(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -148,7 +148,7 @@ static void dm_8_two_holds(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 'm', dummies->log[0]);
 }
 
-/* One may hold only its second, or the same one twice. */
+/* An object may hold only its second target, or the same target twice. */
 static void obj_odd_holds(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -167,7 +167,7 @@ static void obj_odd_holds(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, "nmp", dummies->log);
 }
 
-/* Somebody who uses an object right now keeps it, too. */
+/* A reference keeps an object alive, too. */
 static void obj_get_keeps_alive(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;
@@ -191,7 +191,7 @@ static void at_release_look(struct keel_obj *obj, void *arg)
 	KUNIT_EXPECT_FALSE(test, keel_obj_tryget(obj));
 	KUNIT_EXPECT_NULL(test, xa_load(&dummies->reg.objs[obj->kind],
 					obj->id));
-	/* The objects that it holds are still there: release may use them. */
+	/* Release may use the objects that it holds. */
 	if (obj->holds[0].target) {
 		KUNIT_EXPECT_GE(test,
 				kref_read(&obj->holds[0].target->ref), 1);
@@ -201,7 +201,7 @@ static void at_release_look(struct keel_obj *obj, void *arg)
 	}
 }
 
-/* While an object is released nobody can find it or get hold of it. */
+/* An object that is being released cannot be found or referenced. */
 static void obj_dying_is_dead(struct kunit *test)
 {
 	struct dummies *dummies = test->priv;

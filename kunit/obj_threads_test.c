@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The registry of objects under several threads at once. It checks
- * that each object is released exactly once and that nothing is left; the
- * checkers of a debug kernel see the rest.
+ * The registry of objects with several threads. The tests check that each
+ * object is released exactly once and that no object is left. The checkers of a
+ * debug kernel detect all other errors.
  */
 #include <kunit/test.h>
 #include <linux/err.h>
@@ -11,11 +11,11 @@
 #include "dummy_obj.h"
 #include "threads.h"
 
-/* Checkers make it ten times slower, and see more in each round. */
+/* Checkers are ten times slower, but detect more in each round. */
 #define ROUNDS	(IS_ENABLED(CONFIG_KASAN) ? 100 : 400)
 #define BIRTHS	(IS_ENABLED(CONFIG_KASAN) ? 400 : 16000)
 #define LIMIT	1
-/* Turns to wait for what depends on others, in rounds. */
+/* Factor for the maximum rounds of threads that wait for other threads. */
 #define PATIENCE	20000
 #define NUMBERS	4
 
@@ -48,7 +48,7 @@ static void get_and_put(void *arg, unsigned int who)
 	}
 }
 
-/* References that are taken and dropped add up to none. */
+/* All references that are taken are dropped. */
 static void obj_threads_refs(struct kunit *test)
 {
 	struct threads_state *s = state_new(test);
@@ -77,7 +77,7 @@ static void make_child(struct threads_state *s)
 	atomic_inc(&s->born);
 	if (atomic64_read(&s->dummies->reg.quotas.count[KEEL_MR]) > LIMIT)
 		atomic_inc(&s->wrong);
-	/* Our own is among them, whoever else comes and goes. */
+	/* @mr is among the holders, whatever other threads do. */
 	if (!keel_obj_holders(&s->shared->obj, list, 2))
 		atomic_inc(&s->wrong);
 	dummy_close(mr);
@@ -98,8 +98,8 @@ static void make_children(void *arg, unsigned int who)
 }
 
 /*
- * PD-2, PD-5: children come and go under one PD, never more than one at once.
- * A limit that two processors reach, for as many run at the same time.
+ * PD-2, PD-5: threads create and destroy children of a PD, with a limit of one
+ * child. Two processors are enough to reach this limit.
  */
 static void pd_2_pd_5_threads_children(struct kunit *test)
 {
@@ -141,7 +141,7 @@ static void close_parent_first(void *arg, unsigned int who)
 	}
 }
 
-/* Chains of releases that end at one object, from all sides. */
+/* Several threads release chains that end at one object. */
 static void obj_threads_chains(struct kunit *test)
 {
 	struct threads_state *s = state_new(test);
@@ -155,8 +155,8 @@ static void obj_threads_chains(struct kunit *test)
 }
 
 /*
- * Make objects, and close each after the next. Numbers start over all the time,
- * so that those who look can hit them.
+ * Create objects, and close each after the next one. Numbers always start at 1,
+ * so that lookups find the objects.
  */
 static void make_some(struct threads_state *s)
 {
@@ -164,7 +164,7 @@ static void make_some(struct threads_state *s)
 	int i;
 
 	for (i = 0; i < PATIENCE * ROUNDS; i++) {
-		/* Long enough, and the others have met us. */
+		/* Enough rounds, and enough lookups succeeded. */
 		if (i >= ROUNDS && atomic_read(&s->found) >= ROUNDS)
 			break;
 		WRITE_ONCE(s->dummies->reg.next[KEEL_AH], 1);
@@ -197,7 +197,7 @@ static void find_one(struct threads_state *s, unsigned long id)
 	if (!obj)
 		return;
 	atomic_inc(&s->found);
-	/* Ours until we let go: it is what it was. */
+	/* The object cannot change while a reference is held. */
 	if (obj->kind != KEEL_AH || obj->id != id)
 		atomic_inc(&s->wrong);
 	keel_obj_put(obj);
@@ -217,7 +217,7 @@ static void make_or_find(void *arg, unsigned int who)
 		find_one(s, 1 + prandom_u32_state(&rnd) % NUMBERS);
 }
 
-/* A lookup gets an object that lives, or none. */
+/* A lookup returns a live object or no object. */
 static void obj_threads_lookup(struct kunit *test)
 {
 	struct threads_state *s = state_new(test);

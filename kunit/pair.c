@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Two connected QPs of a consumer in the kernel.
+ * Two connected QPs of a kernel consumer.
  */
 #include <linux/delay.h>
 #include <linux/err.h>
@@ -9,7 +9,7 @@
 
 #include "pair.h"
 
-/* Nothing takes that long; a test that hangs says nothing. */
+/* A timeout, so that a test fails instead of hanging. */
 #define PAIR_PATIENCE	(60 * HZ)
 
 static struct ib_device *pair_dev;
@@ -100,7 +100,7 @@ static struct ib_qp_init_attr end_init_attr(struct end *end,
 	};
 }
 
-/* Of a QP that nothing is special about. */
+/* Default attributes of a QP. */
 static void end_attr(struct pair *p, struct end *end)
 {
 	struct ib_qp_attr *attr = &end->attr;
@@ -187,7 +187,7 @@ void pair_make(struct pair *p, enum ib_qp_type type)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, p->foreign_ah);
 }
 
-/* The attributes of a step: the InfiniBand specification's table. */
+/* The attributes of a transition, from the table of the IBTA specification. */
 static int end_mask(const struct end *end, enum ib_qp_state state)
 {
 	bool ud = end->qp->qp_type == IB_QPT_UD;
@@ -283,7 +283,7 @@ void pair_settle(struct pair *p, struct end *end, int n)
 	     end_collect(end))
 		usleep_range(100, 1000);
 	KUNIT_ASSERT_GE(p->test, end->wcs, n);
-	/* One end's failure queues the other's flush, and that its own. */
+	/* An error at one end queues a flush at the other, and vice versa. */
 	for (i = 0; i < 4; i++)
 		flush_workqueue(to_kdev(p->ibdev)->wq);
 	end_collect(&p->a);
@@ -325,7 +325,7 @@ static void end_destroy(struct pair *p, struct end *end)
 {
 	if (!IS_ERR_OR_NULL(end->qp))
 		KUNIT_EXPECT_EQ(p->test, 0, ib_destroy_qp(end->qp));
-	/* The other end's goes last. */
+	/* With one CQ, the other end destroys it. */
 	if (!IS_ERR_OR_NULL(end->cq) && !(p->one_cq && end == &p->a))
 		ib_destroy_cq(end->cq);
 }

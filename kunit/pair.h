@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Two connected QPs of a consumer in the kernel, on the device that keel
- * brought up when it was loaded.
+ * Two connected QPs of a kernel consumer, on the default device of the module.
  */
 #ifndef KEEL_PAIR_H
 #define KEEL_PAIR_H
@@ -21,19 +20,19 @@
 			 IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_ATOMIC)
 
 /**
- * struct end - a QP, and what is at that end of the connection
+ * struct end - a QP, and the other objects at its end of the connection
  * @qp: the QP
- * @cq: where its work requests complete
- * @attr: what pair_connect() moves it to RTS with
- * @state: the state that pair_connect() stops at
+ * @cq: CQ of its work requests
+ * @attr: attributes for pair_connect()
+ * @state: final state of pair_connect()
  * @buf: memory, page-aligned
- * @mark: what the bytes of @buf are counted from
+ * @mark: value of the first byte of @buf, which the other bytes count from
  * @mr: a region over @buf with all rights
  * @wc: completions so far
- * @wcs: how many
+ * @wcs: number of completions
  * @lock: protects @events and @nr_events
  * @events: events so far
- * @nr_events: how many
+ * @nr_events: number of events
  */
 struct end {
 	struct ib_qp *qp;
@@ -55,21 +54,21 @@ struct end {
  * @test: the test
  * @ibdev: the device
  * @pd: domain of both
- * @other_pd: another one
- * @a: one end; sends
- * @b: the other; receives
- * @clerk: an RC QP of its own, which registers regions
+ * @other_pd: another domain
+ * @a: requester
+ * @b: responder
+ * @clerk: a separate RC QP, which registers regions
  * @closed: a region over the buffer of @b without any right
  * @fresh: a region over the buffer of @a that is not registered
  * @foreign: a region of @other_pd over the buffer of @b, not registered
- * @extra: a region of the test's own, or NULL
+ * @extra: a region of the test, or NULL
  * @ah: address of @b for UD
- * @foreign_ah: the same, of @other_pd
+ * @foreign_ah: the same address, in @other_pd
  * @on_wc: handler of the CQ of @a, set before pair_make(), or NULL; gets the
  *	pair as context
  * @one_cq: both ends complete in the CQ of @a, which has room for PAIR_MANY
  *	CQEs; set before pair_make()
- * @before: objects of the device before there was a pair
+ * @before: number of objects of the device before the pair was created
  */
 struct pair {
 	struct kunit *test;
@@ -87,33 +86,33 @@ struct pair {
 int pair_suite_init(struct kunit_suite *suite);
 void pair_suite_exit(struct kunit_suite *suite);
 int pair_init(struct kunit *test);
-/* Destroys everything, and the device has as many objects as before. */
+/* Destroys all objects, and checks that the device has as many as before. */
 void pair_exit(struct kunit *test);
 
-/* Objects and attributes; nothing is connected or registered yet. */
+/* Creates objects and attributes. Nothing is connected or registered yet. */
 void pair_make(struct pair *p, enum ib_qp_type type);
 void pair_connect(struct pair *p);
 
-/* A region over @len bytes of kernel memory that follow each other. */
+/* Create a region over @len contiguous bytes of kernel memory. */
 struct ib_mr *pair_mr(struct pair *p, struct ib_pd *pd, void *buf, size_t len);
 /* Post IB_WR_REG_MR to @p->clerk. */
 enum ib_wc_status pair_register(struct pair *p, struct ib_mr *mr, u32 key,
 				int access);
 
-/* Poll what there is to poll. */
+/* Poll all available CQEs. */
 void end_collect(struct end *end);
-/* Wait until @end has @n completions, and until nothing moves any more. */
+/* Wait until @end has @n completions, and until all work has ended. */
 void pair_settle(struct pair *p, struct end *end, int n);
 enum ib_qp_state end_state(struct pair *p, struct end *end);
-/* From RESET to the state that it is to have, with the attributes it has. */
+/* Move @end from RESET to its final state, with its attributes. */
 void end_connect(struct pair *p, struct end *end);
-/* Move it there with no other attribute. */
+/* Move @end to @state, without other attributes. */
 void end_move(struct pair *p, struct end *end, enum ib_qp_state state);
 
-/* Post one receive of a piece of the end's buffer, by the local DMA lkey. */
+/* Post a receive WQE for a part of @end's buffer, with the local DMA lkey. */
 void end_recv(struct pair *p, struct end *end, u64 wr_id, u64 off, u32 len);
 
-/* First of @len bytes at @off that is not as in @of at @from, or -1. */
+/* Return the first of @len bytes at @off that differs from @of, or -1. */
 long end_differs(const struct end *end, u64 off, const struct end *of,
 		 u64 from, u64 len);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Races: an error while ibv_modify_qp() waits for the send
- * queue, and "rdma resource" when the QP is gone.
+ * Races: an error while ib_modify_qp() waits for the send queue, and a query of
+ * a QP that is destroyed ("rdma resource").
  */
 #include <linux/completion.h>
 #include <linux/kthread.h>
@@ -12,10 +12,10 @@
 #define PATIENCE	(60 * HZ)
 
 /**
- * struct mover - a thread that gives a QP an address
- * @end: whose QP; it is in SQD
- * @ret: what ib_modify_qp() said
- * @done: when it did
+ * struct mover - a thread that sets the address of a QP
+ * @end: the end of the QP, which is in SQD
+ * @ret: result of ib_modify_qp()
+ * @done: completed when ib_modify_qp() has returned
  */
 struct mover {
 	struct end *end;
@@ -34,7 +34,7 @@ static int mover_run(void *arg)
 	return 0;
 }
 
-/* Until it waits for the send queue's lock, which we have. */
+/* Wait until the thread waits for the lock of the send queue, held here. */
 static void mover_waits(struct kunit *test, struct task_struct *task)
 {
 	unsigned long until = jiffies + PATIENCE;
@@ -55,8 +55,8 @@ static void post_one(struct kunit *test, struct end *end, u64 wr_id)
 }
 
 /*
- * The workqueue, which is to flush what is posted, finds the lock taken and
- * leaves it to the modify, and that one finds another state.
+ * The workqueue must flush the send queue, but the lock is taken. So it leaves
+ * the flush to ib_modify_qp(), which then finds another state.
  */
 static void qp_flush_is_left(struct kunit *test)
 {
@@ -93,7 +93,7 @@ static void qp_flush_is_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[0].status);
 }
 
-/* Older cores list a QP until after its destroy. */
+/* Older versions of ib_core list a QP until after its destroy. */
 static void qp_query_late(struct kunit *test)
 {
 	struct pair *p = test->priv;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * States of queue pairs: which transitions are legal, what each must and may
- * be given, and which values are in range. The table is the InfiniBand
- * specification's (Modify Queue Pair), written down here a second time.
+ * States of queue pairs: legal transitions, their required and optional
+ * attributes, and the ranges of values. The table is an independent copy of the
+ * table of the IBTA specification (Modify Queue Pair).
  */
 #include <kunit/test.h>
 
@@ -24,7 +24,7 @@
 #define FROM_RTS	BIT(IB_QPS_RTS)
 #define FROM_SQD	BIT(IB_QPS_SQD)
 #define FROM_SQE	BIT(IB_QPS_SQE)
-/* All but RESET. */
+/* All states except RESET. */
 #define LIVE	(FROM_INIT | FROM_RTR | FROM_RTS | FROM_SQD | FROM_SQE |	\
 		 BIT(IB_QPS_ERR))
 #define ATTRS	21	/* of enum ib_qp_attr_mask, IB_QP_STATE among them */
@@ -59,12 +59,12 @@ static const char * const state_names[STATES] = {
 };
 
 /**
- * struct rule - a transition that is legal
- * @types: for these types
- * @from: from these states, FROM_ bits
- * @next: to this one
- * @must: what it must be given
- * @may: what it may be given
+ * struct rule - a legal transition
+ * @types: QP types
+ * @from: current states, FROM_ bits
+ * @next: next state
+ * @must: required attributes
+ * @may: optional attributes
  */
 struct rule {
 	u32 types;
@@ -74,7 +74,7 @@ struct rule {
 };
 
 static const struct rule rules[] = {
-	/* From anywhere; but RESET to ERR is not legal in Linux. */
+	/* From any state, but RESET to ERR is not legal in Linux. */
 	{ ALL, LIVE | FROM_RESET, IB_QPS_RESET, 0, 0 },
 	{ ALL, LIVE, IB_QPS_ERR, 0, 0 },
 
@@ -125,13 +125,13 @@ static const struct rule rules[] = {
 	{ UC, FROM_SQE, IB_QPS_RTS, 0, CUR | ACCESS },
 };
 
-/* A case: all that one type may do in one state. */
+/* A case: all transitions of a QP type from a state. */
 struct state_case {
 	enum ib_qp_type type;
 	enum ib_qp_state cur;
 };
 
-/* The cases are all types times all states. */
+/* Every combination of type and state is a case. */
 static const void *state_gen_params(struct kunit *test, const void *prev,
 				    char *desc)
 {
@@ -160,7 +160,7 @@ static const struct rule *rule_find(const struct state_case *c,
 	return NULL;
 }
 
-/* With attributes that are all in range. */
+/* Check a transition with attributes that are in range. */
 static int check(struct kunit *test, const struct state_case *c,
 		 enum ib_qp_state next, int mask)
 {
@@ -202,7 +202,7 @@ static void rule_holds(struct kunit *test, const struct state_case *c,
 	}
 }
 
-/* No attributes make an illegal transition legal. */
+/* An illegal transition is refused with any attributes. */
 static void no_rule_holds(struct kunit *test, const struct state_case *c,
 			  enum ib_qp_state next)
 {
@@ -230,7 +230,7 @@ static void qp_transitions(struct kunit *test)
 	}
 }
 
-/* Without IB_QP_STATE a QP stays where it is, and the same rules hold. */
+/* Without IB_QP_STATE, a QP keeps its state, and the same rules apply. */
 static void qp_stays(struct kunit *test)
 {
 	const struct state_case *c = test->param_value;
@@ -245,11 +245,11 @@ static void qp_stays(struct kunit *test)
 		KUNIT_EXPECT_EQ_MSG(test, want, check(test, c, c->cur, BIT(bit)),
 				    "bit %d", bit);
 	}
-	/* It was only a question. */
+	/* A check does not change the state. */
 	KUNIT_EXPECT_EQ(test, c->cur, qp->state);
 }
 
-/* A program that believes it in another state than it is. */
+/* IB_QP_CUR_STATE is not the state of the QP. */
 static void qp_other_state(struct kunit *test)
 {
 	const struct state_case *c = test->param_value;
@@ -340,7 +340,7 @@ static void qp_ranges(struct kunit *test)
 			keel_qp_check(qp, &c->attr, IB_QP_STATE | c->mask));
 }
 
-/* An error comes between the question and the move: nothing is as asked. */
+/* An error between the check and the commit: the commit is refused. */
 static void qp_commit_refused(struct kunit *test)
 {
 	const struct ib_qp_attr attr = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Quotas: the rule, users that take what they get, and which user a process is.
+ * Quotas: the rule, users that take all they can, and the user of a process.
  */
 #include <kunit/test.h>
 #include <linux/cred.h>
@@ -11,7 +11,7 @@
 #include "keel_quota.h"
 #include "threads.h"
 
-/* The resource that tests use, and another. */
+/* The resource that tests use, and another resource. */
 #define WHAT	3
 #define OTHER	4
 
@@ -27,7 +27,7 @@ static int quota_init(struct kunit *test)
 	return 0;
 }
 
-/* Nothing is left when a test ends. */
+/* No user is left when a test ends. */
 static void quota_exit(struct kunit *test)
 {
 	struct keel_quotas *quotas = test->priv;
@@ -88,7 +88,7 @@ static void iso_5_check(struct kunit *test)
 			keel_quota_check(c->limit, c->count, c->held, c->n));
 }
 
-/* As many, one by one, as a user gets. */
+/* Take one by one until the user is refused. Returns the number. */
 static u64 take_all(struct keel_user *user, bool all)
 {
 	u64 n = 0;
@@ -101,7 +101,7 @@ static u64 take_all(struct keel_user *user, bool all)
 struct greedy_case {
 	const char *desc;
 	u64 limit;
-	/* The number that each user gets, one after the other; 0 ends the list. */
+	/* Number that each user gets, in turn; 0 ends the list. */
 	u64 gets[6];
 };
 
@@ -115,7 +115,7 @@ static const struct greedy_case greedy_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(greedy, greedy_cases, desc);
 
-/* ISO-5: each user that takes all it gets leaves something to the next. */
+/* ISO-5: a user that takes all it can leaves something for the next user. */
 static void iso_5_greedy(struct kunit *test)
 {
 	const struct greedy_case *c = test->param_value;
@@ -139,7 +139,7 @@ static void iso_5_greedy(struct kunit *test)
 	}
 }
 
-/* ISO-5: users that compete, one each in turn, end with equal shares. */
+/* ISO-5: users that take in turn get equal shares. */
 static void iso_5_equal(struct kunit *test)
 {
 	struct keel_quotas *quotas = test->priv;
@@ -166,7 +166,7 @@ static void iso_5_equal(struct kunit *test)
 		keel_user_put(user[i]);
 }
 
-/* ISO-5, PD-5: a privileged process gets all that is left, and no more. */
+/* ISO-5, PD-5: a privileged process gets all that is left. */
 static void iso_5_pd_5_all(struct kunit *test)
 {
 	struct keel_quotas *quotas = test->priv;
@@ -178,16 +178,16 @@ static void iso_5_pd_5_all(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_take(root, WHAT, 1, true));
 	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_take(user, WHAT, 1, false));
 	keel_user_give(root, WHAT, 500);
-	/* The user had a full share before, and has it still. */
+	/* The user still has a full share. */
 	KUNIT_EXPECT_EQ(test, -EDQUOT, keel_user_take(user, WHAT, 1, false));
 	keel_user_give(user, WHAT, 500);
-	/* Other resources are counted apart. */
+	/* Other resources are counted separately. */
 	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[OTHER]));
 	keel_user_put(root);
 	keel_user_put(user);
 }
 
-/* A refused amount is counted nowhere. */
+/* A refused amount is not counted. */
 static void quota_refused(struct kunit *test)
 {
 	static const u64 amounts[] = { 51, 100, 101, S64_MAX, U64_MAX };
@@ -207,7 +207,7 @@ static void quota_refused(struct kunit *test)
 	keel_user_put(user);
 }
 
-/* One user is one entry, for as long as there is a reference. */
+/* A user has one entry, as long as there is a reference. */
 static void quota_users(struct kunit *test)
 {
 	struct keel_quotas *quotas = test->priv;
@@ -228,7 +228,7 @@ static void quota_users(struct kunit *test)
 	keel_user_put(NULL);
 }
 
-/* ISO-5: what is used up is remembered without a reference of anybody's. */
+/* ISO-5: keel_user_keep() keeps the count of a user without a reference. */
 static void iso_5_kept(struct kunit *test)
 {
 	struct keel_quotas *quotas = test->priv;
@@ -249,7 +249,7 @@ static void iso_5_kept(struct kunit *test)
 	atomic64_set(&quotas->count[WHAT], 0);
 }
 
-/* The calling process: a thread of the kernel may have everything. */
+/* The calling process: a kernel thread has no limit. */
 static void quota_current(struct kunit *test)
 {
 	struct keel_quotas *quotas = test->priv;
@@ -271,13 +271,13 @@ static void quota_current(struct kunit *test)
 
 /**
  * struct id_case - a process, and the user that it counts as
- * @desc: what it is
- * @uid: its real user
- * @depth: how many user namespaces it is in, 0 for the initial one
- * @owner: of the outermost of them; those inside are owned by user 7
- * @map: the users that are mapped into the outermost one
- * @mapped: how many those are; 0: it has no map yet
- * @id: the user; NS stands for the number of the outermost namespace
+ * @desc: description
+ * @uid: real user of the process
+ * @depth: depth of its user namespace, 0 for the initial one
+ * @owner: owner of the outermost namespace; user 7 owns the inner ones
+ * @map: users that are mapped into the outermost namespace
+ * @mapped: number of these users; 0: the namespace has no map yet
+ * @id: expected user; NS is the number of the outermost namespace
  */
 struct id_case {
 	const char *desc;
@@ -328,7 +328,7 @@ static struct user_namespace *ns_new(struct kunit *test, u32 owner,
 	return ns;
 }
 
-/* ISO-5: no number of user namespaces makes one user several. */
+/* ISO-5: a user cannot become several users with user namespaces. */
 static void iso_5_id(struct kunit *test)
 {
 	const struct id_case *c = test->param_value;
@@ -362,7 +362,7 @@ struct quota_threads {
 	atomic_t taken;
 };
 
-/* Take and give, come and go: one user alone never has more than half. */
+/* Take and release, with and without references: never more than half. */
 static void quota_threads_member(void *arg, unsigned int who)
 {
 	struct quota_threads *s = arg;
@@ -401,7 +401,7 @@ static void quota_threads_run(struct kunit *test, bool same)
 	KUNIT_EXPECT_TRUE(test, hash_empty(s.quotas->users));
 }
 
-/* ISO-5: several processes of one user get no more than one of them would. */
+/* ISO-5: several processes of a user get no more than one process. */
 static void iso_5_threads_one_user(struct kunit *test)
 {
 	quota_threads_run(test, true);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The range allocator against a model that is too simple to be wrong: an
- * array that says of each unit whose it is. By one thread, and by several.
+ * The range allocator compared with a simple model: an array with the owner of
+ * each unit. With one thread and with several threads.
  */
 #include <kunit/test.h>
 #include <linux/bitmap.h>
@@ -25,7 +25,7 @@ struct model_alloc {
 struct model {
 	struct keel_range range;
 	struct rnd_state rnd;
-	/* 0 is free, otherwise 1 + an index of live */
+	/* 0 is free, else 1 + index in @live */
 	u8 owner[MODEL_UNITS];
 	struct model_alloc live[MODEL_LIVE];
 	unsigned int allocs, full, frees;
@@ -36,7 +36,7 @@ static u32 model_below(struct model *m, u32 n)
 	return prandom_u32_state(&m->rnd) % n;
 }
 
-/* First fit, one candidate after the other. Returns a unit, or -1. */
+/* First fit: try each candidate. Returns a unit, or -1. */
 static int model_first_fit(const struct model *m, u64 units, u64 align)
 {
 	u64 at, i;
@@ -62,7 +62,7 @@ static void model_set(struct model *m, const struct model_alloc *a, u8 owner)
 
 static void model_alloc(struct kunit *test, struct model *m, unsigned int slot)
 {
-	/* Mostly small, now and then anything; any residue of a unit. */
+	/* Mostly small, sometimes any size; any remainder of a unit. */
 	u32 most = model_below(m, 8) ? 12 : MODEL_UNITS + 2;
 	u64 units = 1 + model_below(m, most);
 	struct model_alloc *a = &m->live[slot];
@@ -104,7 +104,7 @@ static void model_compare(struct kunit *test, const struct model *m)
 				    test_bit(i, m->range.map), "unit %u", i);
 }
 
-/* DM-1, DM-2, DM-6: the answer is the model's at each step. */
+/* DM-1, DM-2, DM-6: the results are those of the model at each step. */
 static void dm_1_dm_2_dm_6_random_steps(struct kunit *test)
 {
 	struct model *m = kunit_kzalloc(test, sizeof(*m), GFP_KERNEL);
@@ -132,7 +132,7 @@ static void dm_1_dm_2_dm_6_random_steps(struct kunit *test)
 	keel_range_fini(&m->range);
 	kunit_info(test, "%u taken, %u given back, %u times no room",
 		   m->allocs, m->frees, m->full);
-	/* A sequence that never fills the range up would prove little. */
+	/* The range must have been full often enough. */
 	KUNIT_EXPECT_GT(test, m->full, MODEL_STEPS / 50);
 	KUNIT_EXPECT_GT(test, m->allocs, MODEL_STEPS / 4);
 	KUNIT_EXPECT_EQ(test, m->allocs, m->frees);
@@ -169,7 +169,7 @@ static void take_and_give(void *arg, unsigned int who)
 	}
 }
 
-/* DM-6: one unit has one owner, also when several want one at once. */
+/* DM-6: a unit has one owner, even if several threads allocate at once. */
 static void dm_6_one_owner(struct kunit *test)
 {
 	struct range_shared *c = kunit_kzalloc(test, sizeof(*c), GFP_KERNEL);

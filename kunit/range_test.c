@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The range allocator, case by case. range_model_test.c has what a
- * table cannot enumerate.
+ * The range allocator, with tables of cases. range_model_test.c tests random
+ * sequences.
  */
 #include <kunit/test.h>
 #include <linux/bitmap.h>
@@ -15,7 +15,7 @@
 
 KUNIT_DEFINE_ACTION_WRAPPER(range_fini, keel_range_fini, struct keel_range *);
 
-/* A range that is taken down with the test. */
+/* Create a range that is freed when the test ends. */
 static struct keel_range *range_new(struct kunit *test, u64 units)
 {
 	struct keel_range *r = kunit_kzalloc(test, sizeof(*r), GFP_KERNEL);
@@ -36,7 +36,7 @@ static u64 range_take(struct kunit *test, struct keel_range *r, u64 len,
 	return start;
 }
 
-/* A refused call has the errno given, and changed nothing. */
+/* A refused call returns the expected errno and changes nothing. */
 static void range_refuse(struct kunit *test, struct keel_range *r, u64 len,
 			 u32 log_align, int want)
 {
@@ -142,9 +142,9 @@ static void dm_1_refused(struct kunit *test)
 	struct keel_range *r = range_new(test, c->units);
 
 	range_refuse(test, r, c->len, c->log_align, c->want);
-	/* And the range is as good as new. */
+	/* The whole range is still free. */
 	KUNIT_EXPECT_EQ(test, 0, range_take(test, r, c->units * UNIT, 0));
-	/* An error stays one, however much room there is. */
+	/* The error does not depend on the free space. */
 	range_refuse(test, r, c->len, c->log_align, c->want);
 	keel_range_free(r, 0, c->units * UNIT);
 }
@@ -155,7 +155,7 @@ struct align_case {
 	u64 want;
 };
 
-/* The lowest aligned start in 64 units of which the first is taken. */
+/* The lowest aligned start in 64 units, of which the first is allocated. */
 static const struct align_case align_cases[] = {
 	{ "any start will do", 0, UNIT },
 	{ "2 bytes", 1, UNIT },
@@ -179,14 +179,14 @@ static void dm_2_alignment(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, first);
 	KUNIT_EXPECT_EQ(test, c->want, at);
 	KUNIT_EXPECT_EQ(test, 0, at & ((1ULL << c->log_align) - 1));
-	/* The gap below was left for others. */
+	/* The gap below is free for other allocations. */
 	if (c->want > UNIT)
 		KUNIT_EXPECT_EQ(test, UNIT, range_take(test, r, UNIT, 0));
 	keel_range_free(r, 0, c->want > UNIT ? 2 * UNIT : UNIT);
 	keel_range_free(r, at, 3);
 }
 
-/* DM-2, DM-1: the coarsest alignment has one start, and then there is none. */
+/* DM-2, DM-1: the coarsest alignment has a single start. */
 static void dm_2_coarsest(struct kunit *test)
 {
 	struct keel_range *r = range_new(test, 16);
@@ -231,7 +231,7 @@ static void dm_3_whole_range(struct kunit *test)
 	}
 }
 
-/* DM-1, DM-3: no room now is ENOMEM, although the sum would do. */
+/* DM-1, DM-3: -ENOMEM if no gap is large enough, even if the sum is. */
 static void dm_1_fragmentation(struct kunit *test)
 {
 	const unsigned int units = 130;
@@ -249,7 +249,7 @@ static void dm_1_fragmentation(struct kunit *test)
 	range_refuse(test, r, 3 * UNIT + 1, 0, -ENOMEM);
 	KUNIT_EXPECT_EQ(test, 126 * UNIT, range_take(test, r, 3 * UNIT, 0));
 
-	/* The lowest hole that fits, and with 4 units' alignment its lowest. */
+	/* The lowest hole that fits, and the lowest one aligned to 4 units. */
 	KUNIT_EXPECT_EQ(test, 0, range_take(test, r, 1, 0));
 	KUNIT_EXPECT_EQ(test, 2 * UNIT, range_take(test, r, 1, 0));
 	KUNIT_EXPECT_EQ(test, 4 * UNIT, range_take(test, r, 1, 14));
@@ -263,7 +263,7 @@ static void dm_1_fragmentation(struct kunit *test)
 	keel_range_free(r, 0, units * UNIT);
 }
 
-/* A stretch comes back with the length asked for, not with the rounded one. */
+/* The caller frees the requested length, not the rounded one. */
 static void range_free_rounds(struct kunit *test)
 {
 	static const u64 lens[] = { 1, UNIT - 1, UNIT, UNIT + 1, 2 * UNIT };
@@ -278,7 +278,7 @@ static void range_free_rounds(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, DIV_ROUND_UP_ULL(lens[i], UNIT) * UNIT,
 				b);
 		keel_range_free(r, a, lens[i]);
-		/* The other one is still taken, and nothing but it. */
+		/* Only the other allocation is left. */
 		KUNIT_EXPECT_EQ(test, b / UNIT, bitmap_weight(r->map, 8));
 		KUNIT_EXPECT_EQ(test, b / UNIT, find_first_bit(r->map, 8));
 		keel_range_free(r, b, lens[i]);
@@ -286,7 +286,7 @@ static void range_free_rounds(struct kunit *test)
 	}
 }
 
-/* A range that was never set up can be taken down, and twice. */
+/* keel_range_fini() accepts a range without init, and a second call. */
 static void range_fini_again(struct kunit *test)
 {
 	struct keel_range r = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Rings: indexes at their wrap, and moving to another ring.
+ * Rings: wrapping indexes, and moves to another ring.
  */
 #include <kunit/test.h>
 #include <linux/limits.h>
@@ -28,7 +28,7 @@ static struct keel_ring *ring_new(struct kunit *test, u32 entries, u32 stride)
  * @from: entries of the old ring
  * @to: entries of the new ring
  * @first: index of the first entry
- * @n: how many there are
+ * @n: number of entries
  * @dead: the queue is in error
  * @ret: the result
  */
@@ -88,8 +88,8 @@ static void ring_move(struct kunit *test)
  * @name: of the case
  * @kernel: the kernel's index
  * @user: the user index
- * @posted: what keel_ring_posted() says of a work queue
- * @room: what keel_ring_room() says of a CQ
+ * @posted: result of keel_ring_posted() for a work queue
+ * @room: result of keel_ring_room() for a CQ
  */
 struct index_case {
 	const char *name;
@@ -114,7 +114,7 @@ static const struct index_case index_cases[] = {
 
 KUNIT_ARRAY_PARAM_DESC(index, index_cases, name);
 
-/* DEV-4: an invalid producer or consumer index is found, whatever it is. */
+/* DEV-4: every invalid producer or consumer index is detected. */
 static void dev_4_index(struct kunit *test)
 {
 	const struct index_case *c = test->param_value;

@@ -11,7 +11,7 @@
 
 #define HANDLES	200000
 
-/* Only the secret matters. */
+/* Only the secret is initialised. */
 static struct keel_shpds *shpds_new(struct kunit *test, u64 a, u64 b)
 {
 	struct keel_shpds *shpds = kunit_kzalloc(test, sizeof(*shpds),
@@ -25,7 +25,7 @@ static struct keel_shpds *shpds_new(struct kunit *test, u64 a, u64 b)
 
 KUNIT_DEFINE_ACTION_WRAPPER(list_free, kvfree, const void *);
 
-/* The handles for @first and on, in the order in which they are given. */
+/* Return the handles from counter @first on, in their order of allocation. */
 static u32 *handles_new(struct kunit *test, const struct keel_shpds *shpds,
 			u32 first)
 {
@@ -65,7 +65,7 @@ static const struct unique_case unique_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(unique, unique_cases, desc);
 
-/* SPD-6: a handle is dead for ever, for no two are alike. */
+/* SPD-6: handles never repeat, so a dead handle stays invalid. */
 static void spd_6_handles_unique(struct kunit *test)
 {
 	const struct unique_case *c = test->param_value;
@@ -80,8 +80,8 @@ static void spd_6_handles_unique(struct kunit *test)
 }
 
 /*
- * SPD-4: a handle does not tell the next one: neither does it go up, nor by
- * equal steps, nor do neighbours agree in more bits than strangers.
+ * SPD-4: a handle does not reveal the next one. Handles do not increase, do not
+ * have equal steps, and successive handles do not share more bits than others.
  */
 static void spd_4_handles_not_guessable(struct kunit *test)
 {
@@ -99,16 +99,16 @@ static void spd_4_handles_not_guessable(struct kunit *test)
 	KUNIT_EXPECT_LT(test, up, HANDLES / 100 * 52);
 	KUNIT_EXPECT_GT(test, bits, HANDLES / 100 * 16 * 98);
 	KUNIT_EXPECT_LT(test, bits, HANDLES / 100 * 16 * 102);
-	/* One in 65,536 is a near neighbour, about 3. */
+	/* One of 65,536 pairs is near by chance: about 3 are expected. */
 	KUNIT_EXPECT_LT(test, near, 20);
 
-	/* Nor by equal steps. */
+	/* The steps differ. */
 	for (i = 2; i < HANDLES; i++)
 		if (list[i] - list[i - 1] != list[1] - list[0])
 			break;
 	KUNIT_EXPECT_LT(test, i, 4);
 
-	/* They are spread over all 32 bits. */
+	/* Handles are spread over all 32 bits. */
 	sort(list, HANDLES, sizeof(*list), by_value, NULL);
 	KUNIT_EXPECT_LT(test, list[0], U32_MAX / 1000);
 	KUNIT_EXPECT_GT(test, list[HANDLES - 1], U32_MAX - U32_MAX / 1000);
@@ -127,7 +127,7 @@ static const struct secret_case secret_cases[] = {
 };
 KUNIT_ARRAY_PARAM_DESC(secret, secret_cases, desc);
 
-/* SPD-4: what one device gives says nothing of what another gives. */
+/* SPD-4: handles of one device do not reveal those of another device. */
 static void spd_4_secret_matters(struct kunit *test)
 {
 	const struct secret_case *c = test->param_value;
@@ -146,7 +146,7 @@ static void spd_4_secret_matters(struct kunit *test)
 	KUNIT_EXPECT_LT(test, bits, 10000 / 100 * 16 * 103);
 }
 
-/* SPD-4: every bit of the key counts. */
+/* SPD-4: the comparison uses every bit of the key. */
 static void spd_4_key_compare(struct kunit *test)
 {
 	static const u64 keys[] = {
@@ -160,7 +160,7 @@ static void spd_4_key_compare(struct kunit *test)
 
 		KUNIT_EXPECT_TRUE(test, keel_shpd_key_equal(key, key));
 		KUNIT_EXPECT_FALSE(test, keel_shpd_key_equal(key, ~key));
-		/* The halves exchanged, but where they are alike. */
+		/* Swapped halves differ, unless both halves are equal. */
 		KUNIT_EXPECT_EQ(test, key == ror64(key, 32),
 				keel_shpd_key_equal(key, ror64(key, 32)));
 		for (bit = 0; bit < 64; bit++)

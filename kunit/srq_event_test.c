@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Events of shared receive queues, as a consumer in the kernel sees them: what
- * its handler may do.
+ * Events of shared receive queues for a kernel consumer, and the calls that its
+ * handler may make.
  */
 #include <kunit/test.h>
 #include <linux/netdevice.h>
@@ -28,7 +28,7 @@ struct consumer {
 	int errors;
 };
 
-/* Sets the limit again, and posts, as one may who was told of it. */
+/* Set the limit again, and post a receive WQE, in the handler. */
 static void consumer_event(struct ib_event *event, void *context)
 {
 	struct consumer *c = context;
@@ -46,7 +46,7 @@ static void consumer_event(struct ib_event *event, void *context)
 	else if (event->event == IB_EVENT_SRQ_LIMIT_REACHED)
 		c->limits++;
 	KUNIT_EXPECT_FALSE(c->test, locked);
-	/* It would not come back. */
+	/* A handler with the lock held would deadlock. */
 	if (locked || !c->again)
 		return;
 	KUNIT_EXPECT_EQ(c->test, 0, ib_modify_srq(c->srq, &attr, IB_SRQ_LIMIT));
@@ -65,7 +65,7 @@ static void consumer_free_pd(void *pd)
 	ib_dealloc_pd(pd);
 }
 
-/* The device that comes with the module. */
+/* The default device of the module. */
 static struct ib_device *consumer_device(void)
 {
 	struct net_device *netdev = dev_get_by_name(&init_net, "keel0");
@@ -133,13 +133,13 @@ static void srq_event_rearm(struct kunit *test)
 	consumer_post(c, 4);
 	consumer_limit(c, 3);
 	c->again = 3;
-	/* 4 wait; one is taken at a time, and each event posts another. */
+	/* 4 receive WQEs. Take one at a time; each event posts another one. */
 	for (i = 0; i < 20; i++) {
 		KUNIT_EXPECT_EQ(test, 1, keel_srq_take(srq, &recv));
 		KUNIT_EXPECT_EQ(test, i < 4 ? i : 77, recv.wr_id);
 		KUNIT_EXPECT_EQ(test, i, c->limits);
 	}
-	/* Not set again, it is raised once. */
+	/* Without setting the limit again, the event is raised once. */
 	c->again = 0;
 	for (i = 0; i < 3; i++)
 		KUNIT_EXPECT_EQ(test, 1, keel_srq_take(srq, &recv));
@@ -160,7 +160,7 @@ static void srq_event_error(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -EINVAL, keel_srq_take(srq, &recv));
 	KUNIT_EXPECT_EQ(test, 1, c->errors);
 	KUNIT_EXPECT_EQ(test, 0, c->limits);
-	/* One that is destroyed, but still held by a QP, raises nothing. */
+	/* A destroyed SRQ that a QP still holds raises no event. */
 	keel_obj_get(&srq->obj);
 	ib_destroy_srq(c->srq);
 	KUNIT_EXPECT_EQ(test, -EINVAL, keel_srq_take(srq, &recv));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Statuses of completions: everything that keel can say of a work request,
- * produced by a consumer in the kernel, with the reason, the states of both
- * QPs and the event. Documentation/data-path.rst has the list.
+ * Statuses of completions: every status of a work request, produced by a kernel
+ * consumer, with the vendor error, the states of both QPs and the event.
+ * Documentation/data-path.rst has the list.
  */
 #include "exchange.h"
 
@@ -15,14 +15,14 @@
 	{ IB_WC_##_status, KEEL_WHY_##_why, IB_QPS_##_state }
 #define FINE		END(SUCCESS, NONE, RTS)
 #define QUIET(_state)	{ EXCHANGE_NOTHING, KEEL_WHY_NONE, IB_QPS_##_state }
-/* Nothing but the exchange is to blame, and nobody else notices. */
+/* The exchange itself fails, and the peer does not notice. */
 #define ONLY_A(_status, _why, _state)	\
 	END(_status, _why, _state), QUIET(RTS), NO_EVENT
 #define OP(_type, _op)	IB_QPT_##_type, IB_WR_##_op
 #define IB_WR_CAS	IB_WR_ATOMIC_CMP_AND_SWP
 #define IB_WR_FAA	IB_WR_ATOMIC_FETCH_AND_ADD
 
-/* Errors in an exchange. */
+/* Changes to an exchange that cause errors. */
 
 static void too_long(struct pair *p, struct exchange *s)
 {
@@ -211,7 +211,7 @@ static void no_recv(struct pair *p, struct exchange *s)
 	p->a.attr.rnr_retry = 1;
 }
 
-/* How long to look for a peer that there is not. */
+/* Time out quickly if there is no peer. */
 static void impatient(struct pair *p)
 {
 	p->a.attr.timeout = 1;
@@ -320,7 +320,7 @@ static const struct exchange_case cases[] = {
 	{ "PD-4: UD address of another domain", OP(UD, SEND), foreign_ah,
 	  ONLY_A(LOC_QP_OP_ERR, AH, SQE) },
 
-	/* Local protection error, of the sender and of a receive. */
+	/* Local protection error, of a send WQE and of a receive WQE. */
 	{ "RC no such lkey", OP(RC, SEND), wrong_lkey,
 	  ONLY_A(LOC_PROT_ERR, KEY, ERR) },
 	{ "PD-4: RC lkey of another domain", OP(RC, SEND), foreign_lkey,
@@ -418,7 +418,7 @@ static const struct exchange_case cases[] = {
 	{ "UC write, no such rkey", OP(UC, RDMA_WRITE), wrong_rkey, FINE,
 	  QUIET(RTS), NO_EVENT, LOST },
 
-	/* Nobody takes it. */
+	/* The responder does not take the message. */
 	{ "RC no receive", OP(RC, SEND), no_recv,
 	  ONLY_A(RNR_RETRY_EXC_ERR, NOT_READY, ERR) },
 	{ "RC write, imm, no receive", OP(RC, RDMA_WRITE_WITH_IMM), no_recv,
@@ -456,7 +456,7 @@ static void status_of(struct kunit *test)
 	exchange_run(test, test->param_value);
 }
 
-/* The documented ones, and no other. */
+/* Exactly the documented statuses occur. */
 static void status_all(struct kunit *test)
 {
 	static const u32 documented =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A table of keys, and the objects that they open.
+ * A table of keys, and the objects that the keys give access to.
  */
 #include <linux/err.h>
 #include <rdma/ib_verbs.h>

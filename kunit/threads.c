@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Several threads that do the same to one object at the same time.
+ * Several threads that run the same function on one object at the same time.
  */
 #include <linux/completion.h>
 #include <linux/cpumask.h>
@@ -29,8 +29,9 @@ static int threads_thread(void *data)
 }
 
 /*
- * The scheduler would leave all of them on one processor for a while: spread
- * them. A thread that is stopped before it ran never runs: wait until it does.
+ * Spread the threads over the processors, because the scheduler would run all
+ * of them on one processor at first. A thread that is stopped before it has
+ * started never runs, so wait until it runs.
  */
 static void threads_add(struct kunit *test, struct threads_member *m)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Several threads that do the same to one object at the same time.
+ * Several threads that run the same function on one object at the same time.
  */
 #ifndef KEEL_THREADS_H
 #define KEEL_THREADS_H
@@ -12,16 +12,16 @@
 
 /**
  * threads_run() - call a function in THREADS threads at once
- * @test: fails if a thread cannot be made
+ * @test: fails if a thread cannot be created
  * @fn: the function; gets the number of the thread
- * @arg: handed on
+ * @arg: passed to @fn
  *
- * Returns when all have returned and their threads are gone.
+ * Returns when all threads have ended.
  */
 void threads_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
 		 void *arg);
 
-/* Let the others run: User Mode Linux preempts no kernel thread. */
+/* Let other threads run: User Mode Linux does not preempt kernel threads. */
 static inline void threads_yield(void)
 {
 	schedule();

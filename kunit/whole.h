@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Copies and atomics from begin to end, for tests that hold nothing: memory
- * that is not present is provided here, by the thread that runs the test.
+ * Complete copies and atomic operations, for tests without locks: the thread of
+ * the test provides absent memory itself.
  */
 #ifndef KEEL_WHOLE_H
 #define KEEL_WHOLE_H
@@ -11,7 +11,7 @@
 #include "compat.h"
 #include "keel_copy.h"
 
-/* End the first access to a dma-buf that is left. */
+/* End the first access to a dma-buf that is still open. */
 static inline void whole_close(struct keel_copy_ctl *ctl)
 {
 	struct keel_open *open = list_first_entry(&ctl->open, struct keel_open,
@@ -25,7 +25,7 @@ static inline void whole_close(struct keel_copy_ctl *ctl)
 	kfree(open);
 }
 
-/* Provide what the last call was missing. */
+/* Provide the memory that the last call was missing. */
 static inline void whole_provide(struct keel_copy_ctl *ctl)
 {
 	struct keel_need need = {};
