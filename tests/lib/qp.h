@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Queue pairs of any type, step by step: states, work requests, completions
- * and asynchronous events, each checked as it comes.
+ * and asynchronous events, each checked on arrival.
  */
 #ifndef QP_H
 #define QP_H
@@ -25,22 +25,22 @@ struct ibv_qp_ex *qp_new_ex(struct ibv_pd *pd, struct ibv_cq *cq,
 			    enum ibv_qp_type type, uint64_t ops);
 struct ibv_qp *qp_new_xrc_recv(struct ibv_xrcd *xrcd);
 struct ibv_srq *srq_new(struct ibv_pd *pd);
-/* Of no file: of this process alone, and those it forks. */
+/* Without a file: for this process and its children. */
 struct ibv_xrcd *xrcd_new(struct ibv_context *ctx);
 struct ibv_srq *srq_new_xrc(struct ibv_pd *pd, struct ibv_xrcd *xrcd,
 			    struct ibv_cq *cq);
 
 void qp_to_init(struct ibv_qp *qp);
-/* @dest is the peer's number; of no meaning for UD. */
+/* @dest is the peer's QP number; UD ignores it. */
 void qp_to_rtr(struct ibv_qp *qp, uint32_t dest);
-/* @rnr_retry: 7 waits for ever. A peer that is not there is given 8 ms. */
+/* @rnr_retry: 7 waits for ever. A missing peer is retried for 8 ms. */
 void qp_to_rts(struct ibv_qp *qp, int rnr_retry);
 void qp_to(struct ibv_qp *qp, enum ibv_qp_state state);
 /* From RESET to RTS, waiting for receives for ever. */
 void qp_connect(struct ibv_qp *qp, uint32_t dest);
-/* Two of one program. */
+/* Two QPs of one process. */
 void qp_join(struct ibv_qp *a, struct ibv_qp *b);
-/* Two connected QPs of one program, each in a domain and with a CQ of its own. */
+/* Two connected QPs of one process, each in a PD and with a CQ of its own. */
 struct link {
 	struct ibv_context *ctx;
 	struct ibv_cq *cq[2];
@@ -51,23 +51,23 @@ struct link link_new(struct ibv_pd *a, struct ibv_pd *b, enum ibv_qp_type type);
 /* RC in one domain; the first QP has ibv_wr_*(), see qp_new_ex(). */
 struct link link_new_ex(struct ibv_pd *pd, uint64_t ops);
 void link_free(struct link *l);
-/* QPs of RC and XRC can be made with such an operation, UC and UD ones cannot. */
+/* RC and XRC QPs can be created with this operation, UC and UD QPs cannot. */
 void qp_check_reliable(struct ibv_pd *pd, uint64_t op);
 
-/* Set the rights that an RC, XRC or UC QP gives its peer. */
+/* Set the access rights that an RC, XRC or UC QP gives its peer. */
 void qp_allow(struct ibv_qp *qp, unsigned int access);
 
-/* No read, atomic and the like from it (RC), or to it, from now on. */
+/* Allow no more RDMA reads and atomics from (RC) or to the QP. */
 void qp_no_reads(struct ibv_qp *qp, bool from);
 
 enum ibv_qp_state qp_state(struct ibv_qp *qp);
 #define CHECK_STATE(qp, want)	CHECK_EQ(qp_state(qp), want)
 
-/* Start, signaled, and end a batch of one: ibv_wr_start(), ibv_wr_complete(). */
+/* ibv_wr_start() and ibv_wr_complete() of one signaled work request. */
 void wr_begin(struct ibv_qp_ex *qp, uint64_t wr_id);
 void wr_end(struct ibv_qp_ex *qp);
 
-/* Where a message or an RDMA operation comes from or goes to. */
+/* Local memory of a message or an RDMA operation. */
 struct mem {
 	const void *addr;
 	uint32_t len;
@@ -93,7 +93,7 @@ struct ibv_wc wc_check(const char *file, int line, struct ibv_cq *cq,
 		       uint64_t wr_id, enum ibv_wc_status status);
 #define CHECK_WC(cq, wr_id, status)	\
 	wc_check(__FILE__, __LINE__, cq, wr_id, status)
-/* ibv_start_poll(), which must find a CQE within a while. */
+/* ibv_start_poll() until the CQ has a CQE. */
 void wc_start_poll(struct ibv_cq_ex *cq);
 #define CHECK_NO_WC(cq)						\
 	do {							\
@@ -102,12 +102,12 @@ void wc_start_poll(struct ibv_cq_ex *cq);
 		CHECK_EQ(ibv_poll_cq(cq, 1, &wc_), 0);		\
 	} while (0)
 
-/* Wait for an event, which must be this one, of this object. */
+/* Wait for an event, which must have this type and object. */
 void event_check(const char *file, int line, struct ibv_context *ctx,
 		 enum ibv_event_type type, const void *element);
 #define CHECK_EVENT(ctx, type, element)	\
 	event_check(__FILE__, __LINE__, ctx, type, element)
-/* None is there now. */
+/* No event is pending. */
 void event_check_none(const char *file, int line, struct ibv_context *ctx);
 #define CHECK_NO_EVENT(ctx)	event_check_none(__FILE__, __LINE__, ctx)
 

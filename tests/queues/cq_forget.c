@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Completions of a QP that is destroyed or reset while they were not polled:
- * the program gets none of them, and all others in order.
+ * CQEs of a QP that is destroyed or reset before they were polled: the
+ * application gets none of them, and the CQEs of all other QPs in order.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -30,7 +30,7 @@ static void setup(void)
 	out.len = LEN;
 }
 
-/* Two connected QPs, which report to CQs that others may have, too. */
+/* Two connected QPs. Other QPs may use their CQs, too. */
 struct two {
 	struct ibv_qp *a, *b;
 };
@@ -46,7 +46,7 @@ static struct two two_new(struct ibv_cq *a, struct ibv_cq *b)
 	return t;
 }
 
-/* A message of each pair in turn, from a to b: the receive completes first. */
+/* Each pair in turn sends a message from a to b; the receive completes first. */
 static void send_in_turn(const struct two *t, int pairs, int n)
 {
 	int i, j;
@@ -67,7 +67,7 @@ static void send_and_wait(const struct two *t, int pairs, int n)
 	dev_counter_wait("tx_msgs", before, pairs * n);
 }
 
-/* In this order even where the kernel's threads take turns of their own. */
+/* Keep this order even where threads of the kernel send the messages. */
 static void send_in_order(const struct two *t, int pairs, int n)
 {
 	long before = dev_counter("tx_msgs");
@@ -87,7 +87,7 @@ static void check_next(struct ibv_cq *cq, uint32_t qpn, uint64_t wr_id)
 	CHECK_EQ(CHECK_WC(cq, wr_id, IBV_WC_SUCCESS).qp_num, qpn);
 }
 
-/* Ends a QP, whose completions must be gone then: ibv_destroy_qp(), or RESET. */
+/* ibv_destroy_qp() or a move to RESET, after which the CQEs must be gone. */
 typedef void (*end_fn)(struct ibv_qp *qp);
 
 static void destroyed(struct ibv_qp *qp)
@@ -116,7 +116,7 @@ static void check_one_cq(end_fn end)
 	qpn[2] = t[1].a->qp_num;
 	qpn[3] = t[1].b->qp_num;
 	send_in_order(t, 2, N);
-	/* The indexes are not those of an empty ring. */
+	/* Poll some CQEs first: the consumer index is not 0. */
 	for (i = 0; i < 3; i++) {
 		check_next(cq, qpn[1], i);
 		check_next(cq, qpn[0], 100 + i);
@@ -135,17 +135,17 @@ static void check_one_cq(end_fn end)
 	CHECK_NO_WC(cq);
 }
 
-TEST(destroy, "DEV-2", "after ibv_destroy_qp() its completions are gone from a CQ that QPs share, and those of all others come in order")
+TEST(destroy, "DEV-2", "ibv_destroy_qp() removes the QP's CQEs from a shared CQ, and the CQEs of all other QPs come in order")
 {
 	check_one_cq(destroyed);
 }
 
-TEST(to_reset, "DEV-2", "after ibv_modify_qp() to RESET likewise")
+TEST(to_reset, "DEV-2", "ibv_modify_qp() to RESET removes the QP's CQEs from a shared CQ, and keeps the others in order")
 {
 	check_one_cq(reset);
 }
 
-TEST(two_cqs, "DEV-2", "they are gone from the send CQ and from the receive CQ, and there is room for others")
+TEST(two_cqs, "DEV-2", "a destroyed or reset QP leaves no CQE in its send CQ and its receive CQ, and both have room again")
 {
 	struct ibv_qp_init_attr init = {
 		.qp_type = IBV_QPT_RC,
@@ -157,7 +157,7 @@ TEST(two_cqs, "DEV-2", "they are gone from the send CQ and from the receive CQ, 
 	int i;
 
 	setup();
-	/* As many as one life of the QP needs. */
+	/* Room for the messages of one QP, and no more. */
 	scq = MUST(ibv_create_cq(ctx, 8, NULL, NULL, 0));
 	rcq = MUST(ibv_create_cq(ctx, 8, NULL, NULL, 0));
 	CHECK_EQ(scq->cqe, 8);
@@ -177,7 +177,7 @@ TEST(two_cqs, "DEV-2", "they are gone from the send CQ and from the receive CQ, 
 	}
 }
 
-TEST(flushed, "DEV-2", "what the error state flushed goes, too, when the QP is destroyed")
+TEST(flushed, "DEV-2", "ibv_destroy_qp() removes flushed CQEs, too")
 {
 	struct ibv_cq *cq;
 	struct two t;
@@ -198,7 +198,7 @@ TEST(flushed, "DEV-2", "what the error state flushed goes, too, when the QP is d
 	CHECK_NO_WC(cq);
 }
 
-/* Between ibv_start_poll() and ibv_end_poll(); @single: nothing is locked. */
+/* @end a QP between ibv_start_poll() and ibv_end_poll(). @single: no locks. */
 static void check_extended(bool single, end_fn end)
 {
 	struct ibv_cq_init_attr_ex init = {
@@ -221,7 +221,7 @@ static void check_extended(bool single, end_fn end)
 	CHECK_OK(ibv_start_poll(cq, &attr));
 	CHECK_EQ(cq->wr_id, 0);
 	CHECK_EQ(ibv_wc_read_qp_num(cq), qpn[1]);
-	/* The one at hand stays, and can be read. */
+	/* The current CQE stays and can be read. */
 	end(t.b);
 	CHECK_EQ(cq->wr_id, 0);
 	CHECK_EQ(ibv_wc_read_qp_num(cq), qpn[1]);
@@ -242,7 +242,7 @@ static void check_extended(bool single, end_fn end)
 	CHECK_NO_WC(ibv_cq_ex_to_cq(cq));
 }
 
-TEST(extended, "DEV-2", "a QP that goes between ibv_start_poll() and ibv_end_poll(): the completion at hand can be read, the QP's others are skipped")
+TEST(extended, "DEV-2", "if a QP is destroyed between ibv_start_poll() and ibv_end_poll(), its current CQE can be read and its other CQEs are skipped")
 {
 	check_extended(false, destroyed);
 	check_extended(true, destroyed);
@@ -250,7 +250,7 @@ TEST(extended, "DEV-2", "a QP that goes between ibv_start_poll() and ibv_end_pol
 	check_extended(true, reset);
 }
 
-TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives behind them are used up, and the SRQ has room for as many as before")
+TEST(srq, "DEV-2", "a destroyed QP leaves no CQE of its SRQ; the receive WQEs are consumed, and the SRQ has room for as many as before")
 {
 	struct ibv_qp *a, *b, *c;
 	struct ibv_cq *cq, *rcq;
@@ -288,7 +288,7 @@ TEST(srq, "DEV-2", "a QP with an SRQ: its completions are gone, the receives beh
 	CHECK_NO_WC(rcq);
 }
 
-TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XRC_RECV QP delivered stays with the SRQs, whose they are")
+TEST(xrc, "DEV-2,XRC-9", "a destroyed XRC_SEND QP leaves no CQE; CQEs of messages that an XRC_RECV QP delivered stay, as they belong to the SRQ")
 {
 	struct ibv_qp *send, *recv;
 	struct ibv_xrcd *xrcd;
@@ -323,7 +323,7 @@ TEST(xrc, "DEV-2,XRC-9", "an XRC_SEND QP takes its completions along; what an XR
 	CHECK_NO_WC(cq);
 }
 
-/* One pair sends without end, into the CQ that others come to and go from. */
+/* One pair sends without end; other QPs use its CQ and are destroyed. */
 #define ROUNDS	200
 
 static struct ibv_cq *shared_cq;
@@ -347,7 +347,7 @@ static void *sender(void *arg)
 	return NULL;
 }
 
-TEST_SLOW(while_added, "DEV-2", "while the kernel adds completions of others to the CQ: none of those is lost or comes twice, none of the QP comes afterwards", 60)
+TEST_SLOW(while_added, "DEV-2", "while the kernel adds CQEs of other QPs, ibv_destroy_qp() removes the QP's CQEs, and no other CQE is lost or comes twice", 60)
 {
 	uint32_t gone[2] = {}, a, b;
 	uint64_t next_a = 0, next_b = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Locks in the post and poll paths: none where a thread domain promises one
- * thread at a time, and otherwise enough that threads lose nothing.
+ * Locks of the post and poll functions: none if a thread domain promises that
+ * one thread at a time calls them, otherwise enough that threads lose nothing.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -25,7 +25,7 @@
 static char from[PAGE] __attribute__((aligned(PAGE)));
 static char to[PAGE] __attribute__((aligned(PAGE)));
 
-/* The library's locks come by here. */
+/* The library takes its locks here. */
 static __thread int locks;
 
 int pthread_spin_lock(pthread_spinlock_t *lock)
@@ -126,7 +126,7 @@ static void ex_poll(struct setup *s, uint64_t first)
 	ibv_end_poll(s->ex);
 }
 
-/* Each path takes so many locks; no poll comes too early and is repeated. */
+/* Each path takes @each locks. No poll is repeated because it came early. */
 static void check_paths(struct ibv_pd *pd, int each)
 {
 	struct setup s = setup(pd, false);
@@ -150,20 +150,20 @@ static void check_paths(struct ibv_pd *pd, int each)
 	CHECK_EQ(LOCKS(ex_poll(&s, 4)), each);
 }
 
-TEST(single, "PDM-4", "with a thread domain no path that posts or polls takes a lock, of queues made by any verb; without one each takes one")
+TEST(single, "PDM-4", "with a thread domain no post or poll takes a lock, whichever verb created the queue; without it each takes one")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 
 	check_paths(parent_new(pd, td_new(pd->context)), 0);
 	check_paths(parent_new(pd, NULL), 1);
-	/* The promise is the parent domain's, not that of what it stands on. */
+	/* The promise belongs to the parent domain, not to the PD below it. */
 	check_paths(parent_new(pd, td_new(pd->context)), 0);
 }
 
 /*
- * Memory that the library comes to in the middle of a post or a poll. Who
- * touches it sleeps: so all the others come by in between, on one processor,
- * too, unless a lock keeps them out.
+ * Memory that the library touches in the middle of a post or a poll. A thread
+ * that touches it sleeps, so the other threads run in between, even on one
+ * processor, unless a lock keeps them out.
  */
 static char *traps[TRAPS];
 static int n_traps;
@@ -183,7 +183,7 @@ static void trapped(int sig, siginfo_t *info, void *context)
 	signal(sig, SIG_DFL);
 }
 
-/* So many bytes, and then the trap, which trap_set() sets. */
+/* @before bytes in front of a trap page, which trap_set() protects. */
 static void *trap_new(size_t before)
 {
 	char *p = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE,
@@ -218,7 +218,7 @@ static bool all_done(void)
 	return __atomic_load_n(&done, __ATOMIC_RELAXED) >= THREADS * rounds;
 }
 
-/* Not more than the CQ has room for: the last quarter is for chains. */
+/* The CQ has room for all of them: the last quarter is for chains. */
 static void flow(void)
 {
 	__atomic_fetch_add(&posted, CHAIN, __ATOMIC_RELAXED);
@@ -227,7 +227,7 @@ static void flow(void)
 		sched_yield();
 }
 
-/* All of a chain, however often the queue is full. */
+/* Post all of a chain, however often the queue is full. */
 static void send_chain(struct ibv_send_wr *wr)
 {
 	struct ibv_send_wr *bad;
@@ -327,7 +327,7 @@ static void start(void *(*a)(void *arg), void *(*b)(void *arg))
 	CHECK_NO_EVENT(shared.cq->context);
 }
 
-TEST_SLOW(crowd, "PDM-4", "without a thread domain three threads that post to one QP and three that poll one CQ lose nothing and see nothing twice", 60)
+TEST_SLOW(crowd, "PDM-4", "without a thread domain three threads post to one QP and three poll one CQ; no CQE is lost or comes twice", 60)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 
@@ -374,7 +374,7 @@ static void see_received(struct ibv_wc *wc)
 	CHECK_EQ(n, 0);
 }
 
-/* Sends as many as are received; each thread has some of its own under way. */
+/* Send as many messages as are received; each thread has some in flight. */
 static void *sender(void *arg)
 {
 	struct ibv_sge sge = { (uintptr_t)from, 8, shared.out.lkey };
@@ -399,7 +399,7 @@ static void *sender(void *arg)
 	return NULL;
 }
 
-TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain three threads that post receives, to a QP or an SRQ, while three send, lose nothing and see nothing twice", 60)
+TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain three threads post receive WQEs, to a QP or an SRQ, while three send; no message is lost or comes twice", 60)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	int i;
@@ -412,7 +412,7 @@ TEST_SLOW(crowd_recv, "PDM-4", "without a thread domain three threads that post 
 	}
 }
 
-/* A CQ with a channel, in which @qp completes; @single: nothing is locked. */
+/* Arm a CQ with a channel while it is polled. @single: no locks. */
 static void arm_in_poll(bool single)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));

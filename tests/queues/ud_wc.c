@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Datagrams over IPv6 and IPv4: what the completion of a receive says of the
- * packet, and the header in front of the message.
+ * Datagrams over IPv6 and IPv4: the receive CQE, which describes the packet,
+ * and the header in front of the message.
  */
 #include <arpa/inet.h>
 
@@ -13,7 +13,7 @@
 #define GRH	40
 #define IPV4	"192.0.2.93"
 
-/* What NICs report in the place of a service level. */
+/* The packet type that NICs report in place of a service level. */
 #define IPV6_PACKET	1
 #define IPV4_PACKET	2
 
@@ -39,7 +39,7 @@ static void setup(void)
 	memset(to, 't', PAGE);
 }
 
-/* The GID of the netdev's IPv4 address, or its first one, of IPv6. */
+/* The GID of the netdev's IPv4 address, or the first GID, which is of IPv6. */
 static uint8_t gid_index(bool ipv4, union ibv_gid *gid)
 {
 	union ibv_gid want = { .raw = { [10] = 0xff, [11] = 0xff } };
@@ -75,7 +75,7 @@ static void send_to(struct ibv_qp *from_qp, struct ibv_qp *to_qp,
 	post(from_qp, wr);
 }
 
-/* Addresses are at the end of either header. */
+/* Both headers end with the addresses. */
 static void check_header(bool ipv4, const union ibv_gid *gid)
 {
 	size_t n = ipv4 ? 4 : 16;
@@ -87,7 +87,7 @@ static void check_header(bool ipv4, const union ibv_gid *gid)
 	CHECK_ALL(to + GRH + LEN, 't', LEN);
 }
 
-TEST(packet, "DEV-2", "the completion of a datagram's receive says in its sl that the packet was RoCE v2 over IPv6 or over IPv4, as NICs do, and whoever answers it is heard")
+TEST(packet, "DEV-2", "sl in the receive CQE of a datagram tells RoCE v2 over IPv6 from IPv4, as with NICs, and an answer to its sender arrives")
 {
 	struct ibv_ah *ah, *back;
 	union ibv_gid gid;
@@ -131,7 +131,7 @@ static struct ibv_cq_ex *cq_with_sl(void)
 	return MUST(ibv_create_cq_ex(pd->context, &attr));
 }
 
-TEST(packet_ex, "DEV-2", "ibv_wc_read_sl() says the same")
+TEST(packet_ex, "DEV-2", "ibv_wc_read_sl() returns the same packet type")
 {
 	struct ibv_qp *a, *b;
 	struct ibv_cq_ex *cq;
@@ -157,7 +157,7 @@ TEST(packet_ex, "DEV-2", "ibv_wc_read_sl() says the same")
 	}
 }
 
-TEST(connected, "DEV-2", "a message of a connected QP is no packet of its own: its sl is 0")
+TEST(connected, "DEV-2", "sl is 0 in the receive CQE of a connected QP")
 {
 	struct link l;
 
