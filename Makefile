@@ -17,7 +17,7 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench bench-isolation tools soak matrix deb install-test removal:
+demo test bench bench-isolation tools soak matrix deb install-test removal upstream:
 	scripts/$@
 
 bar:
@@ -58,8 +58,9 @@ help:
 	@echo 'make bar          test device memory behind a PCI BAR, in guests'
 	@echo 'make removal      remove the device 200 times in each way, while in use'
 	@echo 'make install-test install, upgrade and purge the packages in a guest'
+	@echo 'make upstream     keel as a part of the kernel and rdma-core, built and booted'
 	@echo 'make cache        fetch and build the parts of the guests'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
 .PHONY: all modules clean cache demo test bench bench-isolation tools soak bar matrix deb install-test \
-	removal provider install uninstall help
+	removal upstream provider install uninstall help

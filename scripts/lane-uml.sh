@@ -7,7 +7,11 @@
 # lane_prepare: get the cache entries, and set LOWERS to the folders to mount
 # over the root (the first is on top).
 lane_prepare() {
-	cache_get kernel "$lane"
+	if [ -n "$built" ]; then
+		kernel=$built
+	else
+		cache_get kernel "$lane"
+	fi
 	LOWERS=("$run/stage" "$kernel/modules")
 	ctl_source=$ctl
 	share_source=$share
