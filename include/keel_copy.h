@@ -180,7 +180,7 @@ struct keel_open {
  * @arg: for @stop
  * @done: bytes that were copied. The next attempt continues behind them.
  * @need: with KEEL_COPY_ABSENT: what is missing. The caller drops its references
- *	with keel_need_drop(); KEEL_NEED_CLOSE comes without references.
+ *	with keel_need_put(); KEEL_NEED_CLOSE comes without references.
  * @lacks: what could not be provided; only compared: the copy fails if it needs
  *	that
  * @asked: a request is pending: @need is not set
@@ -236,7 +236,7 @@ bool keel_segs_dead(const struct keel_seg *seg, u32 n);
 void keel_segs_put(struct keel_segs *segs);
 
 /* need.c */
-void keel_need_drop(struct keel_need *need);
+void keel_need_put(struct keel_need *need);
 int keel_need_provide(const struct keel_need *need, bool wait,
 		      bool (*stop)(void *arg), void *arg);
 

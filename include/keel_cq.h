@@ -24,7 +24,7 @@ struct keel_qp;
  * @dead: the CQ is in error: it overran, or its consumer index is invalid. No CQE
  *	is added any more.
  * @poll_lock: kernel CQs: serializes polling
- * @forget_lock: kernel CQs: serializes keel_qp_forget(); taken before @poll_lock
+ * @clean_lock: kernel CQs: serializes keel_cq_clean(); taken before @poll_lock
  */
 struct keel_cq {
 	struct keel_obj obj;
@@ -34,7 +34,7 @@ struct keel_cq {
 	u32 flags;
 	bool dead;
 	spinlock_t poll_lock;
-	struct mutex forget_lock;
+	struct mutex clean_lock;
 };
 
 #define KEEL_CQ_TS	BIT(0)
@@ -57,7 +57,7 @@ bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
 
 /* cq_kernel.c */
 int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);
-void keel_qp_forget(const struct keel_qp *qp);
+void keel_qp_clean_cqs(const struct keel_qp *qp);
 int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 
 #endif /* KEEL_CQ_H */

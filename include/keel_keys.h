@@ -138,7 +138,7 @@ static inline int keel_key_check(const struct keel_key *k, u32 domain,
 static __always_inline struct keel_key *
 keel_key_recall(struct keel_keys *keys, struct keel_key_memo *memo, u32 key)
 {
-	/* Pairs with the barrier in keel_key_retire(). */
+	/* Pairs with the barrier in keel_key_invalidate(). */
 	s64 retired = atomic64_read_acquire(&keys->retired);
 	struct keel_key *k = memo->key;
 

@@ -51,7 +51,7 @@ struct keel_fetch {
 void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg));
 bool keel_fetch_collect(struct keel_fetch *fetch);
 void keel_fetch_close(struct keel_fetch *fetch);
-void keel_fetch_give_up(struct keel_fetch *fetch);
+void keel_fetch_abandon(struct keel_fetch *fetch);
 void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 			struct keel_qp *qp, struct keel_need *need);
 void keel_fetch_drop(struct keel_fetch *fetch);

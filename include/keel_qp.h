@@ -138,8 +138,8 @@ static inline struct keel_scope keel_qp_scope(const struct keel_qp *qp,
 
 /* qp_state.c */
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
-void keel_qp_kick(struct keel_qp *qp);
-void keel_qp_kick_alive(struct keel_qp *qp);
+void keel_qp_schedule(struct keel_qp *qp);
+void keel_qp_schedule_alive(struct keel_qp *qp);
 struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp);
 void keel_qp_wake_peer(struct keel_qp *qp);
 int keel_qp_own_worker(struct keel_qp *qp);

@@ -43,7 +43,7 @@ struct keel_quotas {
  * @id: as keel_user_id()
  * @ref: one for each keel_user_get(); the last keel_user_put() frees the user
  * @kept: stays until keel_quotas_fini(), see keel_user_keep()
- * @lock: serializes keel_user_take()
+ * @lock: serializes keel_user_charge()
  * @held: amount of each resource that the user holds
  * @rcu: a lookup may still read it
  */
@@ -65,8 +65,9 @@ u64 keel_user_id(const struct cred *cred);
 struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp);
 void keel_user_put(struct keel_user *user);
 void keel_user_keep(struct keel_user *user);
-int keel_user_take(struct keel_user *user, unsigned int what, u64 n, bool all);
-void keel_user_give(struct keel_user *user, unsigned int what, u64 n);
+int keel_user_charge(struct keel_user *user, unsigned int what, u64 n,
+		     bool all);
+void keel_user_uncharge(struct keel_user *user, unsigned int what, u64 n);
 
 struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
 				    unsigned int what, u64 n, gfp_t gfp);

@@ -13,7 +13,7 @@ struct vm_area_struct;
 /* removal.c */
 int keel_removal_init(void);
 void keel_removal_exit(void);
-void keel_state_free(struct keel_dev *kdev);
+void keel_state_put(struct keel_dev *kdev);
 int keel_state_mmap(struct keel_dev *kdev, struct vm_area_struct *vma);
 
 #endif /* KEEL_REMOVAL_H */

@@ -42,7 +42,7 @@ enum keel_stage {
 /**
  * struct keel_sq - a send queue
  * @lock: its holder runs the queue
- * @kicked: there may be more to run
+ * @again: there may be more to run
  * @ring: its ring
  * @wait: the event that the first WQE waits for
  * @deadline: end of the wait, ns of ktime_get_ns(): the work request fails then;
@@ -71,7 +71,7 @@ enum keel_stage {
  */
 struct keel_sq {
 	struct mutex lock;
-	atomic_t kicked;
+	atomic_t again;
 	struct keel_ring ring;
 	enum keel_wait wait;
 	u64 deadline;
@@ -113,7 +113,7 @@ struct keel_turn {
 
 /* sq.c */
 void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
-void keel_sq_forget(struct keel_sq *sq);
+void keel_sq_drop(struct keel_sq *sq);
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len);
 void keel_sq_init(struct keel_qp *qp);
@@ -125,7 +125,7 @@ void keel_sq_init(struct keel_qp *qp);
 
 /**
  * enum keel_fast - the result of the fast path
- * @KEEL_FAST_DONE: the send queue is empty, and no other thread has kicked it
+ * @KEEL_FAST_DONE: the send queue is empty, and no thread has rescheduled it
  * @KEEL_FAST_MORE: WQEs are left: call again after a chance to reschedule
  * @KEEL_FAST_LATER: the budget is used up, and WQEs are left
  * @KEEL_FAST_SLOW: there may be work for the slow path, keel_qp_run()

@@ -289,7 +289,7 @@ static void odp_absent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, BYTES - 3 * PAGE_SIZE, ctl.need.len);
 	KUNIT_EXPECT_TRUE(test, ctl.need.write);
 	/* The memory was requested already. */
-	keel_need_drop(&ctl.need);
+	keel_need_put(&ctl.need);
 	ctl.asked = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
 			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
@@ -302,7 +302,7 @@ static void odp_absent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 4 * PAGE_SIZE, ctl.done);
 	/* The memory cannot be provided. */
 	ctl.lacks = ctl.need;
-	keel_need_drop(&ctl.need);
+	keel_need_put(&ctl.need);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
 			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
 	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
@@ -329,10 +329,10 @@ static void odp_locked(struct kunit *test)
 	mmap_write_lock(current->mm);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
 			keel_copy(&o->user, 0, &o->kernel, 0, 100, &ctl));
-	keel_need_drop(&ctl.need);
+	keel_need_put(&ctl.need);
 	KUNIT_EXPECT_EQ(test, -EAGAIN,
 			keel_atomic(&seg, false, 1, 0, &old, &ctl));
-	keel_need_drop(&ctl.need);
+	keel_need_put(&ctl.need);
 	KUNIT_EXPECT_EQ(test, -EAGAIN, odp_fetch(o, 0, 1, false));
 	mmap_write_unlock(current->mm);
 	KUNIT_EXPECT_EQ(test, 0, ctl.done);

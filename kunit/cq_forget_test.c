@@ -223,7 +223,7 @@ static struct kunit_case cq_forget_cases[] = {
 };
 
 static struct kunit_suite cq_forget_suite = {
-	.name = "keel_cq_forget",
+	.name = "keel_cq_clean",
 	.suite_init = pair_suite_init,
 	.suite_exit = pair_suite_exit,
 	.init = pair_init,

@@ -266,7 +266,7 @@ static void dmabuf_fence(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -EINTR,
 			keel_need_provide(&ctl.need, true, asked, &left));
 	KUNIT_EXPECT_EQ(test, -1, left);
-	keel_need_drop(&ctl.need);
+	keel_need_put(&ctl.need);
 	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
 	KUNIT_EXPECT_EQ(test, 0, s->began[WRITING]);
 	dma_fence_signal(fence);

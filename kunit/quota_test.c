@@ -93,7 +93,7 @@ static u64 take_all(struct keel_user *user, bool all)
 {
 	u64 n = 0;
 
-	while (!keel_user_take(user, WHAT, 1, all))
+	while (!keel_user_charge(user, WHAT, 1, all))
 		n++;
 	return n;
 }
@@ -134,7 +134,7 @@ static void iso_5_greedy(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, sum, atomic64_read(&quotas->count[WHAT]));
 	}
 	for (i = 0; i < ARRAY_SIZE(c->gets); i++) {
-		keel_user_give(user[i], WHAT, c->gets[i]);
+		keel_user_uncharge(user[i], WHAT, c->gets[i]);
 		keel_user_put(user[i]);
 	}
 }
@@ -153,13 +153,13 @@ static void iso_5_equal(struct kunit *test)
 		do {
 			refused = 0;
 			for (i = 0; i < users; i++)
-				if (keel_user_take(user[i], WHAT, 1, false))
+				if (keel_user_charge(user[i], WHAT, 1, false))
 					refused++;
 		} while (refused < users);
 		for (i = 0; i < users; i++) {
 			KUNIT_EXPECT_EQ(test, 6000 / (users + 1),
 					atomic64_read(&user[i]->held[WHAT]));
-			keel_user_give(user[i], WHAT, 6000 / (users + 1));
+			keel_user_uncharge(user[i], WHAT, 6000 / (users + 1));
 		}
 	}
 	for (i = 0; i < ARRAY_SIZE(user); i++)
@@ -175,12 +175,12 @@ static void iso_5_pd_5_all(struct kunit *test)
 	quotas->limit[WHAT] = 1000;
 	KUNIT_EXPECT_EQ(test, 500, take_all(user, false));
 	KUNIT_EXPECT_EQ(test, 500, take_all(root, true));
-	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_take(root, WHAT, 1, true));
-	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_take(user, WHAT, 1, false));
-	keel_user_give(root, WHAT, 500);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_charge(root, WHAT, 1, true));
+	KUNIT_EXPECT_EQ(test, -ENOMEM, keel_user_charge(user, WHAT, 1, false));
+	keel_user_uncharge(root, WHAT, 500);
 	/* The user still has a full share. */
-	KUNIT_EXPECT_EQ(test, -EDQUOT, keel_user_take(user, WHAT, 1, false));
-	keel_user_give(user, WHAT, 500);
+	KUNIT_EXPECT_EQ(test, -EDQUOT, keel_user_charge(user, WHAT, 1, false));
+	keel_user_uncharge(user, WHAT, 500);
 	/* Other resources are counted separately. */
 	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[OTHER]));
 	keel_user_put(root);
@@ -198,12 +198,13 @@ static void quota_refused(struct kunit *test)
 	quotas->limit[WHAT] = 100;
 	for (i = 0; i < ARRAY_SIZE(amounts); i++) {
 		KUNIT_EXPECT_EQ(test, amounts[i] > 100 ? -ENOMEM : -EDQUOT,
-				keel_user_take(user, WHAT, amounts[i], false));
+				keel_user_charge(user, WHAT, amounts[i],
+						 false));
 		KUNIT_EXPECT_EQ(test, 0, atomic64_read(&user->held[WHAT]));
 		KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[WHAT]));
 	}
-	KUNIT_EXPECT_EQ(test, 0, keel_user_take(user, WHAT, 100, true));
-	keel_user_give(user, WHAT, 100);
+	KUNIT_EXPECT_EQ(test, 0, keel_user_charge(user, WHAT, 100, true));
+	keel_user_uncharge(user, WHAT, 100);
 	keel_user_put(user);
 }
 
@@ -239,11 +240,11 @@ static void iso_5_kept(struct kunit *test)
 	for (i = 0; i < 5; i++) {
 		user = user_new(test, 1000);
 		KUNIT_EXPECT_EQ(test, i, atomic64_read(&user->held[WHAT]));
-		KUNIT_EXPECT_EQ(test, 0, keel_user_take(user, WHAT, 1, false));
+		KUNIT_EXPECT_EQ(test, 0, keel_user_charge(user, WHAT, 1, false));
 		keel_user_keep(user);
 	}
 	user = user_new(test, 1000);
-	KUNIT_EXPECT_EQ(test, -EDQUOT, keel_user_take(user, WHAT, 1, false));
+	KUNIT_EXPECT_EQ(test, -EDQUOT, keel_user_charge(user, WHAT, 1, false));
 	keel_user_put(user);
 	KUNIT_EXPECT_FALSE(test, hash_empty(quotas->users));
 	atomic64_set(&quotas->count[WHAT], 0);
@@ -377,14 +378,14 @@ static void quota_threads_member(void *arg, unsigned int who)
 			continue;
 		}
 		n = 1 + i % 30;
-		if (!keel_user_take(user, WHAT, n, false)) {
+		if (!keel_user_charge(user, WHAT, n, false)) {
 			atomic_inc(&s->taken);
 			if (atomic64_read(&s->quotas->count[WHAT]) >
 			    (s->same ? THREADS_LIMIT / 2 : THREADS_LIMIT))
 				atomic_inc(&s->wrong);
 			if (i % 7 == 0)
 				threads_yield();
-			keel_user_give(user, WHAT, n);
+			keel_user_uncharge(user, WHAT, n);
 		}
 		keel_user_put(user);
 	}

@@ -21,7 +21,7 @@ static inline void whole_close(struct keel_copy_ctl *ctl)
 	open->need.kind = KEEL_NEED_CLOSE;
 	if (keel_need_provide(&open->need, true, NULL, NULL))
 		ctl->lost |= open->need.write;
-	keel_need_drop(&open->need);
+	keel_need_put(&open->need);
 	kfree(open);
 }
 
@@ -39,11 +39,11 @@ static inline void whole_provide(struct keel_copy_ctl *ctl)
 	if (keel_need_provide(&need, need.kind == KEEL_NEED_OPEN, ctl->stop,
 			      ctl->arg)) {
 		ctl->lacks = need;
-		keel_need_drop(&need);
+		keel_need_put(&need);
 		return;
 	}
 	if (need.kind != KEEL_NEED_OPEN) {
-		keel_need_drop(&need);
+		keel_need_put(&need);
 		return;
 	}
 	open = kzalloc_obj(*open);

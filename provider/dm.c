@@ -49,8 +49,8 @@ static size_t map_size(const struct keel_dm *dm)
 }
 
 /* Map the extent at @offset into [@base, @base + @size) and advance @offset. */
-static int map_stretch(struct keel_dm *dm, char *base, size_t size,
-		       size_t *offset)
+static int map_extent(struct keel_dm *dm, char *base, size_t size,
+		      size_t *offset)
 {
 	struct keel_uapi_dm_map stretch;
 	void *want, *got;
@@ -91,7 +91,7 @@ static int map_buffer(struct keel_dm *dm, void **map)
 		return errno;
 
 	while (offset < size) {
-		ret = map_stretch(dm, base, size, &offset);
+		ret = map_extent(dm, base, size, &offset);
 		if (ret) {
 			munmap(base, size);
 			return ret;

@@ -146,7 +146,7 @@ static void forget(struct keel_cq *cq, uint32_t qp_num)
 }
 
 /* The application may destroy or reset a QP between start_poll and end_poll. */
-void keel_cq_forget(struct keel_cq *cq, uint32_t qp_num)
+void keel_cq_clean(struct keel_cq *cq, uint32_t qp_num)
 {
 	bool locked = lock_unless_polling(cq);
 

@@ -365,10 +365,10 @@ static void forget_qp(const struct ibv_qp *ibqp)
 	/* An XRC_RECV QP uses no CQ. Its CQ pointers may be stale. */
 	if (ibqp->qp_type == IBV_QPT_XRC_RECV)
 		return;
-	keel_cq_forget(to_kcq(ibqp->send_cq), ibqp->qp_num);
+	keel_cq_clean(to_kcq(ibqp->send_cq), ibqp->qp_num);
 	if (ibqp->qp_type != IBV_QPT_XRC_SEND &&
 	    ibqp->recv_cq != ibqp->send_cq)
-		keel_cq_forget(to_kcq(ibqp->recv_cq), ibqp->qp_num);
+		keel_cq_clean(to_kcq(ibqp->recv_cq), ibqp->qp_num);
 }
 
 /* Reset the queues. The kernel has reset its side already. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# What can be tried on a machine where keel is installed. The tests of the Debian
-# packages source this, and so do those of the installation as a whole.
+# Trials on a machine where keel is installed. The tests of the Debian packages
+# source this file, and scripts/install-test does.
 export LC_ALL=C.UTF-8
 
 # soon COMMAND...: it succeeds within 60 seconds.

@@ -95,7 +95,7 @@ int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
 
 /* Lookups no longer find @key. Wait for threads that have references. */
-static void keel_key_retire(struct keel_keys *keys, struct keel_key *key)
+static void keel_key_invalidate(struct keel_keys *keys, struct keel_key *key)
 {
 	/* A reader that observes the new count cannot find the key. */
 	smp_mb__before_atomic();
@@ -125,7 +125,7 @@ void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 {
 	WARN_ON((old->key ^ new->key) >> KEEL_KEY_INDEX_SHIFT);
 	keel_key_publish(keys, new);
-	keel_key_retire(keys, old);
+	keel_key_invalidate(keys, old);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_replace);
 
@@ -162,7 +162,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_swap);
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key)
 {
 	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
-	keel_key_retire(keys, key);
+	keel_key_invalidate(keys, key);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_remove);
 

@@ -179,7 +179,7 @@ void keel_user_keep(struct keel_user *user)
 EXPORT_SYMBOL_IF_KUNIT(keel_user_keep);
 
 /**
- * keel_user_take() - charge a resource to a user, if the quota allows it
+ * keel_user_charge() - charge a resource to a user, if the quota allows it
  * @user: the user; the caller has a reference
  * @what: number of the resource
  * @n: amount
@@ -191,7 +191,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_user_keep);
  * Context: process context.
  * Return: as keel_quota_check().
  */
-int keel_user_take(struct keel_user *user, unsigned int what, u64 n, bool all)
+int keel_user_charge(struct keel_user *user, unsigned int what, u64 n,
+		     bool all)
 {
 	struct keel_quotas *quotas = user->quotas;
 	s64 count = atomic64_read(&quotas->count[what]);
@@ -210,23 +211,23 @@ int keel_user_take(struct keel_user *user, unsigned int what, u64 n, bool all)
 	atomic64_add(n, &user->held[what]);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_user_take);
+EXPORT_SYMBOL_IF_KUNIT(keel_user_charge);
 
 /**
- * keel_user_give() - undo a keel_user_take() that returned 0
+ * keel_user_uncharge() - undo a keel_user_charge() that returned 0
  * @user: the user; the caller has a reference
  * @what: number of the resource
  * @n: amount
  *
  * Context: any.
  */
-void keel_user_give(struct keel_user *user, unsigned int what, u64 n)
+void keel_user_uncharge(struct keel_user *user, unsigned int what, u64 n)
 {
 	/* Between the two, the user seems to hold too much, not too little. */
 	atomic64_sub(n, &user->quotas->count[what]);
 	atomic64_sub(n, &user->held[what]);
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_user_give);
+EXPORT_SYMBOL_IF_KUNIT(keel_user_uncharge);
 
 /**
  * keel_quota_charge() - charge a resource to the user of the calling process
@@ -249,10 +250,10 @@ struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
 
 	if (!user)
 		return ERR_PTR(-ENOMEM);
-	ret = keel_user_take(user, what, n, false);
+	ret = keel_user_charge(user, what, n, false);
 	/* Check the capability last, because the check is audited. */
 	if (ret == -EDQUOT && capable(CAP_SYS_RESOURCE))
-		ret = keel_user_take(user, what, n, true);
+		ret = keel_user_charge(user, what, n, true);
 	if (!ret)
 		return user;
 	trace_keel_quota_refused(user, what, n);
@@ -274,7 +275,7 @@ void keel_quota_uncharge(struct keel_user *user, unsigned int what, u64 n)
 {
 	if (!user)
 		return;
-	keel_user_give(user, what, n);
+	keel_user_uncharge(user, what, n);
 	keel_user_put(user);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_quota_uncharge);

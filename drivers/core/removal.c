@@ -35,16 +35,16 @@ static int keel_enable(struct ib_device *ibdev)
 	if (kdev->state && !keel_state_of(kdev->state)->gone)
 		return 0;
 	/* All earlier contexts have ended: the old pointer is not in use. */
-	keel_state_free(kdev);
+	keel_state_put(kdev);
 	kdev->state = alloc_page(GFP_KERNEL | __GFP_ZERO);
 	return kdev->state ? 0 : -ENOMEM;
 }
 
 /**
- * keel_state_free() - drop the reference on the state page of a device
+ * keel_state_put() - drop the reference on the state page of a device
  * @kdev: the device, without contexts
  */
-void keel_state_free(struct keel_dev *kdev)
+void keel_state_put(struct keel_dev *kdev)
 {
 	if (kdev->state)
 		put_page(kdev->state);

@@ -9,7 +9,7 @@
  * A process that is stopped (SIGSTOP, a debugger, the cgroup freezer) stops its
  * worker as well, which cannot end before the process continues. keel does not
  * wait for a stopped thread: the thread itself requests its end when it runs
- * again, see keel_worker_end().
+ * again, see keel_worker_stop().
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
@@ -307,7 +307,7 @@ static bool keel_worker_run(void *data)
 }
 
 /* Accept no more jobs. */
-static void keel_worker_kill(struct keel_worker *worker)
+static void keel_worker_close(struct keel_worker *worker)
 {
 	guard(spinlock_irqsave)(&worker->lock);
 	WRITE_ONCE(worker->dead, true);
@@ -318,13 +318,13 @@ static void keel_worker_drain(struct keel_worker *worker, int slot)
 {
 	struct keel_job *job;
 
-	keel_worker_kill(worker);
+	keel_worker_close(worker);
 	while ((job = keel_worker_next(worker, slot)))
 		keel_worker_do(worker, job, false, slot);
 }
 
 /* The thread's function if the process is killed. */
-static void keel_worker_die(void *data)
+static void keel_worker_killed(void *data)
 {
 	struct keel_worker *worker = data;
 
@@ -379,7 +379,7 @@ static void keel_worker_reap(struct work_struct *work)
  * runs and queues its own reaper. If its process is stopped, it does so when
  * the process continues or is killed. Nothing waits for the thread before that.
  */
-static void keel_worker_end(struct keel_worker *worker)
+static void keel_worker_stop(struct keel_worker *worker)
 {
 	keel_worker_drain(worker, 1);
 	list_del(&worker->node);
@@ -409,7 +409,7 @@ static struct keel_worker *keel_worker_new(void)
 	worker->mm = current->mm;
 	worker->owner = get_pid(task_tgid(current));
 	ret = keel_thread_start(&worker->task, keel_worker_run,
-				keel_worker_die, worker);
+				keel_worker_killed, worker);
 	if (!ret)
 		return worker;
 	keel_worker_put(worker);
@@ -417,12 +417,12 @@ static struct keel_worker *keel_worker_new(void)
 }
 
 /* Runs jobs, so the caller must not hold the lock of the context's list. */
-static void keel_workers_end(struct list_head *gone)
+static void keel_workers_stop_all(struct list_head *gone)
 {
 	struct keel_worker *worker, *next;
 
 	list_for_each_entry_safe(worker, next, gone, node)
-		keel_worker_end(worker);
+		keel_worker_stop(worker);
 }
 
 /*
@@ -438,7 +438,7 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 	list_for_each_entry_safe(worker, next, &workers->list, node) {
 		if (worker->dead || !atomic_read(&worker->mm->mm_users)) {
 			/* Now, because the caller takes over its work. */
-			keel_worker_kill(worker);
+			keel_worker_close(worker);
 			list_move_tail(&worker->node, gone);
 		} else if (worker->mm == current->mm) {
 			keel_worker_hold(worker);
@@ -472,7 +472,7 @@ struct keel_worker *keel_worker_get(struct keel_workers *workers)
 		return ERR_PTR(-EINVAL);
 	scoped_guard(mutex, &workers->lock)
 		worker = keel_worker_find(workers, &gone);
-	keel_workers_end(&gone);
+	keel_workers_stop_all(&gone);
 	return worker;
 }
 
@@ -500,7 +500,7 @@ void keel_workers_stop(struct keel_workers *workers)
 
 	scoped_guard(mutex, &workers->lock)
 		list_splice_init(&workers->list, &gone);
-	keel_workers_end(&gone);
+	keel_workers_stop_all(&gone);
 	mutex_destroy(&workers->lock);
 }
 

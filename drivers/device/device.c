@@ -136,7 +136,7 @@ static void keel_dev_release(struct ib_device *ibdev)
 	keel_keys_fini(&kdev->keys);
 	keel_aperture_destroy(kdev->ap);
 	free_percpu(kdev->counters);
-	keel_state_free(kdev);
+	keel_state_put(kdev);
 	keel_netdev_destroy(kdev->own_netdev);
 }
 

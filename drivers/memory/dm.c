@@ -10,7 +10,7 @@
 #include "keel_dm.h"
 #include "keel_holders.h"
 
-static void keel_dm_give(struct keel_dm *dm)
+static void keel_dm_free_mem(struct keel_dm *dm)
 {
 	keel_aperture_free(dm->ap, dm->start, dm->length);
 	keel_quota_uncharge(dm->user, KEEL_RES_DM_BYTES,
@@ -27,7 +27,7 @@ static void keel_dm_release(struct keel_obj *obj)
 	 * is freed after its MRs. So no thread can access the bytes.
 	 */
 	WARN_ON(!list_empty(&dm->maps));
-	keel_dm_give(dm);
+	keel_dm_free_mem(dm);
 	mutex_destroy(&dm->lock);
 	kfree_rcu(dm, obj.rcu);
 }
@@ -90,7 +90,7 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 	ret = keel_obj_add(&kdev->reg, &dm->obj, KEEL_DM, &keel_dm_obj_ops,
 			   NULL, NULL);
 	if (ret) {
-		keel_dm_give(dm);
+		keel_dm_free_mem(dm);
 		return ERR_PTR(ret);
 	}
 	wrap->dm = no_free_ptr(dm);

@@ -153,9 +153,9 @@ static const struct mm_struct *keel_mr_mm(const struct keel_mr *mr)
  * right. keel never pins memory again, or turns it into on-demand memory, for
  * another process.
  */
-static struct keel_mr *keel_mr_again(struct keel_dev *kdev,
-				     const struct keel_mr *old,
-				     const struct keel_key *key, u32 access)
+static struct keel_mr *keel_mr_rereg_new(struct keel_dev *kdev,
+					 const struct keel_mr *old,
+					 const struct keel_key *key, u32 access)
 {
 	bool owner = keel_mr_mm(old) == current->mm;
 	bool demand = access & IB_ACCESS_ON_DEMAND;
@@ -225,7 +225,7 @@ static void keel_mr_close(struct keel_ib_mr *wrap)
  * the driver, and does not add it again if the driver refuses. Add it again,
  * for the task that registered it; its number in the list (mrn) is new.
  */
-static void keel_mr_list_again(struct ib_mr *ibmr)
+static void keel_mr_relist(struct ib_mr *ibmr)
 {
 	struct rdma_restrack_entry *res = &ibmr->res;
 	struct keel_mr *mr = to_kmr(ibmr);
@@ -243,7 +243,7 @@ static int keel_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	int ret = keel_mr_seal(to_kmr(ibmr));
 
 	if (ret) {
-		keel_mr_list_again(ibmr);
+		keel_mr_relist(ibmr);
 		return ret;
 	}
 	keel_mr_close(container_of(ibmr, struct keel_ib_mr, ib));
@@ -308,7 +308,7 @@ static struct ib_mr *keel_rereg_user_mr(struct ib_mr *ibmr, int flags,
 	if (flags & IB_MR_REREG_TRANS)
 		mr = keel_mr_user(kdev, start, length, iova, access);
 	else
-		mr = keel_mr_again(kdev, old, key, access);
+		mr = keel_mr_rereg_new(kdev, old, key, access);
 	new = keel_mr_publish(ibpd, mr);
 	if (IS_ERR(new)) {
 		kfree(kept);

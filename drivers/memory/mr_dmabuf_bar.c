@@ -128,8 +128,8 @@ static bool keel_own_may_be(const struct keel_dev *kdev,
 }
 
 /* Map the dma-buf, and check that it is the device's own memory. */
-static int keel_own_look(const struct keel_dev *kdev, struct keel_own *own,
-			 u64 *start)
+static int keel_own_check(const struct keel_dev *kdev, struct keel_own *own,
+			  u64 *start)
 {
 	struct dma_buf *dmabuf = own->attach->dmabuf;
 	struct sg_table *sgt;
@@ -192,7 +192,7 @@ int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 		goto err_own;
 	}
 	own->attach = attach;
-	ret = keel_own_look(kdev, own, &start);
+	ret = keel_own_check(kdev, own, &start);
 	if (ret)
 		goto err_attach;
 	mr->own = own;

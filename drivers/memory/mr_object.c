@@ -27,7 +27,7 @@ void keel_pages_put(struct keel_pages *pages)
 }
 
 /* Free the memory of a region, whose key has no users any more. */
-static void keel_mr_drop_mem(struct keel_mr *mr)
+static void keel_mr_free_mem(struct keel_mr *mr)
 {
 	keel_pages_put(mr->pages);
 	if (mr->mem.type == KEEL_MEM_ODP)
@@ -50,7 +50,7 @@ static void keel_mr_release(struct keel_obj *obj)
 	struct keel_mr *mr = container_of(obj, struct keel_mr, obj);
 
 	WARN_ON(!list_empty(&mr->windows));
-	keel_mr_drop_mem(mr);
+	keel_mr_free_mem(mr);
 	kfree_rcu(mr, obj.rcu);
 }
 
@@ -111,7 +111,7 @@ struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp)
  */
 void keel_mr_free(struct keel_mr *mr)
 {
-	keel_mr_drop_mem(mr);
+	keel_mr_free_mem(mr);
 	kfree(keel_mr_key(mr));
 	kfree(mr);
 }

@@ -77,7 +77,7 @@ static void keel_prefetch_free(struct kref *ref)
 {
 	struct keel_prefetch *p = container_of(ref, struct keel_prefetch, ref);
 
-	keel_need_drop(&p->need);
+	keel_need_put(&p->need);
 	kfree(p);
 }
 
@@ -174,7 +174,7 @@ static int keel_advise_sge(struct keel_dev *kdev, u32 domain,
 			ret = keel_odp_fetch(&need, false);
 		if (ret == -EAGAIN)
 			ret = keel_prefetch_ask(&need, flush);
-		keel_need_drop(&need);
+		keel_need_put(&need);
 	} while (!ret && fault && done < sge->length);
 	return ret;
 }

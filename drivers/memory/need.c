@@ -10,13 +10,13 @@
 #include "keel_worker.h"
 
 /**
- * keel_need_drop() - drop the references of a need
+ * keel_need_put() - drop the references of a need
  * @need: the need; KEEL_NEED_NONE afterwards
  *
  * Context: may sleep, because the last reference on a dma-buf may be among
  * them. The caller holds no lock and no reference on a key.
  */
-void keel_need_drop(struct keel_need *need)
+void keel_need_put(struct keel_need *need)
 {
 	switch (need->kind) {
 	case KEEL_NEED_PAGES:
@@ -32,7 +32,7 @@ void keel_need_drop(struct keel_need *need)
 	keel_worker_put(need->worker);
 	*need = (struct keel_need){};
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_need_drop);
+EXPORT_SYMBOL_IF_KUNIT(keel_need_put);
 
 /**
  * keel_need_provide() - provide what a transfer needs

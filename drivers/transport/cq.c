@@ -16,7 +16,7 @@ static void keel_cq_release(struct keel_obj *obj)
 	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
 
 	keel_ring_free(&cq->ring);
-	mutex_destroy(&cq->forget_lock);
+	mutex_destroy(&cq->clean_lock);
 	kfree_rcu(cq, obj.rcu);
 }
 
@@ -40,7 +40,7 @@ static const struct keel_obj_ops keel_cq_obj_ops = {
 };
 
 /* Raise the only event of a CQ. No CQE is added after it. */
-static int keel_cq_die(struct keel_cq *cq, bool overrun)
+static int keel_cq_fail(struct keel_cq *cq, bool overrun)
 {
 	struct ib_event event = {
 		.device = cq->ib->device,
@@ -119,7 +119,7 @@ int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
 		return -EIO;
 	room = keel_ring_room(&cq->ring);
 	if (room <= 0)
-		return keel_cq_die(cq, !room);
+		return keel_cq_fail(cq, !room);
 	if (cq->flags & KEEL_CQ_TS)
 		cqe->ts = ktime_get_raw_ns();
 	if (cq->flags & KEEL_CQ_WALL)
@@ -229,7 +229,7 @@ static int keel_create_cq(struct ib_cq *ibcq,
 		return -ENOMEM;
 	spin_lock_init(&cq->lock);
 	spin_lock_init(&cq->poll_lock);
-	mutex_init(&cq->forget_lock);
+	mutex_init(&cq->clean_lock);
 	cq->ib = ibcq;
 	if (attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
 		cq->flags |= KEEL_CQ_TS;
@@ -248,7 +248,7 @@ static int keel_create_cq(struct ib_cq *ibcq,
 err_ring:
 	keel_ring_free(&cq->ring);
 err_free:
-	mutex_destroy(&cq->forget_lock);
+	mutex_destroy(&cq->clean_lock);
 	kfree(cq);
 	return ret;
 }

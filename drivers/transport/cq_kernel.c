@@ -105,8 +105,8 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
  * old place of a moved CQE is marked, too: at any moment the CQEs that polling
  * does not skip are in order.
  */
-static u32 keel_cqe_forget(const struct keel_ring *ring,
-			   struct keel_uapi_cqe *cqe, u32 to, u32 qpn)
+static u32 keel_cqe_clean(const struct keel_ring *ring,
+			  struct keel_uapi_cqe *cqe, u32 to, u32 qpn)
 {
 	struct keel_uapi_cqe *place;
 
@@ -123,10 +123,10 @@ static u32 keel_cqe_forget(const struct keel_ring *ring,
 /*
  * Go from the newest CQE to the oldest that was not polled. CQEs that stay move
  * towards the newest. The room of the other CQEs is free afterwards. Interrupts
- * are off under @poll_lock, so it is dropped now and then. @forget_lock keeps
+ * are off under @poll_lock, so it is dropped now and then. @clean_lock keeps
  * other threads from moving CQEs meanwhile.
  */
-static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
+static void keel_cq_clean(struct keel_cq *cq, u32 qpn)
 {
 	struct keel_uapi_ring *head = cq->ring.head;
 	unsigned long flags;
@@ -134,7 +134,7 @@ static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
 	u32 from, to;
 	int n;
 
-	guard(mutex)(&cq->forget_lock);
+	guard(mutex)(&cq->clean_lock);
 	/* As in keel_poll_cq(): the CQEs up to there are complete. */
 	from = smp_load_acquire(&head->kernel);
 	to = from;
@@ -142,9 +142,9 @@ static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
 		spin_lock_irqsave(&cq->poll_lock, flags);
 		/* The consumer may have polled meanwhile. */
 		for (n = KEEL_CQ_FORGET; n && (s32)(from - head->user) > 0; n--)
-			to = keel_cqe_forget(&cq->ring,
-					     keel_ring_entry(&cq->ring, --from),
-					     to, qpn);
+			to = keel_cqe_clean(&cq->ring,
+					    keel_ring_entry(&cq->ring, --from),
+					    to, qpn);
 		more = !n;
 		if (!more && (s32)(to - head->user) > 0)
 			/* These CQEs may be overwritten now. */
@@ -155,7 +155,7 @@ static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
 }
 
 /**
- * keel_qp_forget() - remove the CQEs of a QP that were not polled
+ * keel_qp_clean_cqs() - remove the CQEs of a QP that were not polled
  * @qp: the QP; no CQE is added for it any more
  *
  * For kernel consumers only. In the CQs of userspace, the provider removes
@@ -163,14 +163,14 @@ static void keel_cq_forget(struct keel_cq *cq, u32 qpn)
  *
  * Context: may sleep.
  */
-void keel_qp_forget(const struct keel_qp *qp)
+void keel_qp_clean_cqs(const struct keel_qp *qp)
 {
 	if (qp->user)
 		return;
 	if (qp->send_cq)
-		keel_cq_forget(qp->send_cq, qp->qpn);
+		keel_cq_clean(qp->send_cq, qp->qpn);
 	if (qp->recv_cq && qp->recv_cq != qp->send_cq)
-		keel_cq_forget(qp->recv_cq, qp->qpn);
+		keel_cq_clean(qp->recv_cq, qp->qpn);
 }
 
 static void keel_cq_arm(struct keel_uapi_ring *head,

@@ -62,7 +62,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_QP_DOORBELL)(
 	if (qp->context != context)
 		ret = -ENOENT;
 	else if (res == KEEL_FAST_LATER && !keel_qp_is_orphan(qp))
-		keel_qp_kick_alive(qp);
+		keel_qp_schedule_alive(qp);
 	else
 		ret = keel_qp_run(qp);
 	keel_obj_put(&qp->obj);

@@ -330,10 +330,10 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	mutex_unlock(&sq->lock);
 	/*
 	 * Pairs with keel_sq_run(): a thread that found the lock taken set
-	 * @kicked.
+	 * @again.
 	 */
 	smp_mb();
-	if (res == KEEL_FAST_DONE && atomic_read(&sq->kicked))
+	if (res == KEEL_FAST_DONE && atomic_read(&sq->again))
 		return KEEL_FAST_SLOW;
 	return res;
 }

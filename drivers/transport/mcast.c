@@ -91,7 +91,7 @@ static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 }
 
 /* Free a group that has no members. */
-static void keel_mcast_drop(struct keel_mcast *group)
+static void keel_mcast_free(struct keel_mcast *group)
 {
 	if (!group || group->n)
 		return;
@@ -122,7 +122,7 @@ static void keel_member_remove(struct keel_member *member)
 	list_del(&member->of_qp);
 	group->n--;
 	kfree(member);
-	keel_mcast_drop(group);
+	keel_mcast_free(group);
 }
 
 /* The places in a group are shared by users like other resources. */
@@ -219,7 +219,7 @@ static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 			ret = keel_mcast_try(mcasts, &a);
 	} while (keel_mcast_retry(&a, ret));
 	kfree(a.member);
-	keel_mcast_drop(a.group);
+	keel_mcast_free(a.group);
 	return ret ? -ENOMEM : 0;
 }
 

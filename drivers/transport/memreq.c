@@ -19,7 +19,7 @@ static void keel_memreq_free_work(struct work_struct *work)
 {
 	struct keel_memreq *req = container_of(work, struct keel_memreq, work);
 
-	keel_need_drop(&req->open.need);
+	keel_need_put(&req->open.need);
 	kfree(req);
 }
 
@@ -70,7 +70,7 @@ static bool keel_memreq_finish(struct keel_memreq *req, int result)
 	smp_store_release(&req->finished, true);
 	/* The QP drops the request before its destroy ends, so it exists. */
 	if (req->qp)
-		keel_qp_kick(req->qp);
+		keel_qp_schedule(req->qp);
 	return req->qp;
 }
 
@@ -148,7 +148,7 @@ static void keel_memreq_close(struct keel_memreq *req)
  * The transfer does not wait any more. Access to a dma-buf that was begun ends
  * in the background.
  */
-static void keel_memreq_drop(struct keel_memreq *req)
+static void keel_memreq_abandon(struct keel_memreq *req)
 {
 	bool opened;
 
@@ -216,7 +216,7 @@ bool keel_fetch_collect(struct keel_fetch *fetch)
 		ctl->lost |= ret && req->open.need.write;
 	else if (ret)
 		keel_fetch_lacks(fetch, &req->open.need);
-	keel_memreq_drop(req);
+	keel_memreq_abandon(req);
 	return false;
 }
 
@@ -240,12 +240,12 @@ void keel_fetch_close(struct keel_fetch *fetch)
 }
 
 /**
- * keel_fetch_give_up() - give up a request for memory
+ * keel_fetch_abandon() - give up a request for memory
  * @fetch: the transfer, which has a pending request
  *
  * Context: as keel_fetch_collect().
  */
-void keel_fetch_give_up(struct keel_fetch *fetch)
+void keel_fetch_abandon(struct keel_fetch *fetch)
 {
 	const struct keel_need *need = &fetch->req->open.need;
 
@@ -254,7 +254,7 @@ void keel_fetch_give_up(struct keel_fetch *fetch)
 		fetch->ctl.lost |= need->write;
 	else
 		keel_fetch_lacks(fetch, need);
-	keel_memreq_drop(fetch->req);
+	keel_memreq_abandon(fetch->req);
 	fetch->req = NULL;
 	fetch->ctl.asked = false;
 }
@@ -301,8 +301,8 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 	keel_resp_relax();
 drop:
 	if (req)
-		keel_memreq_drop(req);
-	keel_need_drop(need);
+		keel_memreq_abandon(req);
+	keel_need_put(need);
 }
 
 /**
@@ -316,10 +316,10 @@ void keel_fetch_drop(struct keel_fetch *fetch)
 	struct keel_memreq *req, *next;
 
 	if (fetch->req)
-		keel_memreq_drop(fetch->req);
+		keel_memreq_abandon(fetch->req);
 	list_for_each_entry_safe(req, next, &fetch->ctl.open, open.node) {
 		list_del_init(&req->open.node);
-		keel_memreq_drop(req);
+		keel_memreq_abandon(req);
 	}
 	keel_fetch_init(fetch, fetch->ctl.stop);
 }

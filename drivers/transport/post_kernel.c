@@ -160,7 +160,7 @@ static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		}
 	}
 	spin_unlock_irqrestore(&qp->sq.post_lock, flags);
-	keel_qp_kick(qp);
+	keel_qp_schedule(qp);
 	return ret;
 }
 
@@ -185,7 +185,7 @@ static int keel_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	/* Pairs with the barriers in keel_qp_fail() and keel_rq_want(). */
 	smp_mb();
 	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->rq.wanted))
-		keel_qp_kick(qp);
+		keel_qp_schedule(qp);
 	return ret;
 }
 

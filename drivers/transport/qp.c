@@ -282,7 +282,7 @@ err_rings:
 static void keel_qp_drain(struct keel_qp *qp)
 {
 	mutex_lock(&qp->sq.lock);
-	keel_sq_forget(&qp->sq);
+	keel_sq_drop(&qp->sq);
 	keel_srq_wait_end(qp);
 	mutex_unlock(&qp->sq.lock);
 	mutex_lock(&qp->resp.lock);
@@ -335,7 +335,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	if (worker && keel_job_cancel(worker, &qp->job))
 		keel_obj_put(&qp->obj);
 	keel_qp_wake_peer(qp);
-	keel_qp_forget(qp);
+	keel_qp_clean_cqs(qp);
 	keel_obj_close(&qp->obj);
 	return 0;
 }

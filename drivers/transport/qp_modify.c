@@ -152,7 +152,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	mutex_lock(&qp->sq.lock);
 	hrtimer_cancel(&qp->sq.timer);
 	WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
-	keel_sq_forget(&qp->sq);
+	keel_sq_drop(&qp->sq);
 	keel_srq_wait_end(qp);
 	qp->sq.drained = false;
 	keel_ring_reset(&qp->sq.ring, qp->user);
@@ -177,7 +177,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	 */
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	atomic64_set(&qp->remote, 0);
-	keel_qp_forget(qp);
+	keel_qp_clean_cqs(qp);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	memset(&qp->av, 0, sizeof(qp->av));
 }
@@ -277,7 +277,7 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		keel_qp_wake_peer(qp);
 	/*
 	 * A thread that found the send queue's lock taken has set
-	 * &keel_sq.kicked and returned. It may have come to flush after the
+	 * &keel_sq.again and returned. It may have come to flush after the
 	 * error that made this call fail.
 	 */
 	if (ret || next != cur || next == IB_QPS_SQD)

@@ -46,7 +46,7 @@ static void keel_qp_serve_peer(struct keel_qp *qp)
 			return;
 		worker = READ_ONCE(peer->worker);
 		if (!worker || !keel_worker_is_ours(worker)) {
-			keel_qp_kick_alive(peer);
+			keel_qp_schedule_alive(peer);
 			return;
 		}
 		if (!keel_obj_tryget(&peer->obj))
@@ -131,7 +131,7 @@ static void keel_qp_set_ended(struct keel_qp *qp)
  * size of the queues bounds the flush. Another process may take the QP over at
  * any time, and then runs transfers itself.
  */
-static void keel_qp_end(struct keel_qp *qp)
+static void keel_qp_run_orphan(struct keel_qp *qp)
 {
 	enum ib_qp_state state = READ_ONCE(qp->state);
 	struct keel_turn turn = {
@@ -168,10 +168,10 @@ void keel_qp_job(struct keel_job *job, bool alive)
 	if (alive)
 		keel_qp_run_job(qp);
 	else if (keel_qp_is_orphan(qp))
-		keel_qp_end(qp);
+		keel_qp_run_orphan(qp);
 	else
 		/* Another process has taken the QP over: its worker runs it. */
-		keel_qp_kick_alive(qp);
+		keel_qp_schedule_alive(qp);
 	keel_obj_put(&qp->obj);
 }
 
@@ -184,10 +184,10 @@ void keel_qp_work(struct work_struct *work)
 	struct keel_qp *qp = container_of(work, struct keel_qp, work);
 
 	if (keel_qp_is_orphan(qp))
-		keel_qp_end(qp);
+		keel_qp_run_orphan(qp);
 	else if (qp->user && qp->context)
 		/* As in keel_qp_job(). */
-		keel_qp_kick_alive(qp);
+		keel_qp_schedule_alive(qp);
 	else
 		keel_qp_run_job(qp);
 	keel_obj_put(&qp->obj);

@@ -41,12 +41,12 @@ static bool keel_qp_queue(struct keel_qp *qp)
 }
 
 /**
- * keel_qp_kick() - schedule a QP
+ * keel_qp_schedule() - schedule a QP
  * @qp: the QP; the caller holds a reference, or keeps it from being destroyed
  *
  * Context: any.
  */
-void keel_qp_kick(struct keel_qp *qp)
+void keel_qp_schedule(struct keel_qp *qp)
 {
 	keel_obj_get(&qp->obj);
 	/*
@@ -57,12 +57,12 @@ void keel_qp_kick(struct keel_qp *qp)
 }
 
 /**
- * keel_qp_kick_alive() - schedule a QP, unless it is being destroyed
+ * keel_qp_schedule_alive() - schedule a QP, unless it is being destroyed
  * @qp: the QP, kept by RCU or a reference
  *
  * Context: process context; no lock but mutexes is held.
  */
-void keel_qp_kick_alive(struct keel_qp *qp)
+void keel_qp_schedule_alive(struct keel_qp *qp)
 {
 	/*
 	 * The destroy sets @dying under the lock, before it drops its
@@ -70,7 +70,7 @@ void keel_qp_kick_alive(struct keel_qp *qp)
 	 */
 	guard(spinlock)(&qp->state_lock);
 	if (!qp->dying)
-		keel_qp_kick(qp);
+		keel_qp_schedule(qp);
 }
 
 /**
@@ -108,7 +108,7 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 	guard(rcu)();
 	peer = keel_qp_find_peer(qp);
 	if (peer)
-		keel_qp_kick_alive(peer);
+		keel_qp_schedule_alive(peer);
 }
 
 /**
@@ -225,7 +225,7 @@ static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 		smp_mb();
 	}
 	/* Under the lock: a dying QP is not scheduled any more. */
-	keel_qp_kick(qp);
+	keel_qp_schedule(qp);
 	return true;
 }
 
@@ -284,5 +284,5 @@ void keel_qp_reported(struct keel_qp *qp)
 	/* After the CQE was written; pairs with keel_rq_flush(). */
 	smp_store_release(&qp->sq.reporting, false);
 	if (!qp->dying)
-		keel_qp_kick(qp);
+		keel_qp_schedule(qp);
 }

@@ -147,7 +147,7 @@ void keel_rq_flush(struct keel_qp *qp)
 		keel_recv_flush_one(qp);
 		if (!--budget) {
 			if (!READ_ONCE(qp->ended))
-				keel_qp_kick(qp);
+				keel_qp_schedule(qp);
 			break;
 		}
 		cond_resched();

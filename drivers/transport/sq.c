@@ -179,7 +179,7 @@ static enum keel_step keel_sq_wait_peer(struct keel_qp *qp)
 static enum hrtimer_restart keel_sq_expired(struct hrtimer *timer)
 {
 	/* The destroy cancels the timer before it drops its reference. */
-	keel_qp_kick(container_of(timer, struct keel_qp, sq.timer));
+	keel_qp_schedule(container_of(timer, struct keel_qp, sq.timer));
 	return HRTIMER_NORESTART;
 }
 
@@ -213,17 +213,17 @@ static enum keel_step keel_sq_absent(struct keel_qp *qp)
 		ns = KEEL_FENCE_NS;
 	if (keel_sq_wait(qp, KEEL_WAIT_MEMORY, ns))
 		return KEEL_STEP_IDLE;
-	keel_fetch_give_up(fetch);
+	keel_fetch_abandon(fetch);
 	return KEEL_STEP_MORE;
 }
 
 /**
- * keel_sq_forget() - drop the progress of the first WQE
+ * keel_sq_drop() - drop the progress of the first WQE
  * @sq: the send queue, whose WQE has completed, or which is reset or destroyed
  *
  * Context: process context; the lock of the queue is held.
  */
-void keel_sq_forget(struct keel_sq *sq)
+void keel_sq_drop(struct keel_sq *sq)
 {
 	keel_fetch_drop(&sq->fetch);
 	sq->stage = KEEL_STAGE_NEW;
@@ -238,7 +238,7 @@ static void keel_sq_fetch(struct keel_sq *sq)
 static enum keel_step keel_sq_flush_one(struct keel_qp *qp)
 {
 	keel_sq_fetch(&qp->sq);
-	keel_sq_forget(&qp->sq);
+	keel_sq_drop(&qp->sq);
 	keel_srq_wait_end(qp);
 	keel_count(qp->kdev, flushes, 1);
 	keel_sq_complete(qp, IB_WC_WR_FLUSH_ERR, KEEL_WHY_FLUSH, 0);
@@ -247,7 +247,7 @@ static enum keel_step keel_sq_flush_one(struct keel_qp *qp)
 
 static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
 {
-	keel_sq_forget(&qp->sq);
+	keel_sq_drop(&qp->sq);
 	if (x->status != IB_WC_SUCCESS) {
 		keel_sq_error(qp, x->status, x->why, x->byte_len);
 		return;
@@ -389,22 +389,22 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 	struct keel_sq *sq = &qp->sq;
 	enum keel_step step;
 
-	atomic_set(&sq->kicked, 1);
+	atomic_set(&sq->again, 1);
 	do {
 		/*
 		 * Pairs with the barrier after mutex_unlock(): either this
-		 * thread gets the lock, or its holder sees @kicked.
+		 * thread gets the lock, or its holder sees @again.
 		 */
 		smp_mb();
 		if (!mutex_trylock(&sq->lock))
 			return;
 		step = KEEL_STEP_IDLE;
-		while (step == KEEL_STEP_IDLE && atomic_xchg(&sq->kicked, 0))
+		while (step == KEEL_STEP_IDLE && atomic_xchg(&sq->again, 0))
 			step = keel_sq_drain(qp, turn);
 		/* Under the lock: a dying QP is not scheduled any more. */
 		if (step == KEEL_STEP_LATER && !READ_ONCE(qp->dying) &&
 		    !READ_ONCE(qp->ended))
-			keel_qp_kick(qp);
+			keel_qp_schedule(qp);
 		/*
 		 * Move @need out: its references are dropped without the lock.
 		 */
@@ -412,15 +412,15 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		mutex_unlock(&sq->lock);
 		if (step == KEEL_STEP_ABSENT) {
 			keel_fetch_provide(&sq->fetch, &sq->lock, qp, &need);
-			atomic_set(&sq->kicked, 1);
+			atomic_set(&sq->again, 1);
 		}
-		keel_need_drop(&need);
+		keel_need_put(&need);
 		/*
 		 * Pairs with the barrier above. A thread that found the lock
-		 * taken has set @kicked: run the queue again for it.
+		 * taken has set @again: run the queue again for it.
 		 */
 		smp_mb();
-	} while (atomic_read(&sq->kicked));
+	} while (atomic_read(&sq->again));
 }
 
 /**

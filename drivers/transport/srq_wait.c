@@ -83,7 +83,7 @@ void keel_srq_wake(struct keel_srq *srq)
 		 * A QP leaves the list under the lock before it is destroyed.
 		 */
 		list_del_init(&sq->waiting);
-		keel_qp_kick(container_of(sq, struct keel_qp, sq));
+		keel_qp_schedule(container_of(sq, struct keel_qp, sq));
 		/*
 		 * The QP may be destroyed now: keel_srq_wait_end() does not
 		 * wait.

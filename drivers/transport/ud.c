@@ -113,7 +113,7 @@ static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 	dgram->cqe = *cqe;
 	dgram->solicited = x->wqe->flags & IB_SEND_SOLICITED;
 	WRITE_ONCE(dgram->pending, true);
-	keel_qp_kick(x->peer);
+	keel_qp_schedule(x->peer);
 	return true;
 }
 
