@@ -159,7 +159,7 @@ ticker() {
 # Run a command in the Debian root. The root is read-only there and /tmp is
 # private, so any number of commands can run at once.
 in_root() {
-	contain bash "$KEEL_SCRIPTS/enter-root" "$@"
+	contain bash "$KEEL_SCRIPTS/lib/enter-root" "$@"
 }
 
 # build_root LANE: print the cache entry of the root with the kernel's compiler.
@@ -200,7 +200,7 @@ KEEL_MAKE_REMARKS='^warning: the compiler differs|^  The kernel was built by|'
 KEEL_MAKE_REMARKS+='^  You are using|BTF generation|'
 KEEL_MAKE_REMARKS+='^make(\[[0-9]+\])?: (Entering|Leaving)'
 
-# Tests that are fast under emulation, for scripts/smoke-run.
+# Tests that are fast under emulation, for scripts/inside/smoke-run.
 # shellcheck disable=SC2034  # test and matrix read it
 KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
 	isolation_{recv,send,rdma,server,removal,many_stalls,asleep,charge,wait,life}
