@@ -192,7 +192,7 @@ static int keel_piece_absent(struct keel_cursor *c, u64 addr)
 	/* The key that is in use keeps both until here. */
 	mmgrab(need.mm);
 	if (need.worker)
-		keel_worker_hold(need.worker);
+		keel_worker_get(need.worker);
 	c->ctl->need = need;
 	return -EAGAIN;
 }

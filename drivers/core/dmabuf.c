@@ -248,7 +248,7 @@ int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 		/* Until here, the reference on the key keeps both. */
 		get_dma_buf(need.dmabuf);
 		if (need.worker)
-			keel_worker_hold(need.worker);
+			keel_worker_get(need.worker);
 		ctl->need = need;
 		return -EAGAIN;
 	}

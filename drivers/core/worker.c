@@ -88,12 +88,12 @@ static void keel_worker_free(struct kref *ref)
 }
 
 /**
- * keel_worker_hold() - take a reference
+ * keel_worker_get() - take a reference
  * @worker: a worker that the caller has a reference on already
  *
  * Context: any.
  */
-void keel_worker_hold(struct keel_worker *worker)
+void keel_worker_get(struct keel_worker *worker)
 {
 	kref_get(&worker->ref);
 }
@@ -198,7 +198,7 @@ int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
 EXPORT_SYMBOL_IF_KUNIT(keel_job_queue);
 
 /* Context: the worker's lock is held. */
-static void keel_job_take(struct keel_job *job)
+static void keel_job_dequeue(struct keel_job *job)
 {
 	list_del_init(&job->node);
 	job->worker = NULL;
@@ -220,7 +220,7 @@ bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
 	guard(spinlock_irqsave)(&worker->lock);
 	if (job->worker != worker)
 		return false;
-	keel_job_take(job);
+	keel_job_dequeue(job);
 	return true;
 }
 
@@ -252,7 +252,7 @@ static struct keel_job *keel_worker_next(struct keel_worker *worker, int slot)
 	guard(spinlock_irqsave)(&worker->lock);
 	job = list_first_entry_or_null(&worker->jobs, struct keel_job, node);
 	if (job) {
-		keel_job_take(job);
+		keel_job_dequeue(job);
 		WRITE_ONCE(worker->running[slot], job);
 	}
 	return job;
@@ -441,20 +441,20 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 			keel_worker_close(worker);
 			list_move_tail(&worker->node, gone);
 		} else if (worker->mm == current->mm) {
-			keel_worker_hold(worker);
+			keel_worker_get(worker);
 			return worker;
 		}
 	}
 	worker = keel_worker_new();
 	if (IS_ERR(worker))
 		return worker;
-	keel_worker_hold(worker);
+	keel_worker_get(worker);
 	list_add_tail(&worker->node, &workers->list);
 	return worker;
 }
 
 /**
- * keel_worker_get() - get or create the worker of the calling process
+ * keel_workers_get() - get or create the worker of the calling process
  * @workers: the workers of a context that the process uses
  *
  * Context: process context of a user process.
@@ -463,7 +463,7 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
  * process cannot have more threads; or ERR_PTR(-ERESTARTNOINTR) for a signal,
  * after which the call restarts.
  */
-struct keel_worker *keel_worker_get(struct keel_workers *workers)
+struct keel_worker *keel_workers_get(struct keel_workers *workers)
 {
 	struct keel_worker *worker;
 	LIST_HEAD(gone);

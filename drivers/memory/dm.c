@@ -45,8 +45,8 @@ static const struct keel_obj_ops keel_dm_obj_ops = {
 };
 
 /* Allocate device memory, after charging it to the user. */
-static int keel_dm_take(struct keel_dev *kdev, struct keel_dm *dm,
-			u32 log_align)
+static int keel_dm_alloc_mem(struct keel_dev *kdev, struct keel_dm *dm,
+			     u32 log_align)
 {
 	u64 bytes = PAGE_ALIGN(dm->length);
 	int ret;
@@ -84,7 +84,7 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 	dm->length = attr->length;
 	mutex_init(&dm->lock);
 	INIT_LIST_HEAD(&dm->maps);
-	ret = keel_dm_take(kdev, dm, attr->alignment);
+	ret = keel_dm_alloc_mem(kdev, dm, attr->alignment);
 	if (ret)
 		return ERR_PTR(ret);
 	ret = keel_obj_add(&kdev->reg, &dm->obj, KEEL_DM, &keel_dm_obj_ops,

@@ -167,7 +167,7 @@ static struct keel_mr *keel_mr_rereg_new(struct keel_dev *kdev,
 		mr = keel_mr_odp(old->mem.mm, old->start, key->length,
 				 key->iova, access);
 		if (!IS_ERR(mr)) {
-			keel_worker_hold(old->mem.worker);
+			keel_worker_get(old->mem.worker);
 			mr->mem.worker = old->mem.worker;
 		}
 		return mr;

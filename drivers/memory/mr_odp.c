@@ -148,7 +148,7 @@ static int keel_advise_need(struct keel_dev *kdev, u32 domain,
 			.len = min_t(u64, sge->length - done, KEEL_ODP_FETCH),
 		};
 		mmgrab(need->mm);
-		keel_worker_hold(need->worker);
+		keel_worker_get(need->worker);
 		ret = 0;
 	}
 	keel_key_put(key);
