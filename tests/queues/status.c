@@ -353,9 +353,9 @@ TEST(words, "DEV-4", "keeldv_why_str() has a text of its own for each vendor err
 {
 	uint32_t i, j;
 
-	CHECK_STR(keeldv_why_str(KEELDV_WHY_KEY), "there is no such key");
+	CHECK_STR(keeldv_why_str(KEELDV_WHY_KEY), "the key does not exist");
 	CHECK_STR(keeldv_why_str(KEELDV_WHY_QP_ACCESS),
-		  "the peer's QP does not allow it");
+		  "the peer's QP does not allow the operation");
 	for (i = 0; i <= KEELDV_WHY_PSN; i++) {
 		CHECK(strcmp(keeldv_why_str(i), "unknown"));
 		for (j = 0; j < i; j++)

@@ -267,31 +267,36 @@ struct keel_uapi_cqe {
  * errors are generated from this list or compared with it.
  */
 #define KEEL_UAPI_WHYS(X)						\
-	X(NONE, 0, "nothing is wrong")					\
-	X(OPCODE, 1, "the QP's type cannot do that")			\
-	X(SGES, 2, "more SGEs or inline data than the QP has")		\
-	X(LENGTH, 3, "too long, not 8 bytes for an atomic, or 0 for a "	\
-	  "bind")								\
-	X(KEY, 4, "there is no such key")				\
-	X(DOMAIN, 5, "the key is of another protection domain")		\
-	X(ACCESS, 6, "the key does not give that right")		\
-	X(RANGE, 7, "beyond the memory of the key")			\
-	X(FAULT, 8, "the memory was unmapped, is read-only, or was not "	\
-	  "provided in time")						\
-	X(AH, 9, "no such address handle, or of another domain")	\
+	X(NONE, 0, "no error")						\
+	X(OPCODE, 1, "the QP type does not support the opcode")		\
+	X(SGES, 2, "more SGEs or inline data than the QP was created "	\
+	  "with")							\
+	X(LENGTH, 3, "the length is too large, not 8 for an atomic, "	\
+	  "or 0 for a bind")						\
+	X(KEY, 4, "the key does not exist")				\
+	X(DOMAIN, 5, "the key belongs to another protection domain")	\
+	X(ACCESS, 6, "the key does not grant this access")		\
+	X(RANGE, 7, "the range exceeds the memory of the key")		\
+	X(FAULT, 8, "the memory was unmapped, is read-only, or was "	\
+	  "not provided in time")					\
+	X(AH, 9, "the address handle does not exist, or belongs to "	\
+	  "another PD")							\
 	X(PEER, 10, "no peer is connected to this QP")			\
-	X(NOT_READY, 11, "the peer has posted no receive")		\
-	X(QP_ACCESS, 12, "the peer's QP does not allow it")		\
-	X(DEPTH, 13, "no read, atomic or flush is allowed, here or at "	\
-	  "the peer")							\
+	X(NOT_READY, 11, "the peer has posted no receive WQE")		\
+	X(QP_ACCESS, 12, "the peer's QP does not allow the operation")	\
+	X(DEPTH, 13, "one of the QPs allows no read, atomic or flush")	\
 	X(ALIGN, 14, "the address is not a multiple of 8")		\
-	X(SRQ, 15, "no such SRQ, or of another XRC domain")		\
-	X(WINDOW, 16, "the window or region cannot be used so, or now")	\
+	X(SRQ, 15, "the SRQ does not exist, or belongs to another "	\
+	  "XRC domain")							\
+	X(WINDOW, 16, "the window or region does not allow this "	\
+	  "operation now")						\
 	X(FLUSH, 17, "the QP is in an error state")			\
-	X(RING, 18, "the ring is not one, or the CQ is in error")	\
-	X(PLACEMENT, 19, "no such type or level of a flush")		\
-	X(RESERVED, 20, "what must be 0 in the work request is not")	\
-	X(PSN, 21, "sq_psn is not the rq_psn that the peer was given")
+	X(RING, 18, "an index in the ring is invalid, or the CQ is "	\
+	  "in error")							\
+	X(PLACEMENT, 19, "the type or level of the flush is invalid")	\
+	X(RESERVED, 20, "a reserved member of the work request is "	\
+	  "not 0")							\
+	X(PSN, 21, "sq_psn differs from the rq_psn of the peer")
 
 /*
  * enum keel_uapi_why - vendor errors, &keel_uapi_cqe.vendor_err. The IBTA
