@@ -26,14 +26,14 @@ struct keel_mem;
  * @next: start of the search for a free index
  * @round: number of times that the indexes wrapped around
  * @secret: generates the lower 8 bits of keys
- * @retired: number of keys that were invalidated; validates last-lookup caches
+ * @invalidated: number of keys that were invalidated; validates last-lookup caches
  */
 struct keel_keys {
 	struct xarray xa;
 	u32 next;
 	u8 round;
 	siphash_key_t secret;
-	atomic64_t retired;
+	atomic64_t invalidated;
 };
 
 /**
@@ -72,13 +72,13 @@ struct keel_key {
 };
 
 /**
- * struct keel_key_memo - last-lookup cache of a key
- * @key: the key, or NULL; valid only while &keel_keys.retired equals @retired
- * @retired: &keel_keys.retired, read before the lookup
+ * struct keel_key_cache - last-lookup cache of a key
+ * @key: the key, or NULL; valid only while &keel_keys.invalidated equals @invalidated
+ * @invalidated: &keel_keys.invalidated, read before the lookup
  */
-struct keel_key_memo {
+struct keel_key_cache {
 	struct keel_key *key;
-	s64 retired;
+	s64 invalidated;
 };
 
 void keel_keys_init(struct keel_keys *keys);
@@ -121,9 +121,9 @@ static inline int keel_key_check(const struct keel_key *k, u32 domain,
 }
 
 /**
- * keel_key_recall() - look up a key, first in a last-lookup cache
+ * keel_key_cached() - look up a key, first in a last-lookup cache
  * @keys: the table
- * @memo: the cache; the caller holds the lock that protects it
+ * @cache: the cache; the caller holds the lock that protects it
  * @key: the key, as userspace wrote it
  *
  * To invalidate a key, keel removes it from the table and increments the count. Its
@@ -136,19 +136,19 @@ static inline int keel_key_check(const struct keel_key *k, u32 domain,
  * Return: the key, without a reference; or NULL.
  */
 static __always_inline struct keel_key *
-keel_key_recall(struct keel_keys *keys, struct keel_key_memo *memo, u32 key)
+keel_key_cached(struct keel_keys *keys, struct keel_key_cache *cache, u32 key)
 {
 	/* Pairs with the barrier in keel_key_invalidate(). */
-	s64 retired = atomic64_read_acquire(&keys->retired);
-	struct keel_key *k = memo->key;
+	s64 invalidated = atomic64_read_acquire(&keys->invalidated);
+	struct keel_key *k = cache->key;
 
-	if (k && memo->retired == retired && k->key == key)
+	if (k && cache->invalidated == invalidated && k->key == key)
 		return k;
 	k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
 	if (!k || k->key != key)
 		return NULL;
-	memo->key = k;
-	memo->retired = retired;
+	cache->key = k;
+	cache->invalidated = invalidated;
 	return k;
 }
 

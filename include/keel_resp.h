@@ -56,7 +56,7 @@ struct keel_dgram {
  * @srq: XRC: the SRQ that @recv came from, with a reference while @have
  * @last: IB_EVENT_QP_LAST_WQE_REACHED was raised
  * @from: &keel_qp.gen of the requester whose message began to use @recv
- * @memo: last-lookup cache of the lkey
+ * @cache: last-lookup cache of the lkey
  * @dgram: UD QPs of user processes; else NULL
  */
 struct keel_resp {
@@ -67,7 +67,7 @@ struct keel_resp {
 	struct keel_recv recv;
 	struct keel_segs segs;
 	struct keel_srq *srq;
-	struct keel_key_memo memo;
+	struct keel_key_cache cache;
 	struct keel_dgram *dgram;
 };
 

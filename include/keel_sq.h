@@ -60,7 +60,7 @@ enum keel_stage {
  * @peer: last-lookup cache of the peer, or NULL; valid only while
  *	&keel_dev.qps_gone equals @qps_gone
  * @qps_gone: &keel_dev.qps_gone, read before the lookup of @peer
- * @memo: last-lookup cache of the lkey
+ * @cache: last-lookup cache of the lkey
  * @fetch: progress of the WQE, if an earlier attempt has begun it
  * @waited: the memory that @deadline is for; only compared, without references
  * @stage: progress of an atomic operation or an atomic write
@@ -86,7 +86,7 @@ struct keel_sq {
 	spinlock_t post_lock;
 	struct keel_qp *peer;
 	s64 qps_gone;
-	struct keel_key_memo memo;
+	struct keel_key_cache cache;
 	struct keel_fetch fetch;
 	struct keel_need waited;
 	enum keel_stage stage;

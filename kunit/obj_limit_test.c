@@ -27,6 +27,9 @@ static const struct limit_case limit_cases[] = {
 	{ "MRs of device memory are MRs", KEEL_DM_MR, KEEL_MR },
 	{ "MWs", KEEL_MW, KEEL_MW },
 	{ "AHs", KEEL_AH, KEEL_AH },
+	{ "CQs", KEEL_CQ, KEEL_CQ },
+	{ "SRQs", KEEL_SRQ, KEEL_SRQ },
+	{ "QPs", KEEL_QP, KEEL_QP },
 	{ "domains", KEEL_DOMAIN, KEEL_DOMAIN },
 };
 KUNIT_ARRAY_PARAM_DESC(limit, limit_cases, desc);

@@ -21,7 +21,7 @@ void keel_keys_init(struct keel_keys *keys)
 	keys->next = 1;
 	keys->round = 0;
 	get_random_bytes(&keys->secret, sizeof(keys->secret));
-	atomic64_set(&keys->retired, 0);
+	atomic64_set(&keys->invalidated, 0);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_init);
 
@@ -99,7 +99,7 @@ static void keel_key_invalidate(struct keel_keys *keys, struct keel_key *key)
 {
 	/* A reader that observes the new count cannot find the key. */
 	smp_mb__before_atomic();
-	atomic64_inc(&keys->retired);
+	atomic64_inc(&keys->invalidated);
 	WRITE_ONCE(key->dead, true);
 	keel_key_put(key);
 	wait_var_event(&key->users, !refcount_read(&key->users));

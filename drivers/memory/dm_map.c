@@ -6,7 +6,8 @@
  * ib_core for each. ib_core tracks the mappings. It zaps them at device
  * removal, and calls keel_mmap_free() when an entry is removed and its last
  * mapping is closed. Until then, the entry's reference on the buffer keeps its
- * pages from being allocated again.
+ * pages from being allocated again. mmap() maps the whole extent: a page
+ * fault comes after a zap only, and ib_core handles it.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>

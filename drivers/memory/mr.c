@@ -2,7 +2,8 @@
 /*
  * Memory regions: ibv_reg_mr(), ibv_rereg_mr(), ibv_reg_dm_mr() and
  * ibv_dereg_mr(). A region pins its memory as long as its key is valid or has
- * references: pages of the process, or a buffer of device memory. Other types
+ * references: pages of the process, or a buffer of device memory. ib_core has
+ * checked the access flags, and keys enforce them (sge.c, resp.c). Other types
  * of regions: mr_odp.c creates on-demand regions, which pin nothing;
  * mr_dmabuf.c and mr_dmabuf_bar.c those of dma-bufs; mr_kernel.c those of
  * kernel consumers. All are objects, see mr_object.c.

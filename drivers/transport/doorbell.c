@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The doorbell of a queue pair: KEEL_METHOD_QP_DOORBELL.
+ * The doorbell of a queue pair: KEEL_METHOD_QP_DOORBELL. It tries the fast path
+ * first. The slow path or the worker runs the rest.
  */
 #include "keel_qp.h"
 

@@ -132,12 +132,12 @@ static __always_inline bool keel_fast_fetch(const struct keel_qp *qp,
  * Return: NULL if there is none, or if it needs the slow path.
  */
 static __always_inline void *keel_fast_mem(struct keel_keys *keys,
-					   struct keel_key_memo *memo,
+					   struct keel_key_cache *cache,
 					   const struct keel_uapi_sge *sge,
 					   u32 len, u32 domain, u32 access,
 					   struct keel_key **used)
 {
-	struct keel_key *key = keel_key_recall(keys, memo, sge->lkey);
+	struct keel_key *key = keel_key_cached(keys, cache, sge->lkey);
 	const struct keel_mem *mem;
 	u64 pos;
 
@@ -165,7 +165,7 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
 	u32 qpn = qp->attr.dest_qp_num;
 	struct keel_sq *sq = &qp->sq;
 
-	/* As keel_key_recall(). */
+	/* As keel_key_cached(). */
 	if (sq->peer && sq->qps_gone == gone && sq->peer->qpn == qpn)
 		return sq->peer;
 	sq->peer = xa_load(&kdev->qps, qpn);
@@ -196,7 +196,7 @@ static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 	keel_fast_sge(&sge, (const void *)(recv + 1));
 	if (sge.length < len)
 		return NULL;
-	return keel_fast_mem(&peer->kdev->keys, &peer->resp.memo, &sge, len,
+	return keel_fast_mem(&peer->kdev->keys, &peer->resp.cache, &sge, len,
 			     peer->domain, IB_ACCESS_LOCAL_WRITE, used);
 }
 
@@ -215,7 +215,7 @@ static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 	if (!to)
 		return false;
 	if (!from)
-		from = keel_fast_mem(&qp->kdev->keys, &qp->sq.memo, &wqe->sge,
+		from = keel_fast_mem(&qp->kdev->keys, &qp->sq.cache, &wqe->sge,
 				     wqe->len, qp->domain, 0, &from_key);
 	if (from) {
 		memcpy(to, from, wqe->len);

@@ -225,8 +225,7 @@ TEST(read_only, "DEV-4", "a command in read-only memory is refused with EFAULT, 
 
 	objects_make(&o);
 	FOR_EACH_METHOD(m) {
-		/* TD_FREE has no output. */
-		if (m->method == KEEL_METHOD_TD_FREE && m->object == KEEL_OBJECT_TD)
+		if (!method_has_output(m))
 			continue;
 		method_build(m, &o, &cmd);
 		cmd.hdr.length = sizeof(cmd.hdr) + m->args_count *

@@ -117,6 +117,16 @@ static struct ibv_dm *new_dm(struct ibv_context *ctx)
 	return MUST(ibv_alloc_dm(ctx, &attr));
 }
 
+bool method_has_output(const struct method *m)
+{
+	int i;
+
+	for (i = 0; i < m->args_count; i++)
+		if (m->args[i].kind != ARG_OBJ && m->args[i].kind != ARG_IN)
+			return true;
+	return false;
+}
+
 void objects_make(struct objects *o)
 {
 	static char page[4096] __attribute__((aligned(4096)));
@@ -164,7 +174,7 @@ uint32_t objects_handle(const struct objects *o, uint16_t object, bool fresh)
 void method_build(const struct method *m, const struct objects *o,
 		  struct raw_cmd *cmd)
 {
-	static const uint64_t zero;
+	static const unsigned char zero[512];
 	const struct arg *arg;
 	int i;
 
@@ -180,7 +190,7 @@ void method_build(const struct method *m, const struct objects *o,
 			raw_new(cmd, arg->id);
 			break;
 		case ARG_IN:
-			raw_in(cmd, arg->id, &zero, arg->len);
+			raw_in(cmd, arg->id, zero, arg->len);
 			break;
 		default:
 			raw_out(cmd, arg->id, method_out[i], arg->len);

@@ -50,6 +50,9 @@ struct objects {
 	uint32_t td_handle, free_td_handle;
 };
 
+/* Does the kernel write to the command or to a buffer? */
+bool method_has_output(const struct method *m);
+
 void objects_make(struct objects *o);
 uint32_t objects_handle(const struct objects *o, uint16_t object, bool fresh);
 
