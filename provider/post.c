@@ -248,21 +248,21 @@ static int put_recv(struct keel_rq *rq, const struct ibv_recv_wr *wr)
  * publishes the index and then reads the flag. So at least one side sees the
  * store of the other side.
  */
-static bool wants_kick(const struct keel_ring *ring)
+static bool wants_doorbell(const struct keel_ring *ring)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return __atomic_load_n(&ring->shared->flags, __ATOMIC_RELAXED) &
 	       KEEL_RING_F_KICK;
 }
 
-/* Post a list. @kick is set if the kernel requests a doorbell. */
+/* Post a list. @doorbell is set if the kernel requests a doorbell. */
 static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
 		     struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr,
-		     bool *kick)
+		     bool *doorbell)
 {
 	int ret = 0;
 
-	*kick = false;
+	*doorbell = false;
 	if (keel_is_gone(ibctx)) {
 		*bad_wr = wr;
 		return EIO;
@@ -278,7 +278,7 @@ static int put_recvs(struct ibv_context *ibctx, struct keel_rq *rq,
 	}
 	keel_ring_publish(&rq->ring);
 	/* Under the lock, because a resize replaces the ring. */
-	*kick = wants_kick(&rq->ring);
+	*doorbell = wants_doorbell(&rq->ring);
 	keel_unlock(&rq->lock);
 	return ret;
 }
@@ -287,7 +287,7 @@ int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad_wr)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
-	bool kick;
+	bool doorbell;
 	int ret;
 	int err;
 
@@ -297,8 +297,8 @@ int keel_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		return EINVAL;
 	}
 
-	ret = put_recvs(ibqp->context, &qp->rq, wr, bad_wr, &kick);
-	if (!kick)
+	ret = put_recvs(ibqp->context, &qp->rq, wr, bad_wr, &doorbell);
+	if (!doorbell)
 		return ret;
 
 	err = keel_ring_doorbell(qp);
@@ -311,12 +311,12 @@ int keel_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr)
 {
 	struct keel_srq *srq = to_ksrq(ibsrq);
-	bool kick;
+	bool doorbell;
 	int ret;
 	int err;
 
-	ret = put_recvs(ibsrq->context, &srq->rq, wr, bad_wr, &kick);
-	if (!kick)
+	ret = put_recvs(ibsrq->context, &srq->rq, wr, bad_wr, &doorbell);
+	if (!doorbell)
 		return ret;
 
 	err = keel_ring_srq_doorbell(ibsrq);
