@@ -148,7 +148,7 @@ static int leaks(void)
 	late = stay(1);
 	printf("# leak: %.2f objects stay for each dma-buf, %.2f if its context ends first\n",
 	       usual, late);
-	return late > usual + 0.9;
+	return late > usual + 2;
 }
 
 /* Return whether the kernel crashed in this function. */
