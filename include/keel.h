@@ -68,7 +68,7 @@
  * @provider: represents @ap in transfers between devices, or NULL; valid while the
  *	driver is bound, which is longer than the device exists
  * @qps: QPs by number
- * @qps_gone: number of QPs destroyed so far; validates &keel_sq.peer
+ * @qps_destroyed: number of QPs destroyed so far; validates &keel_sq.peer
  * @qp_gens: the &keel_qp.gen that was assigned last
  * @srqs: SRQs by number
  * @next_qpn: start of the search for the next QP number
@@ -93,7 +93,7 @@ struct keel_dev {
 	struct keel_aperture *ap;
 	struct p2pdma_provider *provider;
 	struct xarray qps;
-	atomic64_t qps_gone;
+	atomic64_t qps_destroyed;
 	atomic64_t qp_gens;
 	struct xarray srqs;
 	u32 next_qpn;

@@ -54,6 +54,6 @@ void keel_fetch_close(struct keel_fetch *fetch);
 void keel_fetch_abandon(struct keel_fetch *fetch);
 void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 			struct keel_qp *qp, struct keel_need *need);
-void keel_fetch_drop(struct keel_fetch *fetch);
+void keel_fetch_discard(struct keel_fetch *fetch);
 
 #endif /* KEEL_MEMREQ_H */

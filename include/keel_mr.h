@@ -43,8 +43,8 @@ struct keel_pages {
  * @key: its lkey and rkey, which are the same key. Only fast registration and
  *	its invalidate (both under @lock), the work of @own, ibv_rereg_mr() and
  *	ibv_dereg_mr() change it. NULL: the region is being deregistered.
- * @spare: fast registration: null key, which replaces @key when that is
- *	invalidated; under @lock
+ * @null_key: fast registration: replaces @key when that is invalidated; under
+ *	@lock
  * @keys: the table that @key is in
  * @mem: its memory
  * @pages: PAGES of a user process, or NULL
@@ -63,7 +63,7 @@ struct keel_pages {
 struct keel_mr {
 	struct keel_obj obj;
 	struct keel_key __rcu *key;
-	struct keel_key *spare;
+	struct keel_key *null_key;
 	struct keel_keys *keys;
 	struct keel_mem mem;
 	struct keel_pages *pages;
@@ -86,8 +86,8 @@ struct keel_mr {
  * @lock: serializes bind and invalidate; taken inside the locks of queues
  * @key: its rkey; each change replaces the whole structure; under @lock. NULL: the
  *	window is being deallocated.
- * @spare: null key, which replaces @key when the window is unbound, so that an
- *	unbind needs no memory; allocated while it is bound; under @lock
+ * @null_key: replaces @key when the window is unbound, so that an unbind needs no
+ *	memory; allocated while the window is bound; under @lock
  * @mr: the region that it is bound to, or NULL; under @lock
  * @node: in &keel_mr.windows while it is bound
  * @keys: the table that @key is in
@@ -98,7 +98,7 @@ struct keel_mw {
 	const struct ib_ucontext *ctx;
 	struct mutex lock;
 	struct keel_key __rcu *key;
-	struct keel_key *spare;
+	struct keel_key *null_key;
 	struct keel_mr *mr;
 	struct list_head node;
 	struct keel_keys *keys;

@@ -39,7 +39,7 @@ struct keel_opcode {
 	u8 wc;
 	u8 used;
 	u8 flags;
-	enum keel_verdict (*run)(struct keel_xfer *x);
+	enum keel_xfer_result (*run)(struct keel_xfer *x);
 };
 
 const struct keel_opcode *keel_opcode_find(u32 opcode);

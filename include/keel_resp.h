@@ -72,12 +72,12 @@ struct keel_resp {
 };
 
 /* resp.c */
-enum keel_verdict keel_resp_send(struct keel_xfer *x);
-enum keel_verdict keel_resp_write(struct keel_xfer *x);
-enum keel_verdict keel_resp_read(struct keel_xfer *x);
-enum keel_verdict keel_resp_atomic(struct keel_xfer *x);
-enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x);
-enum keel_verdict keel_resp_flush(struct keel_xfer *x);
+enum keel_xfer_result keel_resp_send(struct keel_xfer *x);
+enum keel_xfer_result keel_resp_write(struct keel_xfer *x);
+enum keel_xfer_result keel_resp_read(struct keel_xfer *x);
+enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x);
+enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x);
+enum keel_xfer_result keel_resp_flush(struct keel_xfer *x);
 
 /* recv.c */
 void keel_dgram_drop(struct keel_dgram *dgram);
@@ -94,7 +94,7 @@ int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 bool keel_xfer_stop(void *arg);
 
 /* ud.c */
-enum keel_verdict keel_ud_send(struct keel_xfer *x);
+enum keel_xfer_result keel_ud_send(struct keel_xfer *x);
 void keel_ud_run(struct keel_qp *qp);
 
 #endif /* KEEL_RESP_H */

@@ -35,7 +35,7 @@ enum keel_wait {
 /* Progress of an atomic operation or an atomic write. */
 enum keel_stage {
 	KEEL_STAGE_NEW,
-	KEEL_STAGE_FETCHED,	/* the atomic operand is in &keel_sq.word */
+	KEEL_STAGE_FETCHED,	/* the value to store is in &keel_sq.word */
 	KEEL_STAGE_DONE,	/* the memory has changed */
 };
 
@@ -58,8 +58,8 @@ enum keel_stage {
  *	written yet: nothing is flushed before that
  * @post_lock: kernel consumers: protects the producer index
  * @peer: last-lookup cache of the peer, or NULL; valid only while
- *	&keel_dev.qps_gone equals @qps_gone
- * @qps_gone: &keel_dev.qps_gone, read before the lookup of @peer
+ *	&keel_dev.qps_destroyed equals @qps_destroyed
+ * @qps_destroyed: &keel_dev.qps_destroyed, read before the lookup of @peer
  * @cache: last-lookup cache of the lkey
  * @fetch: progress of the WQE, if an earlier attempt has begun it
  * @waited: the memory that @deadline is for; only compared, without references
@@ -85,7 +85,7 @@ struct keel_sq {
 	bool reporting;
 	spinlock_t post_lock;
 	struct keel_qp *peer;
-	s64 qps_gone;
+	s64 qps_destroyed;
 	struct keel_key_cache cache;
 	struct keel_fetch fetch;
 	struct keel_need waited;
@@ -113,7 +113,7 @@ struct keel_turn {
 
 /* sq.c */
 void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
-void keel_sq_drop(struct keel_sq *sq);
+void keel_sq_discard(struct keel_sq *sq);
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len);
 void keel_sq_init(struct keel_qp *qp);
@@ -141,11 +141,11 @@ enum keel_fast {
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
 
 /* req.c */
-enum keel_verdict keel_req_run(struct keel_xfer *x);
+enum keel_xfer_result keel_req_run(struct keel_xfer *x);
 
 /* local.c */
-enum keel_verdict keel_local_bind(struct keel_xfer *x);
-enum keel_verdict keel_local_invalidate(struct keel_xfer *x);
-enum keel_verdict keel_local_reg_mr(struct keel_xfer *x);
+enum keel_xfer_result keel_local_bind(struct keel_xfer *x);
+enum keel_xfer_result keel_local_invalidate(struct keel_xfer *x);
+enum keel_xfer_result keel_local_reg_mr(struct keel_xfer *x);
 
 #endif /* KEEL_SQ_H */

@@ -58,7 +58,7 @@ void keel_workers_exit(void);
 void keel_workers_setup(struct keel_workers *workers);
 void keel_workers_stop(struct keel_workers *workers);
 
-struct keel_worker *keel_workers_get(struct keel_workers *workers);
+struct keel_worker *keel_worker_of_current(struct keel_workers *workers);
 void keel_worker_get(struct keel_worker *worker);
 void keel_worker_put(struct keel_worker *worker);
 bool keel_worker_is_dead(const struct keel_worker *worker);

@@ -47,7 +47,7 @@ struct keel_xfer {
 };
 
 /**
- * enum keel_verdict - result of an attempt to execute a work request
+ * enum keel_xfer_result - result of an attempt to execute a work request
  * @KEEL_XFER_DONE: it completes with &keel_xfer.status
  * @KEEL_XFER_RNR: the peer has no receive WQE: wait
  * @KEEL_XFER_NO_PEER: no peer is connected and ready: wait
@@ -56,7 +56,7 @@ struct keel_xfer {
  * @KEEL_XFER_BUSY: the lock of the peer's responder is taken: retry
  * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
  */
-enum keel_verdict {
+enum keel_xfer_result {
 	KEEL_XFER_DONE,
 	KEEL_XFER_RNR,
 	KEEL_XFER_NO_PEER,

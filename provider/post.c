@@ -252,7 +252,7 @@ static bool wants_doorbell(const struct keel_ring *ring)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return __atomic_load_n(&ring->shared->flags, __ATOMIC_RELAXED) &
-	       KEEL_RING_F_KICK;
+	       KEEL_RING_F_DOORBELL;
 }
 
 /* Post a list. @doorbell is set if the kernel requests a doorbell. */

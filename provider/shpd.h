@@ -34,8 +34,8 @@ struct ibv_shpd {
  * @shpd: filled in
  *
  * A domain can be shared once. Returns @shpd, or NULL and sets errno: EINVAL,
- * EOPNOTSUPP (not a keel device), ENOSPC (the device has no handle left, or the
- * user has used up its share).
+ * EOPNOTSUPP (not a keel device), ENOMEM, ENOSPC (the device has no handle
+ * left, or the user has used up its share).
  */
 struct ibv_shpd *ibv_alloc_shpd(struct ibv_pd *pd, uint64_t share_key,
 				struct ibv_shpd *shpd);

@@ -203,7 +203,7 @@ static void keel_job_dequeue(struct keel_job *job)
 	list_del_init(&job->node);
 	job->worker = NULL;
 	clear_bit_unlock(0, &job->state);
-	/* A thread that still finds the bit set: the job sees its changes. */
+	/* The job sees what a thread wrote that still found the bit set. */
 	smp_mb__after_atomic();
 }
 
@@ -454,7 +454,7 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 }
 
 /**
- * keel_workers_get() - get or create the worker of the calling process
+ * keel_worker_of_current() - get or create the worker of the calling process
  * @workers: the workers of a context that the process uses
  *
  * Context: process context of a user process.
@@ -463,7 +463,7 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
  * process cannot have more threads; or ERR_PTR(-ERESTARTNOINTR) for a signal,
  * after which the call restarts.
  */
-struct keel_worker *keel_workers_get(struct keel_workers *workers)
+struct keel_worker *keel_worker_of_current(struct keel_workers *workers)
 {
 	struct keel_worker *worker;
 	LIST_HEAD(gone);
@@ -552,7 +552,7 @@ static void keel_reaps_kill(void)
 
 	guard(spinlock)(&keel_reaps.lock);
 	list_for_each_entry(worker, &keel_reaps.list, reaping) {
-		pr_warn("keel: process %d used a device, and does not run: killed, for the module to go\n",
+		pr_warn("keel: killing process %d: it does not run, and the module cannot be unloaded before its thread ends\n",
 			pid_nr(worker->owner));
 		kill_pid(worker->owner, SIGKILL, 1);
 	}

@@ -220,7 +220,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 	keel_shpds_init(&kdev->shpds);
 	ibdev->local_dma_lkey = KEEL_LOCAL_DMA_LKEY;
 	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
-	atomic64_set(&kdev->qps_gone, 0);
+	atomic64_set(&kdev->qps_destroyed, 0);
 	atomic64_set(&kdev->qp_gens, 0);
 	xa_init_flags(&kdev->srqs, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	kdev->next_qpn = 1;

@@ -20,7 +20,7 @@
 static bool dmabuf_export;
 module_param(dmabuf_export, bool, 0644);
 MODULE_PARM_DESC(dmabuf_export,
-		 "Programs may export device memory behind BARs as dma-bufs, of functions bound from now on (default N: ib_uverbs of Linux 7.2 can free one too early)");
+		 "Userspace may export device memory behind a BAR as a dma-buf; applies to functions bound later (default N: ib_uverbs of Linux 7.2 has use-after-free bugs)");
 
 static int keel_mmap_get_pfns(struct rdma_user_mmap_entry *entry,
 			      struct phys_vec *phys_vec,

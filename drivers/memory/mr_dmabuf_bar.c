@@ -31,7 +31,7 @@
  * @attach: the attachment of the PCI function
  * @sgt: its mapping, or NULL after it was unmapped. The lock of the dma-buf
  *	protects it and the flags.
- * @spare: null key that replaces the region's key when the dma-buf is revoked
+ * @null_key: replaces the region's key when the dma-buf is revoked
  * @work: does the revocation, on a workqueue that is not freezable, because
  *	device removal waits for it
  * @live: the region has its key and is not being deregistered: @work may run
@@ -41,7 +41,7 @@ struct keel_own {
 	struct keel_mr *mr;
 	struct dma_buf_attachment *attach;
 	struct sg_table *sgt;
-	struct keel_key *spare;
+	struct keel_key *null_key;
 	struct work_struct work;
 	bool live;
 	bool revoked;
@@ -63,8 +63,8 @@ static void keel_own_revoke(struct work_struct *work)
 {
 	struct keel_own *own = container_of(work, struct keel_own, work);
 
-	keel_key_swap(own->mr->keys, &own->mr->key, own->spare);
-	own->spare = NULL;
+	keel_key_swap(own->mr->keys, &own->mr->key, own->null_key);
+	own->null_key = NULL;
 	/* Keys of windows open the same memory. No new one can be bound. */
 	keel_mr_unbind(own->mr);
 	keel_own_unmap(own);
@@ -181,9 +181,9 @@ int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 		return -ENOMEM;
 	own->mr = mr;
 	INIT_WORK(&own->work, keel_own_revoke);
-	own->spare = kzalloc_obj(*own->spare, GFP_KERNEL_ACCOUNT);
+	own->null_key = kzalloc_obj(*own->null_key, GFP_KERNEL_ACCOUNT);
 	ret = -ENOMEM;
-	if (!own->spare)
+	if (!own->null_key)
 		goto err_own;
 	attach = dma_buf_dynamic_attach(dmabuf, kdev->ib.dev.parent,
 					&keel_own_attach_ops, own);
@@ -205,7 +205,7 @@ err_attach:
 	keel_own_unmap(own);
 	dma_buf_detach(dmabuf, attach);
 err_own:
-	kfree(own->spare);
+	kfree(own->null_key);
 	kfree(own);
 	return ret;
 }
@@ -222,9 +222,9 @@ void keel_own_start(struct keel_mr *mr)
 	struct keel_own *own = mr->own;
 	struct dma_resv *resv = own->attach->dmabuf->resv;
 
-	own->spare->key = key->key;
-	own->spare->domain = key->domain;
-	own->spare->obj = &mr->obj;
+	own->null_key->key = key->key;
+	own->null_key->domain = key->domain;
+	own->null_key->obj = &mr->obj;
 	dma_resv_lock(resv, NULL);
 	own->live = true;
 	if (own->revoked)
@@ -264,6 +264,6 @@ void keel_own_free(struct keel_mr *mr)
 	keel_own_unmap(own);
 	dma_buf_detach(dmabuf, own->attach);
 	dma_buf_put(dmabuf);
-	kfree(own->spare);
+	kfree(own->null_key);
 	kfree(own);
 }

@@ -118,11 +118,11 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 {
 	struct keel_mr *mr = to_kmr(ibmr);
 	struct keel_key *key __free(kfree) = kzalloc_obj(*key);
-	struct keel_key *spare __free(kfree) = kzalloc_obj(*spare);
+	struct keel_key *null_key __free(kfree) = kzalloc_obj(*null_key);
 	const struct keel_key *old;
 
 	*why = KEEL_WHY_WINDOW;
-	if (!key || !spare || !mr->list || mr->keys != &kdev->keys)
+	if (!key || !null_key || !mr->list || mr->keys != &kdev->keys)
 		return IB_WC_MW_BIND_ERR;
 	guard(mutex)(&mr->lock);
 	old = rcu_dereference_protected(mr->key, lockdep_is_held(&mr->lock));
@@ -138,13 +138,13 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 		.mem = &mr->mem,
 		.obj = &mr->obj,
 	};
-	*spare = (struct keel_key){
+	*null_key = (struct keel_key){
 		.key = rkey,
 		.domain = domain,
 		.obj = &mr->obj,
 	};
 	keel_key_swap(mr->keys, &mr->key, no_free_ptr(key));
-	mr->spare = no_free_ptr(spare);
+	mr->null_key = no_free_ptr(null_key);
 	return IB_WC_SUCCESS;
 }
 
@@ -170,8 +170,8 @@ int keel_mr_invalidate(struct keel_mr *mr, u32 rkey)
 	/* It may have been deregistered meanwhile. */
 	if (!old || !old->mem || old->key != rkey)
 		return -EACCES;
-	keel_key_swap(mr->keys, &mr->key, mr->spare);
-	mr->spare = NULL;
+	keel_key_swap(mr->keys, &mr->key, mr->null_key);
+	mr->null_key = NULL;
 	return 0;
 }
 

@@ -41,7 +41,7 @@ static void keel_mr_free_mem(struct keel_mr *mr)
 		kvfree(mr->mem.list);
 	if (mr->task)
 		put_task_struct(mr->task);
-	kfree(mr->spare);
+	kfree(mr->null_key);
 	mutex_destroy(&mr->lock);
 }
 
@@ -124,7 +124,7 @@ static int keel_mr_find_worker(struct keel_mr *mr)
 	if ((mr->mem.type != KEEL_MEM_ODP && mr->mem.type != KEEL_MEM_DMABUF) ||
 	    mr->mem.worker)
 		return 0;
-	worker = keel_workers_get(keel_context_workers(mr->ctx));
+	worker = keel_worker_of_current(keel_context_workers(mr->ctx));
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
 	mr->mem.worker = worker;

@@ -13,7 +13,7 @@ static void keel_mw_release(struct keel_obj *obj)
 {
 	struct keel_mw *mw = container_of(obj, struct keel_mw, obj);
 
-	kfree(mw->spare);
+	kfree(mw->null_key);
 	mutex_destroy(&mw->lock);
 	kfree_rcu(mw, obj.rcu);
 }
@@ -81,15 +81,15 @@ void keel_mw_unbind(struct keel_mw *mw)
 {
 	const struct keel_key *old =
 		rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));
-	struct keel_key *spare = mw->spare;
+	struct keel_key *null_key = mw->null_key;
 
-	mw->spare = NULL;
-	*spare = (struct keel_key){
+	mw->null_key = NULL;
+	*null_key = (struct keel_key){
 		.key = old->key,
 		.domain = old->domain,
 		.obj = &mw->obj,
 	};
-	keel_key_swap(mw->keys, &mw->key, spare);
+	keel_key_swap(mw->keys, &mw->key, null_key);
 	keel_mw_unlink(mw);
 }
 

@@ -137,15 +137,15 @@ static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
  */
 static enum keel_uapi_why keel_mw_rebind(struct keel_mw *mw,
 					 struct keel_key *key,
-					 struct keel_key *spare,
+					 struct keel_key *null_key,
 					 const struct keel_key *of)
 {
 	struct keel_mr *mr = container_of(of->obj, struct keel_mr, obj);
 
 	keel_key_swap(mw->keys, &mw->key, key);
 	keel_mw_unlink(mw);
-	kfree(mw->spare);
-	mw->spare = spare;
+	kfree(mw->null_key);
+	mw->null_key = null_key;
 	scoped_guard(mutex, &mr->lock)
 		if (!mr->going) {
 			keel_mw_link(mw, mr);
@@ -162,11 +162,12 @@ static enum keel_uapi_why keel_mw_bind_mr(const struct keel_scope *scope,
 					  const struct keel_uapi_send_wqe *wqe,
 					  struct keel_key *key)
 {
-	struct keel_key *spare = kzalloc_obj(*spare, keel_gfp_of(scope->kernel));
+	struct keel_key *null_key = kzalloc_obj(*null_key,
+						keel_gfp_of(scope->kernel));
 	enum keel_uapi_why why = KEEL_WHY_WINDOW;
 	struct keel_key *of;
 
-	if (!spare)
+	if (!null_key)
 		goto err_key;
 	of = keel_key_find(&scope->kdev->keys, wqe->bind.lkey, scope->domain);
 	if (IS_ERR(of)) {
@@ -179,12 +180,12 @@ static enum keel_uapi_why keel_mw_bind_mr(const struct keel_scope *scope,
 		goto err_spare;
 	}
 	keel_bind_key_to(key, mw, scope, wqe, of);
-	why = keel_mw_rebind(mw, key, spare, of);
+	why = keel_mw_rebind(mw, key, null_key, of);
 	keel_key_put(of);
 	return why;
 
 err_spare:
-	kfree(spare);
+	kfree(null_key);
 err_key:
 	kfree(key);
 	return why;
@@ -210,8 +211,8 @@ static enum keel_uapi_why keel_mw_bind(const struct keel_scope *scope,
 		return keel_mw_bind_mr(scope, mw, wqe, key);
 	keel_key_swap(mw->keys, &mw->key, key);
 	keel_mw_unlink(mw);
-	kfree(mw->spare);
-	mw->spare = NULL;
+	kfree(mw->null_key);
+	mw->null_key = NULL;
 	return KEEL_WHY_NONE;
 }
 

@@ -6,7 +6,7 @@
 #include "keel_qp.h"
 
 /* CQEs that are checked before &keel_cq.poll_lock is dropped for a moment. */
-#define KEEL_CQ_FORGET	64
+#define KEEL_CQ_CLEAN	64
 /* No QP has this number: polling skips a CQE that names it. */
 #define KEEL_QPN_NONE	0
 
@@ -141,7 +141,7 @@ static void keel_cq_clean(struct keel_cq *cq, u32 qpn)
 	while (more) {
 		spin_lock_irqsave(&cq->poll_lock, flags);
 		/* The consumer may have polled meanwhile. */
-		for (n = KEEL_CQ_FORGET; n && (s32)(from - head->user) > 0; n--)
+		for (n = KEEL_CQ_CLEAN; n && (s32)(from - head->user) > 0; n--)
 			to = keel_cqe_clean(&cq->ring,
 					    keel_ring_entry(&cq->ring, --from),
 					    to, qpn);

@@ -161,15 +161,15 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
 {
 	struct keel_dev *kdev = qp->kdev;
 	/* Pairs with the barrier in keel_destroy_qp(). */
-	s64 gone = atomic64_read_acquire(&kdev->qps_gone);
+	s64 gone = atomic64_read_acquire(&kdev->qps_destroyed);
 	u32 qpn = qp->attr.dest_qp_num;
 	struct keel_sq *sq = &qp->sq;
 
 	/* As keel_key_cached(). */
-	if (sq->peer && sq->qps_gone == gone && sq->peer->qpn == qpn)
+	if (sq->peer && sq->qps_destroyed == gone && sq->peer->qpn == qpn)
 		return sq->peer;
 	sq->peer = xa_load(&kdev->qps, qpn);
-	sq->qps_gone = gone;
+	sq->qps_destroyed = gone;
 	return sq->peer;
 }
 

@@ -18,7 +18,7 @@ static struct keel_scope keel_local_scope(const struct keel_xfer *x)
  * Context: may sleep; the send queue's lock is held, and no reference on a key.
  * Return: KEEL_XFER_DONE.
  */
-enum keel_verdict keel_local_bind(struct keel_xfer *x)
+enum keel_xfer_result keel_local_bind(struct keel_xfer *x)
 {
 	const struct keel_scope scope = keel_local_scope(x);
 
@@ -34,7 +34,7 @@ enum keel_verdict keel_local_bind(struct keel_xfer *x)
  * Context: as keel_local_bind().
  * Return: KEEL_XFER_DONE.
  */
-enum keel_verdict keel_local_invalidate(struct keel_xfer *x)
+enum keel_xfer_result keel_local_invalidate(struct keel_xfer *x)
 {
 	const struct keel_scope scope = keel_local_scope(x);
 
@@ -50,7 +50,7 @@ enum keel_verdict keel_local_invalidate(struct keel_xfer *x)
  * Context: as keel_local_bind().
  * Return: KEEL_XFER_DONE.
  */
-enum keel_verdict keel_local_reg_mr(struct keel_xfer *x)
+enum keel_xfer_result keel_local_reg_mr(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 

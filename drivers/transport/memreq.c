@@ -306,12 +306,12 @@ drop:
 }
 
 /**
- * keel_fetch_drop() - drop the progress of a transfer
+ * keel_fetch_discard() - drop the progress of a transfer
  * @fetch: the transfer; it is over, or starts from the beginning
  *
  * Context: as keel_fetch_collect().
  */
-void keel_fetch_drop(struct keel_fetch *fetch)
+void keel_fetch_discard(struct keel_fetch *fetch)
 {
 	struct keel_memreq *req, *next;
 

@@ -282,7 +282,7 @@ err_rings:
 static void keel_qp_drain(struct keel_qp *qp)
 {
 	mutex_lock(&qp->sq.lock);
-	keel_sq_drop(&qp->sq);
+	keel_sq_discard(&qp->sq);
 	keel_srq_wait_end(qp);
 	mutex_unlock(&qp->sq.lock);
 	mutex_lock(&qp->resp.lock);
@@ -317,7 +317,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	 * period waits for readers that saw the old one.
 	 */
 	smp_mb__before_atomic();
-	atomic64_inc(&qp->kdev->qps_gone);
+	atomic64_inc(&qp->kdev->qps_destroyed);
 	spin_lock(&qp->state_lock);
 	WRITE_ONCE(qp->dying, true);
 	WRITE_ONCE(qp->ib, NULL);

@@ -152,7 +152,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	mutex_lock(&qp->sq.lock);
 	hrtimer_cancel(&qp->sq.timer);
 	WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
-	keel_sq_drop(&qp->sq);
+	keel_sq_discard(&qp->sq);
 	keel_srq_wait_end(qp);
 	qp->sq.drained = false;
 	keel_ring_reset(&qp->sq.ring, qp->user);

@@ -79,8 +79,8 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
  * this. The worker continues if this call ends early.
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
- * Return: 0; the error of keel_workers_get() if the worker of the QP is dead,
- * and this process cannot take the QP over: nothing was done.
+ * Return: 0; the error of keel_worker_of_current() if the worker of the QP is
+ * dead, and this process cannot take the QP over: nothing was done.
  */
 int keel_qp_run(struct keel_qp *qp)
 {

@@ -152,7 +152,7 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
  *	has a worker that is not dead.
  *
  * Context: process context of a user process.
- * Return: 0, or the error of keel_workers_get().
+ * Return: 0, or the error of keel_worker_of_current().
  */
 int keel_qp_own_worker(struct keel_qp *qp)
 {
@@ -160,7 +160,7 @@ int keel_qp_own_worker(struct keel_qp *qp)
 
 	if (qp->worker && !keel_qp_is_orphan(qp))
 		return 0;
-	worker = keel_workers_get(keel_context_workers(qp->context));
+	worker = keel_worker_of_current(keel_context_workers(qp->context));
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
 	old = keel_qp_swap_worker(qp, worker);
@@ -217,7 +217,8 @@ static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 		 * doorbell.
 		 */
 		if (qp->rq.ring.head)
-			WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
+			WRITE_ONCE(qp->rq.ring.head->flags,
+				   KEEL_RING_F_DOORBELL);
 		/*
 		 * Pairs with the barrier of the thread that posts a receive
 		 * WQE.

@@ -11,7 +11,7 @@
 #include "keel_resp_lock.h"
 
 /* Attempts to take a receive WQE, if other QPs take the new ones first. */
-#define KEEL_RECV_LOOKS		10
+#define KEEL_RECV_TRIES		10
 
 /**
  * keel_dgram_drop() - drop the datagram that is kept for a QP
@@ -22,7 +22,7 @@
 void keel_dgram_drop(struct keel_dgram *dgram)
 {
 	WRITE_ONCE(dgram->pending, false);
-	keel_fetch_drop(&dgram->fetch);
+	keel_fetch_discard(&dgram->fetch);
 }
 
 /* The SRQ that the QP takes receive WQEs from now; NULL: its own queue. */
@@ -133,7 +133,7 @@ void keel_rq_flush(struct keel_qp *qp)
 	keel_resp_relax();
 	/* Again: keel_rq_was_wanted() may have cleared it. */
 	if (qp->rq.ring.head && READ_ONCE(qp->state) == IB_QPS_ERR)
-		WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_KICK);
+		WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_DOORBELL);
 	/* Pairs with the barrier of the thread that posts a receive WQE. */
 	smp_mb();
 	/* The state may have changed: only the error state flushes. */
@@ -200,7 +200,7 @@ int keel_recv_take(struct keel_xfer *x)
 {
 	struct keel_qp *peer = x->peer;
 	struct keel_resp *resp = &peer->resp;
-	u32 looks = KEEL_RECV_LOOKS;
+	u32 tries = KEEL_RECV_TRIES;
 	int ret;
 
 	if (resp->have) {
@@ -221,7 +221,7 @@ int keel_recv_take(struct keel_xfer *x)
 	/* Another QP of the SRQ may take the new receive WQE first. */
 	do
 		ret = keel_recv_next(peer);
-	while (!ret && keel_recv_want(x) && --looks);
+	while (!ret && keel_recv_want(x) && --tries);
 	if (ret > 0) {
 		resp->have = true;
 		if (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) {
@@ -232,7 +232,7 @@ int keel_recv_take(struct keel_xfer *x)
 	}
 	keel_recv_done(resp);
 	if (!ret)
-		return looks ? 0 : -EAGAIN;
+		return tries ? 0 : -EAGAIN;
 	/*
 	 * XRC: the SRQ may belong to another process, so the QP does not fail.
 	 */

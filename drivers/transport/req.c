@@ -6,8 +6,8 @@
 #include "keel_opcode.h"
 #include "keel_resp_lock.h"
 
-static enum keel_verdict keel_req_bad(struct keel_xfer *x,
-				      enum ib_wc_status status, u32 why)
+static enum keel_xfer_result keel_req_bad(struct keel_xfer *x,
+					  enum ib_wc_status status, u32 why)
 {
 	x->status = status;
 	x->why = why;
@@ -133,7 +133,7 @@ static bool keel_req_srq(struct keel_xfer *x)
 	return false;
 }
 
-static enum keel_verdict keel_req_deliver(struct keel_xfer *x)
+static enum keel_xfer_result keel_req_deliver(struct keel_xfer *x)
 {
 	x->domain = x->peer->domain;
 	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
@@ -142,7 +142,7 @@ static enum keel_verdict keel_req_deliver(struct keel_xfer *x)
 }
 
 /* Execute a work request at the QP that is connected to this one. */
-static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
+static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 {
 	static const u64 rnr_us[32] = {
 		655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640,
@@ -150,7 +150,7 @@ static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 		30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680,
 		491520,
 	};
-	enum keel_verdict verdict;
+	enum keel_xfer_result result;
 
 	switch (keel_req_peer(x)) {
 	case 0:
@@ -162,19 +162,19 @@ static enum keel_verdict keel_req_connected_send(struct keel_xfer *x)
 		return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE :
 						  KEEL_XFER_NO_PEER;
 	}
-	verdict = keel_req_deliver(x);
-	if (verdict == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
+	result = keel_req_deliver(x);
+	if (result == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
 		keel_req_contact(x->qp, x->peer);
 	x->rnr_ns = rnr_us[x->peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
 	mutex_unlock(&x->peer->resp.lock);
-	return verdict;
+	return result;
 }
 
 /*
  * One attempt. Keys and locks are held without preemption, see
  * keel_resp_lock.h.
  */
-static enum keel_verdict keel_req_try(struct keel_xfer *x)
+static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *qp = x->qp;
@@ -202,13 +202,13 @@ static enum keel_verdict keel_req_try(struct keel_xfer *x)
  * @x: with @x->qp, and a copy of the WQE's header in @x->wqe
  *
  * Context: may sleep; the send queue's lock is held, and the WQE is its first.
- * Return: the result, see enum keel_verdict.
+ * Return: the result, see enum keel_xfer_result.
  */
-enum keel_verdict keel_req_run(struct keel_xfer *x)
+enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *qp = x->qp;
-	enum keel_verdict verdict;
+	enum keel_xfer_result result;
 	struct keel_resp_wait wait = { .until = x->until };
 
 	x->op = keel_opcode_find(wqe->opcode);
@@ -221,12 +221,12 @@ enum keel_verdict keel_req_run(struct keel_xfer *x)
 		return x->op->run(x);
 	do {
 		keel_resp_stay();
-		verdict = keel_req_try(x);
+		result = keel_req_try(x);
 		keel_segs_put(&qp->sq.segs);
 		keel_resp_relax();
 		keel_req_put(x);
-		if (verdict != KEEL_XFER_BUSY)
-			return verdict;
+		if (result != KEEL_XFER_BUSY)
+			return result;
 	} while (!keel_resp_pause(qp, &wait));
 	return KEEL_XFER_STOPPED;
 }

@@ -15,8 +15,8 @@ static bool keel_is_uc(const struct keel_xfer *x)
 }
 
 /* UC has no acknowledgements: the requester always reports success. */
-static enum keel_verdict keel_resp_done(struct keel_xfer *x,
-					enum ib_wc_status status, u32 why)
+static enum keel_xfer_result keel_resp_done(struct keel_xfer *x,
+					    enum ib_wc_status status, u32 why)
 {
 	x->status = keel_is_uc(x) ? IB_WC_SUCCESS : status;
 	x->why = keel_is_uc(x) ? KEEL_WHY_NONE : why;
@@ -27,8 +27,8 @@ static enum keel_verdict keel_resp_done(struct keel_xfer *x,
  * The request is invalid: the responder's QP fails. A receive WQE that the
  * request uses completes in error. Without one, the QP raises an event.
  */
-static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
-					  enum ib_wc_status status, u32 why)
+static enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
+					      enum ib_wc_status status, u32 why)
 {
 	enum ib_event_type event = status == IB_WC_REM_ACCESS_ERR ?
 				   IB_EVENT_QP_ACCESS_ERR :
@@ -45,8 +45,8 @@ static enum keel_verdict keel_resp_refuse(struct keel_xfer *x,
 }
 
 /* The receive WQE is invalid or too small: complete it in error. */
-static enum keel_verdict keel_resp_bad_recv(struct keel_xfer *x,
-					    enum ib_wc_status status, u32 why)
+static enum keel_xfer_result keel_resp_bad_recv(struct keel_xfer *x,
+						enum ib_wc_status status, u32 why)
 {
 	keel_recv_complete(x, status, why, 0, 0);
 	return keel_resp_done(x, status == IB_WC_LOC_LEN_ERR ?
@@ -54,7 +54,7 @@ static enum keel_verdict keel_resp_bad_recv(struct keel_xfer *x,
 }
 
 /* There is no receive WQE: RC waits, UC drops the message. */
-static enum keel_verdict keel_resp_no_recv(struct keel_xfer *x, int ret)
+static enum keel_xfer_result keel_resp_no_recv(struct keel_xfer *x, int ret)
 {
 	if (ret == -EAGAIN)
 		return KEEL_XFER_STOPPED;
@@ -95,7 +95,7 @@ static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
 }
 
 /* The requester reports success, if the responder's CQE could be written. */
-static enum keel_verdict keel_resp_received(struct keel_xfer *x, u32 len)
+static enum keel_xfer_result keel_resp_received(struct keel_xfer *x, u32 len)
 {
 	if (keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
 			       keel_resp_flags(x->wqe)))
@@ -119,7 +119,7 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 	return ret;
 }
 
-static enum keel_verdict keel_resp_sent(struct keel_xfer *x)
+static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)
 {
 	u64 len = x->qp->sq.segs.len;
 
@@ -153,9 +153,9 @@ static void keel_resp_begin(struct keel_xfer *x)
  * @x: the message, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_verdict.
+ * Return: the result, see enum keel_xfer_result.
  */
-enum keel_verdict keel_resp_send(struct keel_xfer *x)
+enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 {
 	struct keel_segs *dst = &x->peer->resp.segs;
 	const struct keel_segs *src = &x->qp->sq.segs;
@@ -197,27 +197,27 @@ enum keel_verdict keel_resp_send(struct keel_xfer *x)
 
 /* Check the access flags of the QP and the rkey, and find the remote memory. */
 static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
-			     u64 addr, u64 len, enum keel_verdict *verdict)
+			     u64 addr, u64 len, enum keel_xfer_result *result)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	struct keel_segs *remote = &x->qp->sq.remote;
 	u32 why = KEEL_WHY_QP_ACCESS;
 
 	if (!(x->peer->attr.qp_access_flags & access)) {
-		*verdict = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
+		*result = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
 		return false;
 	}
 	if (keel_segs_remote(&scope, remote, rkey, access, addr, len, &why)) {
-		*verdict = keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
+		*result = keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
 		return false;
 	}
 	return true;
 }
 
 /* The result of a copy between local (the requester's) and remote memory. */
-static enum keel_verdict keel_resp_copied(struct keel_xfer *x,
-					  enum keel_copy_result copied,
-					  enum keel_copy_result local)
+static enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
+					      enum keel_copy_result copied,
+					      enum keel_copy_result local)
 {
 	if (copied == KEEL_COPY_STOPPED)
 		return KEEL_XFER_STOPPED;
@@ -234,19 +234,20 @@ static enum keel_verdict keel_resp_copied(struct keel_xfer *x,
 }
 
 /* Immediate data consumes a receive WQE, whose memory is not used. */
-static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
+static bool keel_resp_take_imm(struct keel_xfer *x,
+			       enum keel_xfer_result *result)
 {
 	enum ib_wc_status status;
 	u32 why = KEEL_WHY_NONE;
 	int ret = keel_recv_take(x);
 
 	if (ret <= 0) {
-		*verdict = keel_resp_no_recv(x, ret);
+		*result = keel_resp_no_recv(x, ret);
 		return false;
 	}
 	status = keel_recv_segs(x->peer, 0, &why);
 	if (status != IB_WC_SUCCESS) {
-		*verdict = keel_resp_bad_recv(x, status, why);
+		*result = keel_resp_bad_recv(x, status, why);
 		return false;
 	}
 	return true;
@@ -260,21 +261,21 @@ static bool keel_resp_take_imm(struct keel_xfer *x, enum keel_verdict *verdict)
  * rkey. If there is none, the requester waits before it copies anything.
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_verdict.
+ * Return: the result, see enum keel_xfer_result.
  */
-enum keel_verdict keel_resp_write(struct keel_xfer *x)
+enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
 {
 	bool imm = x->wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
 	struct keel_sq *sq = &x->qp->sq;
 	u64 len = sq->segs.len;
 	enum keel_copy_result copied;
-	enum keel_verdict verdict;
+	enum keel_xfer_result result;
 
-	if (imm && !keel_resp_take_imm(x, &verdict))
-		return verdict;
+	if (imm && !keel_resp_take_imm(x, &result))
+		return result;
 	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_WRITE, x->wqe->rdma.rkey,
-			      x->wqe->rdma.remote_addr, len, &verdict))
-		return verdict;
+			      x->wqe->rdma.remote_addr, len, &result))
+		return result;
 	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
 	keel_segs_put(&sq->remote);
 	if (copied != KEEL_COPY_DONE)
@@ -290,21 +291,21 @@ enum keel_verdict keel_resp_write(struct keel_xfer *x)
  * @x: the message, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_verdict.
+ * Return: the result, see enum keel_xfer_result.
  */
-enum keel_verdict keel_resp_read(struct keel_xfer *x)
+enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 {
 	struct keel_sq *sq = &x->qp->sq;
 	enum keel_copy_result copied;
-	enum keel_verdict verdict;
+	enum keel_xfer_result result;
 
 	if (!x->peer->attr.max_dest_rd_atomic)
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
 					KEEL_WHY_DEPTH);
 	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_READ, x->wqe->rdma.rkey,
 			      x->wqe->rdma.remote_addr, sq->segs.len,
-			      &verdict))
-		return verdict;
+			      &result))
+		return result;
 	copied = keel_resp_copy(x, &sq->segs, &sq->remote);
 	keel_segs_put(&sq->remote);
 	if (copied == KEEL_COPY_DONE)
@@ -317,16 +318,16 @@ enum keel_verdict keel_resp_read(struct keel_xfer *x)
  * Find a remote atomic operand and check its alignment: as keel_resp_remote().
  */
 static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
-			   enum keel_verdict *verdict)
+			   enum keel_xfer_result *result)
 {
 	u32 why = !x->peer->attr.max_dest_rd_atomic ? KEEL_WHY_DEPTH :
 		  addr % sizeof(u64) ? KEEL_WHY_ALIGN : KEEL_WHY_NONE;
 
 	if (why) {
-		*verdict = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
+		*result = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
 		return false;
 	}
-	return keel_resp_remote(x, access, rkey, addr, sizeof(u64), verdict);
+	return keel_resp_remote(x, access, rkey, addr, sizeof(u64), result);
 }
 
 /* Change the atomic operand in the peer's memory: as keel_resp_copy(). */
@@ -354,7 +355,7 @@ static int keel_resp_change_word(struct keel_xfer *x)
 }
 
 /* The result if the atomic operand could not be changed. */
-static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
+static enum keel_xfer_result keel_resp_word_failed(struct keel_xfer *x, int ret)
 {
 	if (ret == -EAGAIN)
 		return KEEL_XFER_ABSENT;
@@ -365,7 +366,7 @@ static enum keel_verdict keel_resp_word_failed(struct keel_xfer *x, int ret)
 }
 
 /* Change the memory once: a later attempt does not change it again. */
-static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
+static bool keel_resp_change(struct keel_xfer *x, enum keel_xfer_result *result)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_sq *sq = &x->qp->sq;
@@ -374,11 +375,11 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
 	if (sq->stage == KEEL_STAGE_DONE)
 		return true;
 	if (!keel_resp_word(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
-			    wqe->atomic.remote_addr, verdict))
+			    wqe->atomic.remote_addr, result))
 		return false;
 	ret = keel_resp_change_word(x);
 	if (ret) {
-		*verdict = keel_resp_word_failed(x, ret);
+		*result = keel_resp_word_failed(x, ret);
 		return false;
 	}
 	sq->stage = KEEL_STAGE_DONE;
@@ -391,18 +392,18 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_verdict *verdict)
  * @x: the message, a compare-and-swap or a fetch-and-add, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_verdict.
+ * Return: the result, see enum keel_xfer_result.
  */
-enum keel_verdict keel_resp_atomic(struct keel_xfer *x)
+enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x)
 {
 	struct keel_sq *sq = &x->qp->sq;
 	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,
 				      .start = (uintptr_t)&sq->word };
 	enum keel_copy_result copied;
-	enum keel_verdict verdict;
+	enum keel_xfer_result result;
 
-	if (!keel_resp_change(x, &verdict))
-		return verdict;
+	if (!keel_resp_change(x, &result))
+		return result;
 	keel_segs_one(&sq->remote, &mem, 0, sizeof(sq->word));
 	x->byte_len = sizeof(sq->word);
 	copied = keel_resp_copy(x, &sq->segs, &sq->remote);
@@ -431,13 +432,13 @@ static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
  * @x: the message, with a peer
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_verdict.
+ * Return: the result, see enum keel_xfer_result.
  */
-enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
+enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
 {
 	struct keel_sq *sq = &x->qp->sq;
 	enum keel_copy_result copied;
-	enum keel_verdict verdict;
+	enum keel_xfer_result result;
 	int ret;
 
 	copied = keel_resp_operand(x);
@@ -446,8 +447,8 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
 	if (sq->stage != KEEL_STAGE_DONE) {
 		if (!keel_resp_word(x, IB_ACCESS_REMOTE_WRITE,
 				    x->wqe->rdma.rkey,
-				    x->wqe->rdma.remote_addr, &verdict))
-			return verdict;
+				    x->wqe->rdma.remote_addr, &result))
+			return result;
 		ret = keel_resp_change_word(x);
 		if (ret)
 			return keel_resp_word_failed(x, ret);
@@ -468,9 +469,9 @@ enum keel_verdict keel_resp_atomic_write(struct keel_xfer *x)
  * persistence, and a flush that asks for persistence is refused.
  *
  * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_verdict.
+ * Return: the result, see enum keel_xfer_result.
  */
-enum keel_verdict keel_resp_flush(struct keel_xfer *x)
+enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	const struct keel_uapi_send_wqe *wqe = x->wqe;

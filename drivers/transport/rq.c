@@ -65,7 +65,7 @@ int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv)
 bool keel_rq_want(struct keel_rq *rq)
 {
 	WRITE_ONCE(rq->wanted, true);
-	WRITE_ONCE(rq->ring.head->flags, KEEL_RING_F_KICK);
+	WRITE_ONCE(rq->ring.head->flags, KEEL_RING_F_DOORBELL);
 	/*
 	 * Pairs with the barrier of the thread that posts: one sees the other.
 	 */

@@ -16,12 +16,12 @@
 #include "keel_qp.h"
 
 /* The next action of the thread that runs a send queue. */
-enum keel_step {
-	KEEL_STEP_MORE,		/* continue: there may be another WQE */
-	KEEL_STEP_IDLE,		/* nothing can be done now */
-	KEEL_STEP_LATER,	/* the worker continues */
-	KEEL_STEP_ABSENT,	/* request memory, without the lock */
-	KEEL_STEP_OVER,		/* the process is killed: its QP failed */
+enum keel_action {
+	KEEL_ACTION_MORE,	/* continue: there may be another WQE */
+	KEEL_ACTION_IDLE,	/* nothing can be done now */
+	KEEL_ACTION_LATER,	/* the worker continues */
+	KEEL_ACTION_ABSENT,	/* request memory, without the lock */
+	KEEL_ACTION_OVER,	/* the process is killed: its QP failed */
 };
 
 static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
@@ -160,20 +160,20 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 	return keel_qp_psns_match(qp, peer) ? KEEL_WHY_PEER : KEEL_WHY_PSN;
 }
 
-static enum keel_step keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
+static enum keel_action keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
 {
 	if (keel_sq_wait(qp, KEEL_WAIT_RNR, keel_sq_rnr_ns(qp, rnr_ns)))
-		return KEEL_STEP_IDLE;
+		return KEEL_ACTION_IDLE;
 	keel_sq_error(qp, IB_WC_RNR_RETRY_EXC_ERR, KEEL_WHY_NOT_READY, 0);
-	return KEEL_STEP_MORE;
+	return KEEL_ACTION_MORE;
 }
 
-static enum keel_step keel_sq_wait_peer(struct keel_qp *qp)
+static enum keel_action keel_sq_wait_peer(struct keel_qp *qp)
 {
 	if (keel_sq_wait(qp, KEEL_WAIT_PEER, keel_sq_peer_ns(qp)))
-		return KEEL_STEP_IDLE;
+		return KEEL_ACTION_IDLE;
 	keel_sq_error(qp, IB_WC_RETRY_EXC_ERR, keel_sq_peer_why(qp), 0);
-	return KEEL_STEP_MORE;
+	return KEEL_ACTION_MORE;
 }
 
 static enum hrtimer_restart keel_sq_expired(struct hrtimer *timer)
@@ -184,21 +184,21 @@ static enum hrtimer_restart keel_sq_expired(struct hrtimer *timer)
 }
 
 /* A killed process does not continue, and no other thread continues its QP. */
-static enum keel_step keel_sq_stopped(struct keel_qp *qp)
+static enum keel_action keel_sq_stopped(struct keel_qp *qp)
 {
 	if (fatal_signal_pending(current)) {
 		keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
-		return KEEL_STEP_OVER;
+		return KEEL_ACTION_OVER;
 	}
 	/* The next iteration checks the state and the end of the turn. */
-	return KEEL_STEP_MORE;
+	return KEEL_ACTION_MORE;
 }
 
 /*
  * Memory is not present. Request it, or wait for a pending request. The owner
  * of the memory has a limited time to provide it.
  */
-static enum keel_step keel_sq_absent(struct keel_qp *qp)
+static enum keel_action keel_sq_absent(struct keel_qp *qp)
 {
 	struct keel_fetch *fetch = &qp->sq.fetch;
 	u64 ns = KEEL_PAGES_NS;
@@ -208,24 +208,24 @@ static enum keel_step keel_sq_absent(struct keel_qp *qp)
 	if (fatal_signal_pending(current))
 		return keel_sq_stopped(qp);
 	if (!fetch->req)
-		return KEEL_STEP_ABSENT;
+		return KEEL_ACTION_ABSENT;
 	if (fetch->req->open.need.kind != KEEL_NEED_PAGES)
 		ns = KEEL_FENCE_NS;
 	if (keel_sq_wait(qp, KEEL_WAIT_MEMORY, ns))
-		return KEEL_STEP_IDLE;
+		return KEEL_ACTION_IDLE;
 	keel_fetch_abandon(fetch);
-	return KEEL_STEP_MORE;
+	return KEEL_ACTION_MORE;
 }
 
 /**
- * keel_sq_drop() - drop the progress of the first WQE
+ * keel_sq_discard() - drop the progress of the first WQE
  * @sq: the send queue, whose WQE has completed, or which is reset or destroyed
  *
  * Context: process context; the lock of the queue is held.
  */
-void keel_sq_drop(struct keel_sq *sq)
+void keel_sq_discard(struct keel_sq *sq)
 {
-	keel_fetch_drop(&sq->fetch);
+	keel_fetch_discard(&sq->fetch);
 	sq->stage = KEEL_STAGE_NEW;
 }
 
@@ -235,19 +235,19 @@ static void keel_sq_fetch(struct keel_sq *sq)
 	       sizeof(sq->wqe));
 }
 
-static enum keel_step keel_sq_flush_one(struct keel_qp *qp)
+static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
 {
 	keel_sq_fetch(&qp->sq);
-	keel_sq_drop(&qp->sq);
+	keel_sq_discard(&qp->sq);
 	keel_srq_wait_end(qp);
 	keel_count(qp->kdev, flushes, 1);
 	keel_sq_complete(qp, IB_WC_WR_FLUSH_ERR, KEEL_WHY_FLUSH, 0);
-	return KEEL_STEP_MORE;
+	return KEEL_ACTION_MORE;
 }
 
 static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
 {
-	keel_sq_drop(&qp->sq);
+	keel_sq_discard(&qp->sq);
 	if (x->status != IB_WC_SUCCESS) {
 		keel_sq_error(qp, x->status, x->why, x->byte_len);
 		return;
@@ -257,7 +257,7 @@ static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
 	keel_sq_complete(qp, x->status, x->why, x->byte_len);
 }
 
-static enum keel_step keel_sq_do_one(struct keel_qp *qp, u64 until)
+static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 {
 	/* All members are set, so that the compiler does not clear it first. */
 	struct keel_xfer x = {
@@ -291,19 +291,19 @@ static enum keel_step keel_sq_do_one(struct keel_qp *qp, u64 until)
 		return keel_sq_absent(qp);
 	default:
 		keel_sq_done(qp, &x);
-		return KEEL_STEP_MORE;
+		return KEEL_ACTION_MORE;
 	}
 }
 
 /* SQD: the WQE that was begun has completed. */
-static enum keel_step keel_sq_drained(struct keel_qp *qp)
+static enum keel_action keel_sq_drained(struct keel_qp *qp)
 {
 	if (!qp->sq.drained) {
 		qp->sq.drained = true;
 		if (qp->attr.en_sqd_async_notify)
 			keel_qp_event(qp, IB_EVENT_SQ_DRAINED);
 	}
-	return KEEL_STEP_IDLE;
+	return KEEL_ACTION_IDLE;
 }
 
 /* Return: true if an earlier attempt has begun the first WQE. */
@@ -313,28 +313,29 @@ static bool keel_sq_begun(const struct keel_sq *sq)
 	       sq->stage != KEEL_STAGE_NEW;
 }
 
-static enum keel_step keel_sq_send(struct keel_qp *qp,
-				   const struct keel_turn *turn)
+static enum keel_action keel_sq_send(struct keel_qp *qp,
+				     const struct keel_turn *turn)
 {
-	return turn->flush ? KEEL_STEP_LATER : keel_sq_do_one(qp, turn->until);
+	return turn->flush ? KEEL_ACTION_LATER :
+			     keel_sq_do_one(qp, turn->until);
 }
 
-static enum keel_step keel_sq_step(struct keel_qp *qp, int posted,
-				   const struct keel_turn *turn)
+static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
+				     const struct keel_turn *turn)
 {
 	/* Attributes are at least as new as the state they came with. */
 	switch (smp_load_acquire(&qp->state)) {
 	case IB_QPS_RTS:
-		return posted ? keel_sq_send(qp, turn) : KEEL_STEP_IDLE;
+		return posted ? keel_sq_send(qp, turn) : KEEL_ACTION_IDLE;
 	case IB_QPS_SQD:
 		if (!posted || !keel_sq_begun(&qp->sq))
 			return keel_sq_drained(qp);
 		return keel_sq_send(qp, turn);
 	case IB_QPS_SQE:
 	case IB_QPS_ERR:
-		return posted ? keel_sq_flush_one(qp) : KEEL_STEP_IDLE;
+		return posted ? keel_sq_flush_one(qp) : KEEL_ACTION_IDLE;
 	default:
-		return KEEL_STEP_IDLE;
+		return KEEL_ACTION_IDLE;
 	}
 }
 
@@ -350,26 +351,26 @@ static bool keel_sq_turn_over(const struct keel_qp *qp,
 	return ktime_get_ns() > turn->until;
 }
 
-static enum keel_step keel_sq_drain(struct keel_qp *qp,
-				    const struct keel_turn *turn)
+static enum keel_action keel_sq_drain(struct keel_qp *qp,
+				      const struct keel_turn *turn)
 {
-	enum keel_step step;
+	enum keel_action action;
 	int posted;
 
 	for (;;) {
 		if (READ_ONCE(qp->dying))
-			return KEEL_STEP_IDLE;
+			return KEEL_ACTION_IDLE;
 		posted = keel_ring_posted(&qp->sq.ring);
 		if (posted < 0) {
 			/* Invalid producer index: no WQE can be trusted. */
 			keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
-			return KEEL_STEP_IDLE;
+			return KEEL_ACTION_IDLE;
 		}
 		if (posted && keel_sq_turn_over(qp, turn))
-			return KEEL_STEP_LATER;
-		step = keel_sq_step(qp, posted, turn);
-		if (step != KEEL_STEP_MORE)
-			return step;
+			return KEEL_ACTION_LATER;
+		action = keel_sq_step(qp, posted, turn);
+		if (action != KEEL_ACTION_MORE)
+			return action;
 		cond_resched();
 	}
 }
@@ -387,7 +388,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	struct keel_need need = {};
 	struct keel_sq *sq = &qp->sq;
-	enum keel_step step;
+	enum keel_action action;
 
 	atomic_set(&sq->again, 1);
 	do {
@@ -398,11 +399,11 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		smp_mb();
 		if (!mutex_trylock(&sq->lock))
 			return;
-		step = KEEL_STEP_IDLE;
-		while (step == KEEL_STEP_IDLE && atomic_xchg(&sq->again, 0))
-			step = keel_sq_drain(qp, turn);
+		action = KEEL_ACTION_IDLE;
+		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0))
+			action = keel_sq_drain(qp, turn);
 		/* Under the lock: a dying QP is not scheduled any more. */
-		if (step == KEEL_STEP_LATER && !READ_ONCE(qp->dying) &&
+		if (action == KEEL_ACTION_LATER && !READ_ONCE(qp->dying) &&
 		    !READ_ONCE(qp->ended))
 			keel_qp_schedule(qp);
 		/*
@@ -410,7 +411,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		 */
 		swap(need, sq->fetch.ctl.need);
 		mutex_unlock(&sq->lock);
-		if (step == KEEL_STEP_ABSENT) {
+		if (action == KEEL_ACTION_ABSENT) {
 			keel_fetch_provide(&sq->fetch, &sq->lock, qp, &need);
 			atomic_set(&sq->again, 1);
 		}

@@ -315,7 +315,7 @@ static int keel_srq_move(struct keel_srq *srq, struct keel_ring *to)
 		WRITE_ONCE(to->head->user, user);
 		/* Requesters that wait are woken for the new ring, too. */
 		WRITE_ONCE(to->head->flags,
-			   srq->rq.wanted ? KEEL_RING_F_KICK : 0);
+			   srq->rq.wanted ? KEEL_RING_F_DOORBELL : 0);
 		swap(*ring, *to);
 	}
 	spin_unlock(&srq->rq.lock);
@@ -410,7 +410,7 @@ static int keel_post_srq_recv(struct ib_srq *ibsrq,
 	return ret;
 }
 
-/* Userspace has posted receive WQEs, and KEEL_RING_F_KICK was set. */
+/* Userspace has posted receive WQEs, and KEEL_RING_F_DOORBELL was set. */
 static int UVERBS_HANDLER(KEEL_METHOD_SRQ_DOORBELL)(
 	struct uverbs_attr_bundle *attrs)
 {

@@ -201,7 +201,7 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 		cqe->byte_len = 0;
 		cqe->flags = 0;
 	}
-	keel_fetch_drop(&dgram->fetch);
+	keel_fetch_discard(&dgram->fetch);
 	keel_recv_report(qp, cqe, dgram->solicited);
 	return copied;
 }
@@ -390,7 +390,7 @@ static void keel_ud_transmit(struct keel_xfer *x)
  * Return: KEEL_XFER_DONE; KEEL_XFER_ABSENT or KEEL_XFER_STOPPED if reading the
  * memory of the requester was not possible or was stopped.
  */
-enum keel_verdict keel_ud_send(struct keel_xfer *x)
+enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
 {
 	struct keel_qp *qp = x->qp;
 	enum keel_copy_result copied;

@@ -15,9 +15,9 @@ static void who(struct ibv_pd *pd)
 	int ret = keeldv_pd_holders(pd, list, &count);
 
 	must(ret == 0);
-	did("keeldv_pd_holders() says %u:", count);
+	did("keeldv_pd_holders() returns %u:", count);
 	for (i = 0; i < count; i++)
-		did("  %s %u, made by process %u (%.16s)",
+		did("  %s %u, created by process %u (%.16s)",
 		    keeldv_kind_str(list[i].kind), list[i].id, list[i].pid,
 		    list[i].comm);
 }
@@ -39,11 +39,11 @@ int main(void)
 	    mr->rkey);
 	tree();
 
-	say("While the region lives, the PD is busy; and one can ask why.");
+	say("While the region lives, the PD is busy. These are its holders.");
 	must_be(ibv_dealloc_pd(pd), EBUSY);
 	who(pd);
 
-	say("Without the region it goes.");
+	say("Without the region the PD can be deallocated.");
 	must_be(ibv_dereg_mr(mr), 0);
 	must_be(ibv_dealloc_pd(pd), 0);
 	tree();

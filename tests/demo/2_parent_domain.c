@@ -29,13 +29,13 @@ int main(void)
 	did("ibv_alloc_parent_domain() -> handle %u, a PD like any other",
 	    parent->handle);
 
-	say("What takes a PD takes the parent domain; it is the same domain.");
+	say("Verbs that take a PD take the parent domain, too.");
 	mr = ibv_reg_mr(parent, buffer, sizeof(buffer), 0);
 	must(mr);
 	did("ibv_reg_mr(parent) -> lkey 0x%08x", mr->lkey);
 	tree();
 
-	say("All three are busy: the parent by the region, the others by it.");
+	say("The region holds the parent domain, which holds the PD and the TD.");
 	must_be(ibv_dealloc_pd(parent), EBUSY);
 	must_be(ibv_dealloc_pd(pd), EBUSY);
 	must_be(ibv_dealloc_td(td), EBUSY);

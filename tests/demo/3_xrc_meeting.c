@@ -47,7 +47,7 @@ int main(void)
 	pid_t child;
 
 	unlink(path);
-	say("No domain is tied to this file yet, and nobody asked for one.");
+	say("No domain is tied to this file yet, and no flag asks for one.");
 	must(!open_domain(context, 0) && errno == EAGAIN);
 	did("ibv_open_xrcd(\"%s\", no O_CREAT) -> NULL, EAGAIN", path);
 
@@ -68,7 +68,7 @@ int main(void)
 	must(!open_domain(context, O_CREAT | O_EXCL) && errno == EINVAL);
 	did("ibv_open_xrcd(O_CREAT|O_EXCL) -> NULL, EINVAL");
 
-	say("The one who made it leaves, and the file is unlinked. It lives on.");
+	say("The creator exits, the file is unlinked. The domain lives on.");
 	must_be(ibv_close_xrcd(xrcd), 0);
 	must(!unlink(path));
 	tree();

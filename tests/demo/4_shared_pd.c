@@ -53,7 +53,7 @@ int main(void)
 		exit(maker(handle[1]));
 	must(read(handle[0], &shpd, sizeof(shpd)) == sizeof(shpd));
 
-	say("Another one joins, with handle and key. Without the key: no.");
+	say("Another process joins with handle and key, and never without.");
 	context = open_keel();
 	must(!ibv_share_pd(context, &shpd, KEY + 1) && errno == EACCES);
 	did("ibv_share_pd(handle 0x%08x, a wrong key) -> NULL, EACCES",
@@ -63,7 +63,7 @@ int main(void)
 	did("ibv_share_pd(handle 0x%08x, the key) -> in", shpd.handle);
 	tree();
 
-	say("The maker dies. Its objects go with it, the domain lives on.");
+	say("The first process dies with its objects. The domain lives on.");
 	must(!kill(child, SIGKILL));
 	must(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
 	did("process %d was killed", child);

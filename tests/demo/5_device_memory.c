@@ -113,7 +113,7 @@ int main(void)
 	must_be(ibv_memcpy_to_dm(dm, LENGTH - 3, "four", 4), EINVAL);
 	must(!strcmp(map + LENGTH - sizeof(text), text));
 
-	say("And it goes.");
+	say("The buffer is freed.");
 	must_be(ibv_free_dm(dm), 0);
 	tree();
 	return ibv_close_device(context);

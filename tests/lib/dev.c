@@ -36,6 +36,8 @@ long dev_counter(const char *name)
 	char *text, path[100];
 	long n;
 
+	/* ib_core caches the counters for 10 ms. */
+	usleep(20000);
 	snprintf(path, sizeof(path),
 		 "/sys/class/infiniband/" KEEL0 "/ports/1/hw_counters/%s",
 		 name);

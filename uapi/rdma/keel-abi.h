@@ -243,6 +243,7 @@ enum keel_attrs_td_free {
  *	it. Returns -EINVAL if the domain is shared already, or if this PD is a
  *	parent domain or an instance of a shared one. Returns -ENOSPC if the
  *	device has issued all its handles, or the user has used up its share.
+ *	Returns -ENOMEM if memory is short.
  * KEEL_METHOD_PD_HOLDERS: list the objects that hold this PD, see enum
  *	keel_attrs_holders.
  * KEEL_METHOD_PD_ALLOC_PARENT: create a parent domain. Returns -EINVAL if the PD

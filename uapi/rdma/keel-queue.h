@@ -69,14 +69,14 @@ enum keel_uapi_arm {
 
 /**
  * enum keel_uapi_ring_flags - of &keel_uapi_ring.flags
- * @KEEL_RING_F_KICK: receive queue: userspace calls KEEL_METHOD_QP_DOORBELL, or
- *	KEEL_METHOD_SRQ_DOORBELL for an SRQ, after it has posted receive WQEs. A
+ * @KEEL_RING_F_DOORBELL: receive queue: userspace calls KEEL_METHOD_QP_DOORBELL,
+ *	or KEEL_METHOD_SRQ_DOORBELL for an SRQ, after it has posted receive WQEs. A
  *	requester waits for one, or the QP is in the error state and they are to
  *	be flushed. The provider advances its index, issues a full barrier, and
  *	reads the flag.
  */
 enum keel_uapi_ring_flags {
-	KEEL_RING_F_KICK	= 1U << 0,
+	KEEL_RING_F_DOORBELL	= 1U << 0,
 };
 
 /* Limits of queues. */
