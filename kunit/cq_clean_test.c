@@ -79,7 +79,7 @@ static void destroy_end(struct pair *p, struct end *end)
 	end->qp = NULL;
 }
 
-static void dev_2_forget_destroyed(struct kunit *test)
+static void dev_2_clean_destroyed(struct kunit *test)
 {
 	struct pair *p = test->priv;
 
@@ -89,7 +89,7 @@ static void dev_2_forget_destroyed(struct kunit *test)
 	expect_of(p, &p->b, 0, 5);
 }
 
-static void dev_2_forget_destroyed_receiver(struct kunit *test)
+static void dev_2_clean_destroyed_receiver(struct kunit *test)
 {
 	struct pair *p = test->priv;
 
@@ -99,7 +99,7 @@ static void dev_2_forget_destroyed_receiver(struct kunit *test)
 	expect_of(p, &p->a, SENT, MANY);
 }
 
-static void dev_2_forget_both(struct kunit *test)
+static void dev_2_clean_both(struct kunit *test)
 {
 	struct pair *p = test->priv;
 
@@ -119,7 +119,7 @@ static void connect_again(struct pair *p)
 }
 
 /* Old CQEs do not come back when the QP is connected again. */
-static void dev_2_forget_reset(struct kunit *test)
+static void dev_2_clean_reset(struct kunit *test)
 {
 	struct pair *p = test->priv;
 	struct ib_wc wc;
@@ -186,7 +186,7 @@ static void expect_polled(struct pair *p, const struct poller *poller)
 }
 
 /* The QP is reset while another thread polls. */
-static void dev_2_forget_polled(struct kunit *test)
+static void dev_2_clean_polled(struct kunit *test)
 {
 	struct poller poller = { .p = test->priv };
 	struct pair *p = test->priv;
@@ -213,21 +213,21 @@ static void dev_2_forget_polled(struct kunit *test)
 	}
 }
 
-static struct kunit_case cq_forget_cases[] = {
-	KUNIT_CASE(dev_2_forget_destroyed),
-	KUNIT_CASE(dev_2_forget_destroyed_receiver),
-	KUNIT_CASE(dev_2_forget_both),
-	KUNIT_CASE(dev_2_forget_reset),
-	KUNIT_CASE(dev_2_forget_polled),
+static struct kunit_case cq_clean_cases[] = {
+	KUNIT_CASE(dev_2_clean_destroyed),
+	KUNIT_CASE(dev_2_clean_destroyed_receiver),
+	KUNIT_CASE(dev_2_clean_both),
+	KUNIT_CASE(dev_2_clean_reset),
+	KUNIT_CASE(dev_2_clean_polled),
 	{}
 };
 
-static struct kunit_suite cq_forget_suite = {
+static struct kunit_suite cq_clean_suite = {
 	.name = "keel_cq_clean",
 	.suite_init = pair_suite_init,
 	.suite_exit = pair_suite_exit,
 	.init = pair_init,
 	.exit = pair_exit,
-	.test_cases = cq_forget_cases,
+	.test_cases = cq_clean_cases,
 };
-kunit_test_suite(cq_forget_suite);
+kunit_test_suite(cq_clean_suite);
