@@ -104,6 +104,11 @@ static void connect_sender(struct iso_end *e)
 		qp_to_rts(e->qp, 7);
 }
 
+int iso_flush_right(void)
+{
+	return t_kernel("6.1.") ? 0 : IBV_ACCESS_FLUSH_GLOBAL;
+}
+
 void iso_connect(struct iso_end *e, const struct iso_addr *peer)
 {
 	e->peer = *peer;
@@ -111,7 +116,7 @@ void iso_connect(struct iso_end *e, const struct iso_addr *peer)
 	if (e->type == ISO_RC)
 		qp_allow(e->qp, IBV_ACCESS_REMOTE_READ |
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC |
-			 IBV_ACCESS_FLUSH_GLOBAL);
+			 iso_flush_right());
 	if (e->type == ISO_XRC)
 		qp_connect(e->recv_qp, peer->qpn);
 }

@@ -23,6 +23,8 @@
 #define ISO_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define ISO_PAGE	4096
+/* Why a test of kernels since 6.10 does not run on 6.1 */
+#define ISO_NO_THREADS	"which gives a module no threads in a process"
 /* Bytes in front of a datagram's data. */
 #define ISO_GRH		40
 
@@ -83,6 +85,8 @@ void iso_introduce(struct peer *a, struct peer *b);
 
 /* Register a page with ISO_RIGHTS and @access, e.g. IBV_ACCESS_ON_DEMAND. */
 struct ibv_mr *iso_mr(struct iso_end *e, void *page, int access);
+/* IBV_ACCESS_FLUSH_GLOBAL, or 0 on kernels that do not have it. */
+int iso_flush_right(void);
 void iso_post_recv(struct iso_end *e, uint64_t wr_id, struct ibv_mr *mr);
 /*
  * Send the first 64 bytes of @mr to the peer, or 32 of @mr and 32 of @split.
