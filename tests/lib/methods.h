@@ -12,7 +12,7 @@
 enum arg_kind {
 	ARG_OBJ,	/* handle of an object */
 	ARG_NEW,	/* handle of the new object */
-	ARG_IN,		/* u64 */
+	ARG_IN,		/* number of at most 8 bytes */
 	ARG_OUT,	/* structure; may be longer than the kernel's */
 	ARG_OUT_FIXED,	/* number of exactly this length */
 	ARG_OUT_LIST,	/* array; a multiple of this length */
