@@ -308,7 +308,7 @@ static bool step_broken(struct link_end *e)
 		if (link_now() - e->broken < PATIENCE)
 			return false;
 		e->stats->unexplained++;
-		t_note("%s link with %s memory: %s, and nobody is to blame",
+		t_note("%s link with %s memory: %s, without a reason",
 		       link_types[e->type], link_mems[e->mem],
 		       ibv_wc_status_str(e->status));
 	}

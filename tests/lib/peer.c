@@ -36,7 +36,7 @@ void peer_put(struct peer *p, const void *data, size_t len)
 void peer_get(struct peer *p, void *data, size_t len)
 {
 	if (recv(p->fd, data, len, MSG_WAITALL) != (ssize_t)len)
-		FAIL("got no word from process %d, want %zu bytes", p->pid, len);
+		FAIL("got nothing from process %d, want %zu bytes", p->pid, len);
 }
 
 void peer_tell(struct peer *p)
