@@ -230,7 +230,7 @@ static uint64_t direct_us(void)
 }
 
 TEST_CASE(charged, "ISO-2", "at least 80 % of the processor time of a transfer after the doorbell is charged to the sender's cgroup",
-	  .not_kernel = "6.1.", .not_kernel_why = ISO_NO_THREADS)
+	  ISO_NEEDS_THREADS)
 {
 	uint64_t copy, charged, others;
 	struct peer snd, rcv;
@@ -337,8 +337,7 @@ static int arrived(const char *cpu_max)
 }
 
 TEST_CASE(limited, "ISO-2", "a sender whose cgroup is limited to a tenth of a processor sends at most half of what it sends without a limit",
-	  .not_uml = "it has no bandwidth limits",
-	  .not_kernel = "6.1.", .not_kernel_why = ISO_NO_THREADS)
+	  .not_uml = "it has no bandwidth limits", ISO_NEEDS_THREADS)
 {
 	int all, some;
 

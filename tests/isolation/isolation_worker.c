@@ -93,7 +93,7 @@ TEST(stopped, "ISO-1,PD-3", "contexts closed while their creator is stopped leav
 	iso_check_empty(KEEL0);
 	t_note("%d threads; in state D: %d, and %d now", own, before,
 	       in_state_d());
-	/* A worker is a thread of the process. */
+	/* A worker is a thread of the process, but not on 6.1. */
 	if (!t_kernel("6.1."))
 		CHECK(own > CONTEXTS);
 	CHECK(in_state_d() <= before + 1);
@@ -195,7 +195,7 @@ static void check_flushed(long start)
 }
 
 TEST_CASE(flushed, "ISO-2", "after the death of a process, the kernel stops flushing its queues although another process keeps filling them",
-	  .limit = 60, .not_kernel = "6.1.", .not_kernel_why = ISO_NO_THREADS)
+	  .limit = 60, ISO_NEEDS_THREADS)
 {
 	long start = dev_counter("flushes");
 	struct peer p;

@@ -23,8 +23,9 @@
 #define ISO_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define ISO_PAGE	4096
-/* Why a test of kernels since 6.10 does not run on 6.1 */
-#define ISO_NO_THREADS	"which gives a module no threads in a process"
+/* For TEST_CASE(): the test is of kernels since 6.10 (isolation.rst, "Work"). */
+#define ISO_NEEDS_THREADS	.not_kernel = "6.1.", \
+	.not_kernel_why = "which gives a module no threads in a process"
 /* Bytes in front of a datagram's data. */
 #define ISO_GRH		40
 
