@@ -47,9 +47,6 @@ enum keel_atomic_op {
  * @segment: find the largest physically contiguous extent around offset @off, which
  *	is below the size
  * @prot: protection of user mappings, from that of the vma
- * @zero: clear bytes
- * @read: copy bytes out
- * @write: copy bytes in
  * @direct: kernel address of offset @off, which is below the size; @len gets the
  *	number of bytes that are contiguous from there
  * @order: order accesses to the addresses of @direct. The caller calls it before it
@@ -61,17 +58,11 @@ enum keel_atomic_op {
  *	NULL if the atomic instructions of the processor work, through every
  *	mapping.
  * @destroy: free the backend and the aperture
- *
- * The ranges of @zero, @read and @write have been checked; these may sleep.
  */
 struct keel_aperture_ops {
 	void (*segment)(struct keel_aperture *ap, u64 off,
 			struct keel_aperture_seg *seg);
 	pgprot_t (*prot)(pgprot_t prot);
-	void (*zero)(struct keel_aperture *ap, u64 off, u64 len);
-	void (*read)(struct keel_aperture *ap, u64 off, void *to, size_t len);
-	void (*write)(struct keel_aperture *ap, u64 off, const void *from,
-		      size_t len);
 	void *(*direct)(struct keel_aperture *ap, u64 off, size_t *len);
 	void (*order)(struct keel_aperture *ap);
 	u64 (*atomic)(struct keel_aperture *ap, u64 *word,
@@ -122,10 +113,6 @@ int keel_aperture_alloc(struct keel_aperture *ap, u64 len, u32 log_align,
 void keel_aperture_free(struct keel_aperture *ap, u64 start, u64 len);
 void keel_aperture_segment(struct keel_aperture *ap, u64 start, u64 len,
 			   u64 off, struct keel_aperture_seg *seg);
-int keel_aperture_read(struct keel_aperture *ap, u64 off, void *to,
-		       size_t len);
-int keel_aperture_write(struct keel_aperture *ap, u64 off, const void *from,
-			size_t len);
 void *keel_aperture_direct(struct keel_aperture *ap, u64 off, size_t *len);
 
 static inline void keel_aperture_order(struct keel_aperture *ap)

@@ -154,31 +154,27 @@ struct arena *arenas_new(struct kunit *test, struct rnd_state *rnd)
 
 static u8 *arena_byte(const struct arena *a, u64 at)
 {
+	size_t len;
+
 	at += ARENA_FIRST;
 	if (a->mem.type == KEEL_MEM_LIST)
 		return (u8 *)a->mem.list[at >> a->mem.shift] +
 		       (at & ((1 << a->mem.shift) - 1));
 	if (a->buf)
 		return a->buf + at;
+	if (a->mem.type == KEEL_MEM_DM)
+		return keel_aperture_direct(a->mem.ap, at, &len);
 	return page_address(a->pages[at / PAGE_SIZE]) + at % PAGE_SIZE;
 }
 
 u8 arena_get(const struct arena *a, u64 at)
 {
-	u8 byte;
-
-	if (a->mem.type != KEEL_MEM_DM)
-		return *arena_byte(a, at);
-	return keel_aperture_read(a->mem.ap, ARENA_FIRST + at, &byte, 1) ?
-	       0 : byte;
+	return *arena_byte(a, at);
 }
 
 void arena_set(struct arena *a, u64 at, u8 byte)
 {
-	if (a->mem.type == KEEL_MEM_DM)
-		keel_aperture_write(a->mem.ap, ARENA_FIRST + at, &byte, 1);
-	else
-		*arena_byte(a, at) = byte;
+	*arena_byte(a, at) = byte;
 }
 
 long arena_differs(const struct arena *a)

@@ -3,10 +3,17 @@
  * The aperture: code that all backends share. A core unit.
  */
 #include <linux/err.h>
+#include <linux/minmax.h>
 #include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/sizes.h>
+#include <linux/string.h>
 #include <kunit/visibility.h>
 
 #include "keel_aperture.h"
+
+/* Bytes that are cleared between two calls of cond_resched(). */
+#define KEEL_APERTURE_STEP	SZ_64K
 
 /**
  * keel_aperture_destroy() - free an aperture with its backend
@@ -20,6 +27,20 @@ void keel_aperture_destroy(struct keel_aperture *ap)
 	ap->ops->destroy(ap);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_destroy);
+
+static void keel_aperture_zero(struct keel_aperture *ap, u64 off, u64 len)
+{
+	size_t n;
+	void *p;
+
+	for (; len; off += n, len -= n) {
+		p = ap->ops->direct(ap, off, &n);
+		n = min3((u64)n, len, (u64)KEEL_APERTURE_STEP);
+		memset(p, 0, n);
+		keel_aperture_order(ap);
+		cond_resched();
+	}
+}
 
 /**
  * keel_aperture_alloc() - allocate a cleared range of an aperture
@@ -40,7 +61,7 @@ int keel_aperture_alloc(struct keel_aperture *ap, u64 len, u32 log_align,
 
 	if (ret)
 		return ret;
-	ap->ops->zero(ap, *start, PAGE_ALIGN(len));
+	keel_aperture_zero(ap, *start, PAGE_ALIGN(len));
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_alloc);
@@ -87,51 +108,6 @@ void keel_aperture_segment(struct keel_aperture *ap, u64 start, u64 len,
 		seg->len = end - seg->start;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_segment);
-
-static bool keel_aperture_inside(const struct keel_aperture *ap, u64 off,
-				 size_t len)
-{
-	return off <= ap->size && len <= ap->size - off;
-}
-
-/**
- * keel_aperture_read() - copy bytes out of an aperture
- * @ap: the aperture
- * @off: first offset
- * @to: destination
- * @len: bytes, any number
- *
- * Return: 0, or -EINVAL for a range that leaves the aperture; then nothing is
- * copied.
- */
-int keel_aperture_read(struct keel_aperture *ap, u64 off, void *to, size_t len)
-{
-	if (!keel_aperture_inside(ap, off, len))
-		return -EINVAL;
-	ap->ops->read(ap, off, to, len);
-	return 0;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_aperture_read);
-
-/**
- * keel_aperture_write() - copy bytes into an aperture
- * @ap: the aperture
- * @off: first offset
- * @from: source
- * @len: bytes, any number
- *
- * Return: 0, or -EINVAL for a range that leaves the aperture; then nothing is
- * copied.
- */
-int keel_aperture_write(struct keel_aperture *ap, u64 off, const void *from,
-			size_t len)
-{
-	if (!keel_aperture_inside(ap, off, len))
-		return -EINVAL;
-	ap->ops->write(ap, off, from, len);
-	return 0;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_aperture_write);
 
 /**
  * keel_aperture_direct() - get the kernel address of an offset in an aperture

@@ -15,17 +15,12 @@
 #include <linux/io.h>
 #include <linux/ioport.h>
 #include <linux/mm.h>
-#include <linux/sched.h>
-#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 #include <kunit/visibility.h>
 
 #include "compat.h"
 #include "keel_aperture.h"
-
-/* Bytes that are cleared between two calls of cond_resched(). */
-#define KEEL_BAR_STEP	SZ_64K
 
 /* Maximum size: ib_core keeps the length of a buffer in 32 bits. */
 #define KEEL_BAR_MAX	(U32_MAX & PAGE_MASK)
@@ -66,35 +61,6 @@ static void keel_bar_order(struct keel_aperture *ap)
 {
 	/* Pairs with the barrier of the thread that announces the bytes. */
 	mb();
-}
-
-static void keel_bar_zero(struct keel_aperture *ap, u64 off, u64 len)
-{
-	void *p = to_bar(ap)->kva + off;
-
-	while (len) {
-		size_t n = min_t(u64, len, KEEL_BAR_STEP);
-
-		memset(p, 0, n);
-		p += n;
-		len -= n;
-		keel_bar_order(ap);
-		cond_resched();
-	}
-}
-
-static void keel_bar_read(struct keel_aperture *ap, u64 off, void *to,
-			  size_t len)
-{
-	keel_bar_order(ap);
-	memcpy(to, to_bar(ap)->kva + off, len);
-}
-
-static void keel_bar_write(struct keel_aperture *ap, u64 off, const void *from,
-			   size_t len)
-{
-	memcpy(to_bar(ap)->kva + off, from, len);
-	keel_bar_order(ap);
 }
 
 static void *keel_bar_direct(struct keel_aperture *ap, u64 off, size_t *len)
@@ -140,10 +106,7 @@ static const struct keel_aperture_ops keel_aperture_bar_ops = {
 	.direct = keel_bar_direct,
 	.order = keel_bar_order,
 	.prot = keel_bar_prot,
-	.read = keel_bar_read,
 	.segment = keel_bar_segment,
-	.write = keel_bar_write,
-	.zero = keel_bar_zero,
 };
 
 /* For memory that is mapped already. On failure, the caller still owns it. */

@@ -18,9 +18,6 @@
 
 #include "keel_aperture.h"
 
-/* Bytes that are cleared between two calls of cond_resched(). */
-#define KEEL_MEM_STEP	SZ_1M
-
 /**
  * struct keel_aperture_mem - an aperture of kernel memory
  * @ap: the aperture
@@ -66,32 +63,6 @@ static pgprot_t keel_mem_prot(pgprot_t prot)
 	return prot;
 }
 
-static void keel_mem_zero(struct keel_aperture *ap, u64 off, u64 len)
-{
-	void *p = to_mem(ap)->kva + off;
-
-	while (len) {
-		size_t n = min_t(u64, len, KEEL_MEM_STEP);
-
-		memset(p, 0, n);
-		p += n;
-		len -= n;
-		cond_resched();
-	}
-}
-
-static void keel_mem_read(struct keel_aperture *ap, u64 off, void *to,
-			  size_t len)
-{
-	memcpy(to, to_mem(ap)->kva + off, len);
-}
-
-static void keel_mem_write(struct keel_aperture *ap, u64 off, const void *from,
-			   size_t len)
-{
-	memcpy(to_mem(ap)->kva + off, from, len);
-}
-
 static void *keel_mem_direct(struct keel_aperture *ap, u64 off, size_t *len)
 {
 	*len = ap->size - off;
@@ -116,10 +87,7 @@ static const struct keel_aperture_ops keel_aperture_mem_ops = {
 	.destroy = keel_mem_destroy,
 	.direct = keel_mem_direct,
 	.prot = keel_mem_prot,
-	.read = keel_mem_read,
 	.segment = keel_mem_segment,
-	.write = keel_mem_write,
-	.zero = keel_mem_zero,
 };
 
 /* Fill mem->pages block by block. On failure, the caller frees the blocks. */
