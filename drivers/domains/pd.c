@@ -35,15 +35,18 @@ static const struct keel_obj_ops keel_pd_obj_ops = {
 };
 
 /*
- * Create a PD of a domain. Consumes the caller's instance of the domain, and
- * takes its own reference.
+ * Create a PD of a domain. Consumes the caller's instance of the domain, and its
+ * reference: the PD takes its own.
  */
 static struct keel_pd *keel_pd_create(struct keel_dev *kdev,
 				      struct keel_domain *domain, bool joined)
 {
-	struct keel_pd *pd = kzalloc_obj(*pd, keel_gfp_of(domain->obj.kernel));
+	struct keel_pd *pd;
 	int ret = -ENOMEM;
 
+	if (IS_ERR(domain))
+		return ERR_CAST(domain);
+	pd = kzalloc_obj(*pd, keel_gfp_of(domain->obj.kernel));
 	if (!pd)
 		goto err_leave;
 	pd->domain = domain;
@@ -52,44 +55,15 @@ static struct keel_pd *keel_pd_create(struct keel_dev *kdev,
 			   &domain->obj, NULL);
 	if (ret)
 		goto err_free;
+	keel_obj_put(&domain->obj);
 	return pd;
 
 err_free:
 	kfree(pd);
 err_leave:
 	keel_domain_leave(kdev, domain);
+	keel_obj_put(&domain->obj);
 	return ERR_PTR(ret);
-}
-
-static struct keel_pd *keel_pd_plain(struct keel_dev *kdev,
-				     const struct keel_uapi_alloc_pd_req *req,
-				     bool kernel)
-{
-	struct keel_domain *domain;
-	struct keel_pd *pd;
-
-	if (req->shpd_handle || req->share_key)
-		return ERR_PTR(-EINVAL);
-	domain = keel_domain_create(kdev, kernel);
-	if (IS_ERR(domain))
-		return ERR_CAST(domain);
-	pd = keel_pd_create(kdev, domain, false);
-	keel_obj_put(&domain->obj);
-	return pd;
-}
-
-static struct keel_pd *keel_pd_shared(struct keel_dev *kdev,
-				      const struct keel_uapi_alloc_pd_req *req)
-{
-	struct keel_domain *domain;
-	struct keel_pd *pd;
-
-	domain = keel_shpd_join(kdev, req->shpd_handle, req->share_key);
-	if (IS_ERR(domain))
-		return ERR_CAST(domain);
-	pd = keel_pd_create(kdev, domain, true);
-	keel_obj_put(&domain->obj);
-	return pd;
 }
 
 /*
@@ -139,13 +113,11 @@ static_assert(sizeof(struct keel_uapi_pd_info) == 8);
 
 static struct keel_uapi_pd_info keel_pd_info(const struct keel_pd *pd)
 {
-	struct keel_uapi_pd_info info = {
+	return (struct keel_uapi_pd_info){
 		.domain = pd->domain->obj.id,
 		.kind = pd->base ? KEEL_UAPI_PD_PARENT :
 			pd->joined ? KEEL_UAPI_PD_SHARED : KEEL_UAPI_PD_PLAIN,
 	};
-
-	return info;
 }
 
 static int keel_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
@@ -153,6 +125,7 @@ static int keel_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	struct keel_dev *kdev = to_kdev(ibpd->device);
 	struct keel_uapi_alloc_pd_req req = {};
 	struct keel_uapi_pd_info info;
+	struct keel_domain *domain;
 	struct keel_pd *pd;
 	int ret;
 
@@ -161,12 +134,14 @@ static int keel_alloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 		if (ret)
 			return ret;
 	}
-	if (req.kind == KEEL_UAPI_PD_PLAIN)
-		pd = keel_pd_plain(kdev, &req, !udata);
-	else if (req.kind == KEEL_UAPI_PD_SHARED)
-		pd = keel_pd_shared(kdev, &req);
+	if (req.kind == KEEL_UAPI_PD_SHARED)
+		domain = keel_shpd_join(kdev, req.shpd_handle, req.share_key);
+	else if (req.kind == KEEL_UAPI_PD_PLAIN && !req.shpd_handle &&
+		 !req.share_key)
+		domain = keel_domain_create(kdev, !udata);
 	else
 		return -EINVAL;
+	pd = keel_pd_create(kdev, domain, req.kind == KEEL_UAPI_PD_SHARED);
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 

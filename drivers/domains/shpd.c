@@ -94,12 +94,6 @@ VISIBLE_IF_KUNIT bool keel_shpd_key_equal(u64 a, u64 b)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_shpd_key_equal);
 
-static bool keel_shpd_key_ok(const struct keel_shpd *shpd, u64 key)
-{
-	/* Compare even without a handle, to take the same time. */
-	return keel_shpd_key_equal(shpd ? shpd->key : ~key, key);
-}
-
 /**
  * keel_shpd_join() - join a shared domain
  * @kdev: the device
@@ -116,7 +110,8 @@ struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 
 	guard(mutex)(&kdev->shpds.lock);
 	shpd = keel_shpd_find(&kdev->shpds, handle);
-	if (!keel_shpd_key_ok(shpd, key))
+	/* Compare even without a handle, to take the same time. */
+	if (!keel_shpd_key_equal(shpd ? shpd->key : ~key, key))
 		return ERR_PTR(-EACCES);
 	/* The last instance removes it from the table under this lock. */
 	keel_domain_join(shpd->domain);
@@ -210,9 +205,8 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 	ret = uverbs_copy_to(attrs, KEEL_ATTR_PD_SHARE_RESP_SHPD, &handle,
 			     sizeof(handle));
 	if (ret) {
-		mutex_lock(&kdev->shpds.lock);
+		guard(mutex)(&kdev->shpds.lock);
 		keel_shpd_remove(pd->domain);
-		mutex_unlock(&kdev->shpds.lock);
 	}
 	return ret;
 }
