@@ -18,26 +18,20 @@ static struct rdma_hw_stats *keel_alloc_port_stats(struct ib_device *ibdev,
 					  RDMA_HW_STATS_DEFAULT_LIFESPAN);
 }
 
-static u64 keel_counter_sum(const struct keel_dev *kdev, int n)
-{
-	u64 sum = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sum += READ_ONCE(per_cpu_ptr(kdev->counters, cpu)->n[n]);
-	return sum;
-}
-
 static int keel_get_hw_stats(struct ib_device *ibdev,
 			     struct rdma_hw_stats *stats, u32 port, int index)
 {
-	int n;
+	struct keel_counters __percpu *all = to_kdev(ibdev)->counters;
+	int n, cpu;
 
 	/* All counters belong to the port; the device itself has none. */
 	if (port != KEEL_PORT)
 		return -EINVAL;
-	for (n = 0; n < KEEL_NCOUNTERS; n++)
-		stats->value[n] = keel_counter_sum(to_kdev(ibdev), n);
+	for (n = 0; n < KEEL_NCOUNTERS; n++) {
+		stats->value[n] = 0;
+		for_each_possible_cpu(cpu)
+			stats->value[n] += READ_ONCE(per_cpu_ptr(all, cpu)->n[n]);
+	}
 	return KEEL_NCOUNTERS;
 }
 

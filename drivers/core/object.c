@@ -99,14 +99,13 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
 	unsigned long flags;
 	int i;
 
-	spin_lock_irqsave(&reg->lock, flags);
-	for (i = 0; i < KEEL_MAX_HOLDS; i++)
-		if (obj->holds[i].target) {
-			list_add_tail(&obj->holds[i].node,
-				      &obj->holds[i].target->holders);
-			obj->holds[i].target->nholders++;
-		}
-	spin_unlock_irqrestore(&reg->lock, flags);
+	scoped_guard(spinlock_irqsave, &reg->lock)
+		for (i = 0; i < KEEL_MAX_HOLDS; i++)
+			if (obj->holds[i].target) {
+				list_add_tail(&obj->holds[i].node,
+					      &obj->holds[i].target->holders);
+				obj->holds[i].target->nholders++;
+			}
 	xa_lock_irqsave(objs, flags);
 	/* The slot exists, so this needs no memory. */
 	__xa_store(objs, obj->id, obj, GFP_ATOMIC);
@@ -155,13 +154,11 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	obj->reg = reg;
 	obj->ops = ops;
 	obj->kind = kind;
-	obj->closing = false;
 	obj->user = user;
 	obj->pid = get_pid(task_tgid(current));
 	/* get_task_comm() takes a lock that interrupts must not. */
 	strscpy_pad(obj->comm, current->group_leader->comm);
 	INIT_LIST_HEAD(&obj->holders);
-	obj->nholders = 0;
 	for (i = 0; i < KEEL_MAX_HOLDS; i++)
 		keel_obj_hold(obj, i, holds[i]);
 
@@ -200,15 +197,13 @@ static void keel_obj_release(struct kref *ref)
 	__xa_erase(&reg->objs[kind], obj->id);
 	xa_unlock_irqrestore(&reg->objs[kind], flags);
 
-	spin_lock_irqsave(&reg->lock, flags);
-	for (i = 0; i < KEEL_MAX_HOLDS; i++) {
-		targets[i] = obj->holds[i].target;
-		list_del_init(&obj->holds[i].node);
-		if (targets[i])
-			targets[i]->nholders--;
-	}
-	spin_unlock_irqrestore(&reg->lock, flags);
-
+	scoped_guard(spinlock_irqsave, &reg->lock)
+		for (i = 0; i < KEEL_MAX_HOLDS; i++) {
+			targets[i] = obj->holds[i].target;
+			list_del_init(&obj->holds[i].node);
+			if (targets[i])
+				targets[i]->nholders--;
+		}
 	put_pid(obj->pid);
 	obj->ops->release(obj);
 	for (i = KEEL_MAX_HOLDS - 1; i >= 0; i--)
@@ -241,11 +236,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_obj_put);
  */
 void keel_obj_close(struct keel_obj *obj)
 {
-	unsigned long flags;
-
-	spin_lock_irqsave(&obj->reg->lock, flags);
-	obj->closing = true;
-	spin_unlock_irqrestore(&obj->reg->lock, flags);
+	scoped_guard(spinlock_irqsave, &obj->reg->lock)
+		obj->closing = true;
 	keel_obj_put(obj);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_close);

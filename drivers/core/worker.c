@@ -175,25 +175,19 @@ EXPORT_SYMBOL_IF_KUNIT(keel_job_init);
  */
 int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
 {
-	unsigned long flags;
-	bool dead;
-
 	/* From here on, this thread owns the job's node. */
 	if (test_and_set_bit(0, &job->state))
 		return 0;
-	spin_lock_irqsave(&worker->lock, flags);
-	dead = worker->dead;
-	if (!dead) {
-		job->worker = worker;
-		list_add_tail(&job->node, &worker->jobs);
-		/* Under the lock: a dead worker's thread may have ended. */
-		keel_thread_wake(&worker->task);
+	guard(spinlock_irqsave)(&worker->lock);
+	if (worker->dead) {
+		clear_bit_unlock(0, &job->state);
+		return -ESRCH;
 	}
-	spin_unlock_irqrestore(&worker->lock, flags);
-	if (!dead)
-		return 1;
-	clear_bit_unlock(0, &job->state);
-	return -ESRCH;
+	job->worker = worker;
+	list_add_tail(&job->node, &worker->jobs);
+	/* Under the lock: a dead worker's thread may have ended. */
+	keel_thread_wake(&worker->task);
+	return 1;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_job_queue);
 
@@ -366,11 +360,11 @@ static void keel_worker_reap(struct work_struct *work)
 						  reap);
 
 	keel_thread_stop(&worker->task);
-	spin_lock(&keel_reaps.lock);
-	list_del(&worker->reaping);
-	/* Under the lock: rmmod must not see an empty list before this ends. */
-	wake_up_all(&keel_reaps.wait);
-	spin_unlock(&keel_reaps.lock);
+	scoped_guard(spinlock, &keel_reaps.lock) {
+		list_del(&worker->reaping);
+		/* Locked: rmmod must not see an empty list before this ends. */
+		wake_up_all(&keel_reaps.wait);
+	}
 	keel_worker_put(worker);
 }
 
@@ -383,9 +377,8 @@ static void keel_worker_stop(struct keel_worker *worker)
 {
 	keel_worker_drain(worker, 1);
 	list_del(&worker->node);
-	spin_lock(&keel_reaps.lock);
-	list_add_tail(&worker->reaping, &keel_reaps.list);
-	spin_unlock(&keel_reaps.lock);
+	scoped_guard(spinlock, &keel_reaps.lock)
+		list_add_tail(&worker->reaping, &keel_reaps.list);
 	guard(spinlock_irqsave)(&worker->lock);
 	worker->ending = true;
 	if (worker->killed)
