@@ -80,7 +80,7 @@ enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x);
 enum keel_xfer_result keel_resp_flush(struct keel_xfer *x);
 
 /* recv.c */
-void keel_dgram_drop(struct keel_dgram *dgram);
+void keel_recv_drop(struct keel_qp *qp);
 void keel_rq_flush(struct keel_qp *qp);
 int keel_recv_take(struct keel_xfer *x);
 enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why);

@@ -213,11 +213,6 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 	return 0;
 }
 
-static struct ib_ucontext *keel_udata_context(struct ib_udata *udata)
-{
-	return rdma_udata_to_uverbs_attr_bundle(udata)->context;
-}
-
 /* Set up the parts of a user process's QP, other than its rings. */
 static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 {
@@ -232,7 +227,7 @@ static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 	/* An XRC_RECV QP may outlive its context, and has no doorbell. */
 	if (!keel_qp_sends(qp))
 		return 0;
-	qp->context = keel_udata_context(udata);
+	qp->context = rdma_udata_to_uverbs_attr_bundle(udata)->context;
 	return keel_qp_own_worker(qp);
 }
 
@@ -286,12 +281,7 @@ static void keel_qp_drain(struct keel_qp *qp)
 	keel_srq_wait_end(qp);
 	mutex_unlock(&qp->sq.lock);
 	mutex_lock(&qp->resp.lock);
-	qp->resp.have = false;
-	if (qp->resp.srq)
-		keel_obj_put(&qp->resp.srq->obj);
-	qp->resp.srq = NULL;
-	if (qp->resp.dgram)
-		keel_dgram_drop(qp->resp.dgram);
+	keel_recv_drop(qp);
 	mutex_unlock(&qp->resp.lock);
 }
 

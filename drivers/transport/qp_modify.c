@@ -58,11 +58,9 @@ int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
-	if (mask & IB_QP_CUR_STATE) {
-		/* The caller may not have seen yet that the QP moved to SQE. */
-		if (attr->cur_qp_state != cur)
-			return -EINVAL;
-	}
+	/* The caller may not have seen yet that the QP moved to SQE. */
+	if (mask & IB_QP_CUR_STATE && attr->cur_qp_state != cur)
+		return -EINVAL;
 	next = mask & IB_QP_STATE ? attr->qp_state : cur;
 	if (!ib_modify_qp_is_ok(cur, next, qp->type, mask))
 		return -EINVAL;
@@ -144,10 +142,9 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
  */
 static void keel_qp_reset(struct keel_qp *qp)
 {
-	spin_lock(&qp->state_lock);
-	/* As in keel_qp_commit(). */
-	smp_store_release(&qp->state, IB_QPS_RESET);
-	spin_unlock(&qp->state_lock);
+	scoped_guard(spinlock, &qp->state_lock)
+		/* As in keel_qp_commit(). */
+		smp_store_release(&qp->state, IB_QPS_RESET);
 
 	mutex_lock(&qp->sq.lock);
 	hrtimer_cancel(&qp->sq.timer);
@@ -159,13 +156,8 @@ static void keel_qp_reset(struct keel_qp *qp)
 	mutex_unlock(&qp->sq.lock);
 
 	mutex_lock(&qp->resp.lock);
-	qp->resp.have = false;
+	keel_recv_drop(qp);
 	qp->resp.last = false;
-	if (qp->resp.srq)
-		keel_obj_put(&qp->resp.srq->obj);
-	qp->resp.srq = NULL;
-	if (qp->resp.dgram)
-		keel_dgram_drop(qp->resp.dgram);
 	qp->est = false;
 	qp->rq.wanted = false;
 	keel_ring_reset(&qp->rq.ring, qp->user);
@@ -222,16 +214,13 @@ static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
 			  int mask)
 {
 	struct keel_av av;
-	int ret;
 
 	if (!(mask & IB_QP_AV))
 		return keel_qp_commit(qp, cur, next, attr, mask, NULL);
 	keel_av_init(qp->kdev, &av, &attr->ah_attr);
 	/* Only RTR and SQD take an address: one WQE at most holds the lock. */
-	mutex_lock(&qp->sq.lock);
-	ret = keel_qp_commit(qp, cur, next, attr, mask, &av);
-	mutex_unlock(&qp->sq.lock);
-	return ret;
+	guard(mutex)(&qp->sq.lock);
+	return keel_qp_commit(qp, cur, next, attr, mask, &av);
 }
 
 /**

@@ -13,14 +13,10 @@
 /* Attempts to take a receive WQE, if other QPs take the new ones first. */
 #define KEEL_RECV_TRIES		10
 
-/**
- * keel_dgram_drop() - drop the datagram that is kept for a QP
- * @dgram: its place; it may be empty
- *
- * Context: process context; the responder's lock is held.
- */
-void keel_dgram_drop(struct keel_dgram *dgram)
+static void keel_dgram_drop(struct keel_dgram *dgram)
 {
+	if (!dgram)
+		return;
 	WRITE_ONCE(dgram->pending, false);
 	keel_fetch_discard(&dgram->fetch);
 }
@@ -31,11 +27,6 @@ static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
 	return qp->resp.srq ?: qp->srq;
 }
 
-static struct keel_cq *keel_recv_cq(const struct keel_qp *qp)
-{
-	return qp->resp.srq ? qp->resp.srq->cq : qp->recv_cq;
-}
-
 static void keel_recv_done(struct keel_resp *resp)
 {
 	resp->have = false;
@@ -43,6 +34,18 @@ static void keel_recv_done(struct keel_resp *resp)
 	if (resp->srq)
 		keel_obj_put(&resp->srq->obj);
 	resp->srq = NULL;
+}
+
+/**
+ * keel_recv_drop() - drop the receive WQE and the datagram that are kept for a QP
+ * @qp: the QP
+ *
+ * Context: process context; the responder's lock is held.
+ */
+void keel_recv_drop(struct keel_qp *qp)
+{
+	keel_recv_done(&qp->resp);
+	keel_dgram_drop(qp->resp.dgram);
 }
 
 /*
@@ -59,7 +62,8 @@ static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 
 	cqe->wr_id = resp->recv.wr_id;
 	cqe->qp_num = qp->qpn;
-	ret = keel_cq_add(keel_recv_cq(qp), cqe, solicited);
+	ret = keel_cq_add(resp->srq ? resp->srq->cq : qp->recv_cq, cqe,
+			  solicited);
 	if (ret && resp->srq)
 		keel_srq_fail(resp->srq);
 	else if (ret && !keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL) &&
@@ -79,14 +83,8 @@ static void keel_recv_flush_one(struct keel_qp *qp)
 	};
 
 	keel_count(qp->kdev, flushes, 1);
-	if (qp->resp.dgram)
-		keel_dgram_drop(qp->resp.dgram);
+	keel_dgram_drop(qp->resp.dgram);
 	keel_recv_add(qp, &cqe, false);
-}
-
-static u32 keel_rq_entries(const struct keel_qp *qp)
-{
-	return qp->rq.ring.head ? keel_ring_size(&qp->rq.ring) : 0;
 }
 
 /*
@@ -121,8 +119,9 @@ static bool keel_rq_is_flushed(const struct keel_qp *qp)
 void keel_rq_flush(struct keel_qp *qp)
 {
 	struct keel_resp *resp = &qp->resp;
+	struct keel_ring *ring = &qp->rq.ring;
 	/* The owner may post without end, and other threads need the lock. */
-	u32 budget = keel_rq_entries(qp) + 1;
+	u32 budget = ring->head ? keel_ring_size(ring) + 1 : 1;
 
 	/* keel_qp_reported() reschedules the QP afterwards. */
 	if (smp_load_acquire(&qp->sq.reporting))
@@ -132,14 +131,14 @@ void keel_rq_flush(struct keel_qp *qp)
 	/* No requester sends to it before a reset, which waits for the lock. */
 	keel_resp_relax();
 	/* Again: keel_rq_was_wanted() may have cleared it. */
-	if (qp->rq.ring.head && READ_ONCE(qp->state) == IB_QPS_ERR)
-		WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_DOORBELL);
+	if (ring->head && READ_ONCE(qp->state) == IB_QPS_ERR)
+		WRITE_ONCE(ring->head->flags, KEEL_RING_F_DOORBELL);
 	/* Pairs with the barrier of the thread that posts a receive WQE. */
 	smp_mb();
 	/* The state may have changed: only the error state flushes. */
 	while (keel_rq_is_flushed(qp)) {
 		if (!resp->have) {
-			if (!qp->rq.ring.head ||
+			if (!ring->head ||
 			    keel_rq_take(&qp->rq, &resp->recv) <= 0)
 				break;
 			resp->have = true;
@@ -172,17 +171,14 @@ static int keel_recv_next(struct keel_qp *qp)
 static bool keel_recv_want(struct keel_xfer *x)
 {
 	struct keel_srq *srq = keel_recv_srq(x->peer);
-	bool came;
 
 	/* Requesters of other types do not wait. */
 	if (x->qp->type != IB_QPT_RC && x->qp->type != IB_QPT_XRC_INI)
 		return false;
 	if (srq)
 		return keel_srq_wait(srq, x->qp);
-	spin_lock(&x->peer->rq.lock);
-	came = keel_rq_want(&x->peer->rq);
-	spin_unlock(&x->peer->rq.lock);
-	return came;
+	guard(spinlock)(&x->peer->rq.lock);
+	return keel_rq_want(&x->peer->rq);
 }
 
 /**
@@ -233,12 +229,9 @@ int keel_recv_take(struct keel_xfer *x)
 	keel_recv_done(resp);
 	if (!ret)
 		return tries ? 0 : -EAGAIN;
-	/*
-	 * XRC: the SRQ may belong to another process, so the QP does not fail.
-	 */
-	if (x->srq)
-		return -EIO;
-	keel_qp_fail(peer, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	/* XRC: the SRQ may belong to another process: the QP does not fail. */
+	if (!x->srq)
+		keel_qp_fail(peer, IB_QPS_ERR, IB_EVENT_QP_FATAL);
 	return -EIO;
 }
 
