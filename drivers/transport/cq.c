@@ -263,9 +263,8 @@ static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 		return ret;
 	/* "rdma resource" may still query the CQ. */
 	WRITE_ONCE(container_of(ibcq, struct keel_ib_cq, ib)->cq, NULL);
-	spin_lock(&cq->lock);
-	cq->ib = NULL;
-	spin_unlock(&cq->lock);
+	scoped_guard(spinlock, &cq->lock)
+		cq->ib = NULL;
 	keel_obj_close(&cq->obj);
 	return 0;
 }

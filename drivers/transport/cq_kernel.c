@@ -76,7 +76,6 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 	struct keel_cq *cq = to_kcq(ibcq);
 	struct keel_uapi_ring *head;
 	const struct keel_uapi_cqe *cqe;
-	unsigned long flags;
 	struct ib_qp *ibqp;
 	u32 user, kernel;
 	int done = 0;
@@ -84,7 +83,7 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 	if (cq->ring.umem)
 		return -EOPNOTSUPP;
 	head = cq->ring.head;
-	spin_lock_irqsave(&cq->poll_lock, flags);
+	guard(spinlock_irqsave)(&cq->poll_lock);
 	user = head->user;
 	/* The CQEs up to there are complete. */
 	kernel = smp_load_acquire(&head->kernel);
@@ -96,7 +95,6 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 	}
 	/* These CQEs may be overwritten now. */
 	smp_store_release(&head->user, user);
-	spin_unlock_irqrestore(&cq->poll_lock, flags);
 	return done;
 }
 
@@ -204,9 +202,8 @@ int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 
 	if (cq->ring.umem) {
 		/* A resize may change the ring. */
-		spin_lock(&cq->lock);
+		guard(spinlock)(&cq->lock);
 		keel_cq_arm(cq->ring.head, flags);
-		spin_unlock(&cq->lock);
 		return 0;
 	}
 	keel_cq_arm(head, flags);

@@ -42,21 +42,6 @@ static int keel_post_data(const struct keel_qp *qp,
 	return 0;
 }
 
-/*
- * Write the destination of a datagram. Other operations use these bytes for
- * other members.
- */
-static void keel_post_ud(const struct keel_qp *qp,
-			 struct keel_uapi_send_wqe *wqe,
-			 const struct ib_send_wr *wr)
-{
-	if (!keel_qp_is_dgram(qp))
-		return;
-	wqe->ud.ah = to_kah(ud_wr(wr)->ah)->obj.id;
-	wqe->ud.qpn = ud_wr(wr)->remote_qpn;
-	wqe->ud.qkey = ud_wr(wr)->remote_qkey;
-}
-
 static int keel_post_op(const struct keel_qp *qp,
 			struct keel_uapi_send_wqe *wqe,
 			const struct ib_send_wr *wr)
@@ -70,7 +55,11 @@ static int keel_post_op(const struct keel_qp *qp,
 	case IB_WR_SEND:
 	case IB_WR_SEND_WITH_IMM:
 		wqe->imm = (__force u32)wr->ex.imm_data;
-		keel_post_ud(qp, wqe, wr);
+		if (keel_qp_is_dgram(qp)) {
+			wqe->ud.ah = to_kah(ud_wr(wr)->ah)->obj.id;
+			wqe->ud.qpn = ud_wr(wr)->remote_qpn;
+			wqe->ud.qkey = ud_wr(wr)->remote_qkey;
+		}
 		break;
 	case IB_WR_RDMA_WRITE:
 	case IB_WR_RDMA_WRITE_WITH_IMM:
@@ -143,7 +132,6 @@ static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 			  const struct ib_send_wr **bad_wr)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
-	unsigned long flags;
 	int ret;
 
 	ret = keel_post_check(qp, &qp->sq.ring, IB_QPS_RTS);
@@ -151,15 +139,12 @@ static int keel_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		*bad_wr = wr;
 		return ret;
 	}
-	spin_lock_irqsave(&qp->sq.post_lock, flags);
-	for (; wr; wr = wr->next) {
-		ret = keel_post_one(qp, wr);
-		if (ret) {
-			*bad_wr = wr;
-			break;
+	scoped_guard(spinlock_irqsave, &qp->sq.post_lock)
+		for (; wr && !ret; wr = wr->next) {
+			ret = keel_post_one(qp, wr);
+			if (ret)
+				*bad_wr = wr;
 		}
-	}
-	spin_unlock_irqrestore(&qp->sq.post_lock, flags);
 	keel_qp_schedule(qp);
 	return ret;
 }
@@ -175,12 +160,10 @@ static int keel_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		*bad_wr = wr;
 		return ret;
 	}
-	for (; wr; wr = wr->next) {
+	for (; wr && !ret; wr = wr->next) {
 		ret = keel_rq_post(&qp->rq, wr);
-		if (ret) {
+		if (ret)
 			*bad_wr = wr;
-			break;
-		}
 	}
 	/* Pairs with the barriers in keel_qp_fail() and keel_rq_want(). */
 	smp_mb();

@@ -193,9 +193,8 @@ static void keel_qp_event_locked(struct keel_qp *qp, enum ib_event_type type)
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type)
 {
 	/* The destroy clears @ib under the lock. */
-	spin_lock(&qp->state_lock);
+	guard(spinlock)(&qp->state_lock);
 	keel_qp_event_locked(qp, type);
-	spin_unlock(&qp->state_lock);
 }
 
 static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,

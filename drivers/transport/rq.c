@@ -46,12 +46,8 @@ int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
  */
 int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv)
 {
-	int ret;
-
-	spin_lock(&rq->lock);
-	ret = keel_rq_take_locked(rq, recv);
-	spin_unlock(&rq->lock);
-	return ret > 0 ? 1 : ret;
+	guard(spinlock)(&rq->lock);
+	return min(keel_rq_take_locked(rq, recv), 1);
 }
 
 /**
@@ -121,24 +117,20 @@ static void keel_rq_fill(struct keel_uapi_recv_wqe *entry,
 int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr)
 {
 	struct keel_ring *ring = &rq->ring;
-	unsigned long flags;
-	int ret = -ENOMEM;
 	u32 user;
 
 	if (!ring->head || wr->num_sge < 0 || wr->num_sge > rq->max_sge)
 		return -EINVAL;
 	if (ring->umem)
 		return -EOPNOTSUPP;
-	spin_lock_irqsave(&rq->post_lock, flags);
+	guard(spinlock_irqsave)(&rq->post_lock);
 	/* The producer index, which @post_lock protects. */
 	user = ring->head->user;
 	/* Pairs with keel_ring_advance(): WQEs that were taken are free. */
-	if (user - smp_load_acquire(&ring->head->kernel) <= ring->mask) {
-		keel_rq_fill(keel_ring_entry(ring, user), wr);
-		/* Pairs with keel_ring_posted(). */
-		smp_store_release(&ring->head->user, user + 1);
-		ret = 0;
-	}
-	spin_unlock_irqrestore(&rq->post_lock, flags);
-	return ret;
+	if (user - smp_load_acquire(&ring->head->kernel) > ring->mask)
+		return -ENOMEM;
+	keel_rq_fill(keel_ring_entry(ring, user), wr);
+	/* Pairs with keel_ring_posted(). */
+	smp_store_release(&ring->head->user, user + 1);
+	return 0;
 }

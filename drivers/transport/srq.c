@@ -373,9 +373,8 @@ static int keel_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr,
 			return ret;
 	}
 	if (mask & IB_SRQ_LIMIT) {
-		spin_lock(&srq->rq.lock);
+		guard(spinlock)(&srq->rq.lock);
 		WRITE_ONCE(srq->limit, attr->srq_limit);
-		spin_unlock(&srq->rq.lock);
 	}
 	return 0;
 }
