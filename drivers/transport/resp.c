@@ -80,6 +80,25 @@ static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 	return res;
 }
 
+/* The result of a copy between local (the requester's) and remote memory. */
+static enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
+					      enum keel_copy_result copied,
+					      enum keel_copy_result local)
+{
+	if (copied == KEEL_COPY_STOPPED)
+		return KEEL_XFER_STOPPED;
+	if (copied == KEEL_COPY_ABSENT)
+		return KEEL_XFER_ABSENT;
+	if (copied == KEEL_COPY_DONE)
+		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
+	if (copied != local)
+		return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR,
+					KEEL_WHY_FAULT);
+	x->status = IB_WC_LOC_PROT_ERR;
+	x->why = KEEL_WHY_FAULT;
+	return KEEL_XFER_DONE;
+}
+
 /* The CQE flags for immediate data or an invalidated key. */
 static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
 {
@@ -177,22 +196,13 @@ enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 	}
 	copied = keel_resp_copy(x, dst, src);
 	keel_segs_put(dst);
-	switch (copied) {
-	case KEEL_COPY_DONE:
+	if (copied == KEEL_COPY_DONE)
 		return keel_resp_sent(x);
-	case KEEL_COPY_DST:
+	if (copied == KEEL_COPY_DST)
 		return keel_resp_bad_recv(x, IB_WC_LOC_PROT_ERR,
 					  KEEL_WHY_FAULT);
-	case KEEL_COPY_SRC:
-		/* The receive WQE stays for the next message, or the flush. */
-		x->status = IB_WC_LOC_PROT_ERR;
-		x->why = KEEL_WHY_FAULT;
-		return KEEL_XFER_DONE;
-	case KEEL_COPY_ABSENT:
-		return KEEL_XFER_ABSENT;
-	default:
-		return KEEL_XFER_STOPPED;
-	}
+	/* The receive WQE stays for the next message, or the flush. */
+	return keel_resp_copied(x, copied, KEEL_COPY_SRC);
 }
 
 /* Check the access flags of the QP and the rkey, and find the remote memory. */
@@ -212,25 +222,6 @@ static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 		return false;
 	}
 	return true;
-}
-
-/* The result of a copy between local (the requester's) and remote memory. */
-static enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
-					      enum keel_copy_result copied,
-					      enum keel_copy_result local)
-{
-	if (copied == KEEL_COPY_STOPPED)
-		return KEEL_XFER_STOPPED;
-	if (copied == KEEL_COPY_ABSENT)
-		return KEEL_XFER_ABSENT;
-	if (copied == KEEL_COPY_DONE)
-		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
-	if (copied != local)
-		return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR,
-					KEEL_WHY_FAULT);
-	x->status = IB_WC_LOC_PROT_ERR;
-	x->why = KEEL_WHY_FAULT;
-	return KEEL_XFER_DONE;
 }
 
 /* Immediate data consumes a receive WQE, whose memory is not used. */
