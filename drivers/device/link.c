@@ -10,11 +10,6 @@
 #include "keel.h"
 #include "keel_device.h"
 
-static struct ib_device *keel_dev_on(struct net_device *netdev)
-{
-	return ib_device_get_by_netdev(netdev, KEEL_RDMA_DRIVER);
-}
-
 /* Makes the check for a device and its creation atomic. */
 static DEFINE_MUTEX(keel_newlink_lock);
 
@@ -30,7 +25,7 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 	if (netdev->type != ARPHRD_ETHER && netdev->type != ARPHRD_LOOPBACK)
 		return -EINVAL;
 	guard(mutex)(&keel_newlink_lock);
-	ibdev = keel_dev_on(netdev);
+	ibdev = ib_device_get_by_netdev(netdev, KEEL_RDMA_DRIVER);
 	if (ibdev) {
 		ib_device_put(ibdev);
 		return -EEXIST;

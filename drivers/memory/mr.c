@@ -139,12 +139,6 @@ static struct ib_mr *keel_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm,
 #define KEEL_MR_NO_RIGHT	(IB_ZERO_BASED | IB_ACCESS_ON_DEMAND |	\
 				 IB_ACCESS_HUGETLB | IB_ACCESS_OPTIONAL)
 
-/* Returns the address space of a region's memory; only compared. */
-static const struct mm_struct *keel_mr_mm(const struct keel_mr *mr)
-{
-	return mr->pages ? mr->pages->mm : mr->mem.mm;
-}
-
 /*
  * Create a region with the same memory and other rights.
  *
@@ -158,7 +152,8 @@ static struct keel_mr *keel_mr_rereg_new(struct keel_dev *kdev,
 					 const struct keel_mr *old,
 					 const struct keel_key *key, u32 access)
 {
-	bool owner = keel_mr_mm(old) == current->mm;
+	bool owner = current->mm ==
+		     (old->pages ? old->pages->mm : old->mem.mm);
 	bool demand = access & IB_ACCESS_ON_DEMAND;
 	struct keel_mr *mr;
 

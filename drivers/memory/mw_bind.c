@@ -108,15 +108,6 @@ keel_bind_check_mr(const struct keel_key *key,
 	return KEEL_WHY_NONE;
 }
 
-static void keel_bind_key(struct keel_key *key, const struct keel_mw *mw,
-			  const struct keel_scope *scope,
-			  const struct keel_uapi_send_wqe *wqe)
-{
-	key->key = keel_bind_new_key(wqe);
-	key->domain = scope->domain;
-	key->obj = (struct keel_obj *)&mw->obj;
-}
-
 /* Let @key open a part of the memory of @of. */
 static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
 			     const struct keel_scope *scope,
@@ -206,7 +197,9 @@ static enum keel_uapi_why keel_mw_bind(const struct keel_scope *scope,
 	key = kzalloc_obj(*key, keel_gfp_of(scope->kernel));
 	if (!key)
 		return KEEL_WHY_WINDOW;
-	keel_bind_key(key, mw, scope, wqe);
+	key->key = keel_bind_new_key(wqe);
+	key->domain = scope->domain;
+	key->obj = &mw->obj;
 	if (wqe->bind.length)
 		return keel_mw_bind_mr(scope, mw, wqe, key);
 	keel_key_swap(mw->keys, &mw->key, key);

@@ -6,11 +6,6 @@
 #include "keel_mr.h"
 #include "keel_qp.h"
 
-static struct keel_scope keel_local_scope(const struct keel_xfer *x)
-{
-	return keel_qp_scope(x->qp, x->qp->domain);
-}
-
 /**
  * keel_local_bind() - IB_WR_BIND_MW
  * @x: the work request
@@ -20,7 +15,7 @@ static struct keel_scope keel_local_scope(const struct keel_xfer *x)
  */
 enum keel_xfer_result keel_local_bind(struct keel_xfer *x)
 {
-	const struct keel_scope scope = keel_local_scope(x);
+	const struct keel_scope scope = keel_qp_scope(x->qp, x->qp->domain);
 
 	x->why = KEEL_WHY_NONE;
 	x->status = keel_wqe_bind(&scope, x->wqe, &x->why);
@@ -36,7 +31,7 @@ enum keel_xfer_result keel_local_bind(struct keel_xfer *x)
  */
 enum keel_xfer_result keel_local_invalidate(struct keel_xfer *x)
 {
-	const struct keel_scope scope = keel_local_scope(x);
+	const struct keel_scope scope = keel_qp_scope(x->qp, x->qp->domain);
 
 	x->why = KEEL_WHY_NONE;
 	x->status = keel_wqe_invalidate(&scope, x->wqe->imm, &x->why);

@@ -43,15 +43,6 @@ static void keel_memreq_put(struct keel_memreq *req)
 	kref_put(&req->ref, keel_memreq_free);
 }
 
-static bool keel_memreq_finished(const struct keel_memreq *req, int *result)
-{
-	/* Pairs with keel_memreq_finish(). */
-	if (!smp_load_acquire(&req->finished))
-		return false;
-	*result = req->result;
-	return true;
-}
-
 static bool keel_memreq_stop(void *arg)
 {
 	const struct keel_memreq *req = arg;
@@ -66,7 +57,7 @@ static bool keel_memreq_finish(struct keel_memreq *req, int result)
 {
 	guard(spinlock)(&req->lock);
 	req->result = result;
-	/* Pairs with keel_memreq_finished(). */
+	/* Pairs with keel_fetch_collect(). */
 	smp_store_release(&req->finished, true);
 	/* The QP drops the request before its destroy ends, so it exists. */
 	if (req->qp)
@@ -181,14 +172,6 @@ void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg))
 	fetch->req = NULL;
 }
 
-/* The memory could not be provided: the transfer fails if it needs it. */
-static void keel_fetch_lacks(struct keel_fetch *fetch,
-			     const struct keel_need *need)
-{
-	/* Only compared, without references. */
-	fetch->ctl.lacks = *need;
-}
-
 /**
  * keel_fetch_collect() - collect the result of a request for memory
  * @fetch: the transfer
@@ -204,8 +187,10 @@ bool keel_fetch_collect(struct keel_fetch *fetch)
 
 	if (!req)
 		return false;
-	if (!keel_memreq_finished(req, &ret))
+	/* Pairs with keel_memreq_finish(). */
+	if (!smp_load_acquire(&req->finished))
 		return true;
+	ret = req->result;
 	fetch->req = NULL;
 	ctl->asked = false;
 	if (req->open.need.kind == KEEL_NEED_OPEN && !ret) {
@@ -215,7 +200,7 @@ bool keel_fetch_collect(struct keel_fetch *fetch)
 	if (req->open.need.kind == KEEL_NEED_CLOSE)
 		ctl->lost |= ret && req->open.need.write;
 	else if (ret)
-		keel_fetch_lacks(fetch, &req->open.need);
+		ctl->lacks = req->open.need;
 	keel_memreq_abandon(req);
 	return false;
 }
@@ -253,7 +238,7 @@ void keel_fetch_abandon(struct keel_fetch *fetch)
 	if (need->kind == KEEL_NEED_CLOSE)
 		fetch->ctl.lost |= need->write;
 	else
-		keel_fetch_lacks(fetch, need);
+		fetch->ctl.lacks = *need;
 	keel_memreq_abandon(fetch->req);
 	fetch->req = NULL;
 	fetch->ctl.asked = false;
@@ -296,7 +281,7 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 		req = NULL;
 	}
 	if (ret && ret != -EINTR)
-		keel_fetch_lacks(fetch, &lacks);
+		fetch->ctl.lacks = lacks;
 	mutex_unlock(lock);
 	keel_resp_relax();
 drop:

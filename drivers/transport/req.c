@@ -14,12 +14,6 @@ static enum keel_xfer_result keel_req_bad(struct keel_xfer *x,
 	return KEEL_XFER_DONE;
 }
 
-static bool keel_req_can(const struct keel_qp *qp, const struct keel_opcode *op)
-{
-	return op && op->types & BIT(qp->type) &&
-	       !(op->flags & KEEL_OP_KERNEL && qp->user);
-}
-
 /* A flush has no local memory. */
 static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
 {
@@ -133,14 +127,6 @@ static bool keel_req_srq(struct keel_xfer *x)
 	return false;
 }
 
-static enum keel_xfer_result keel_req_deliver(struct keel_xfer *x)
-{
-	x->domain = x->peer->domain;
-	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
-		return KEEL_XFER_DONE;
-	return x->op->run(x);
-}
-
 /* Execute a work request at the QP that is connected to this one. */
 static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 {
@@ -162,7 +148,11 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 		return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE :
 						  KEEL_XFER_NO_PEER;
 	}
-	result = keel_req_deliver(x);
+	x->domain = x->peer->domain;
+	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
+		result = KEEL_XFER_DONE;
+	else
+		result = x->op->run(x);
 	if (result == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
 		keel_req_contact(x->qp, x->peer);
 	x->rnr_ns = rnr_us[x->peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
@@ -212,7 +202,8 @@ enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 	struct keel_resp_wait wait = { .until = x->until };
 
 	x->op = keel_opcode_find(wqe->opcode);
-	if (!keel_req_can(qp, x->op))
+	if (!x->op || !(x->op->types & BIT(qp->type)) ||
+	    (x->op->flags & KEEL_OP_KERNEL && qp->user))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
 	/* Kernel consumers may leave unused members of a work request unset. */
 	if (qp->user && !keel_opcode_clean(x->op, wqe, qp->type))

@@ -106,12 +106,6 @@ static u64 keel_sq_peer_ns(const struct keel_qp *qp)
 	return (4096ULL << qp->attr.timeout) * (qp->attr.retry_cnt + 1);
 }
 
-static u64 keel_sq_rnr_ns(const struct keel_qp *qp, u64 rnr_ns)
-{
-	return qp->attr.rnr_retry == 7 ? U64_MAX :
-	       rnr_ns * qp->attr.rnr_retry;
-}
-
 static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 			       u64 now, u64 ns)
 {
@@ -162,7 +156,10 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 
 static enum keel_action keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
 {
-	if (keel_sq_wait(qp, KEEL_WAIT_RNR, keel_sq_rnr_ns(qp, rnr_ns)))
+	u64 ns = qp->attr.rnr_retry == 7 ? U64_MAX :
+		 rnr_ns * qp->attr.rnr_retry;
+
+	if (keel_sq_wait(qp, KEEL_WAIT_RNR, ns))
 		return KEEL_ACTION_IDLE;
 	keel_sq_error(qp, IB_WC_RNR_RETRY_EXC_ERR, KEEL_WHY_NOT_READY, 0);
 	return KEEL_ACTION_MORE;
