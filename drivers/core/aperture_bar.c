@@ -5,11 +5,8 @@
  *
  * The kernel and userspace map the BAR write-combining. So one processor may
  * hold back stores that others do not see yet, and may execute loads early.
- * keel_bar_order() orders the bytes against whatever announces them.
- *
- * The BAR holds the bytes of buffers and nothing else. A peer or a second guest
- * may reach the same memory in another way, and may change any byte at any
- * time.
+ * keel_bar_order() orders the bytes against whatever announces them. A second
+ * guest may change any byte of the BAR at any time.
  */
 #include <linux/err.h>
 #include <linux/io.h>

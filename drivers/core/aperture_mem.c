@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Aperture backend: kernel memory.
- *
- * ib_core maps physically contiguous memory only (rdma_user_mmap_io()). A host
- * that has run for a while may not have 64 MiB of contiguous memory. So the
- * aperture is made of blocks, as large as the page allocator provides them.
- * Blocks that happen to be adjacent count as one. The kernel maps all of them
+ * Aperture backend: kernel memory, in blocks as large as the page allocator
+ * provides them (Documentation/device-memory.rst). The kernel maps all of them
  * to one contiguous range of virtual addresses.
  */
 #include <linux/cc_platform.h>

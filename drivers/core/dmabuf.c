@@ -133,10 +133,7 @@ void keel_dmabuf_unmap(const struct keel_mem *mem, u64 offset)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_dmabuf_unmap);
 
-/*
- * Wait for the fences of the buffer, which may take long. Returns 0, -EAGAIN or
- * -EINTR.
- */
+/* Wait for the fences of the buffer. Returns 0, -EAGAIN or -EINTR. */
 static int keel_dmabuf_wait(struct dma_buf *dmabuf, bool write, bool wait,
 			    bool (*stop)(void *arg), void *arg)
 {

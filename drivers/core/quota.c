@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Quotas: limits of the resources that users of a device share. The rule is
- * keel_quota_check().
- *
- * A device has a fixed number of protection domains, queue pairs and so on,
- * and a fixed amount of memory. Without a rule, one process can take everything
- * and leave nothing to the others. The rule needs no configuration: how much a
- * user may hold depends on how much is free at that moment. A process that may
- * exceed resource limits (CAP_SYS_RESOURCE) may take everything that is left.
+ * keel_quota_check(); Documentation/isolation.rst has its effects. A process
+ * with CAP_SYS_RESOURCE may take everything that is left.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Range allocator: first fit over a bitmap.
- *
- * Only a bitmap combines three properties that other range allocators of the
- * kernel lack:
- * - It supports any alignment. A maple tree supports none, and genalloc stops
- *   at 2^30.
- * - It is exact: it finds any range that fits, even the whole range.
- * - Freeing needs no memory and so cannot fail. That matters because munmap()
- *   and exit free ranges.
- * The bitmap for 64 MiB of pages takes 2 KiB.
+ * Range allocator: first fit over a bitmap, which takes 2 KiB for 64 MiB of
+ * pages. Documentation/device-memory.rst says what other allocators lack.
  */
 #include <linux/bitmap.h>
 #include <linux/log2.h>

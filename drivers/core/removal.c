@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The state page, which tells userspace that the device was removed.
- *
- * Operations without a system call (copies through a mapping, posting receive
- * WQEs, polling) cannot fail by themselves at device removal. So every
- * application can map one page of the device for reading, and check it. keel
- * sets the page before ib_uverbs disassociates anything. If the application
- * finds the device present after a copy, the mapping was intact during the
- * copy.
+ * The state page, which tells userspace that the device was removed: see
+ * Documentation/device.rst. keel sets it before ib_uverbs disassociates
+ * anything. If an application finds the device present after a copy, the
+ * mapping was intact during the copy.
  *
  * The page is ordinary memory, and a mapping has a reference on it. Unlike
  * mappings of device memory, it needs no work at device removal.

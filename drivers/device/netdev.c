@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The netdev of a device that was created without one.
- *
- * A RoCE port takes its state and its GIDs from a netdev. A machine without NIC
- * and configuration only has "lo". A device on it works, but keel must not
- * configure or remove "lo", and rdma_cm cannot resolve an address over it. So
- * "insmod keel.ko" creates a netdev: up, with carrier, one link-local address,
- * and any address that the administrator adds. Every peer has one of these
- * addresses, so no MAC address is ever resolved. keel drops frames sent to the
- * netdev, even reports of multicast groups that rdma_cm joins.
+ * The netdev of a device that was created without one, which
+ * Documentation/device.rst explains. keel drops frames sent to it, even reports
+ * of multicast groups that rdma_cm joins.
  */
 #include <linux/etherdevice.h>
 #include <linux/netdevice.h>

@@ -51,10 +51,8 @@ static const struct ib_device_ops keel_dm_export_ops = {
  * @kdev: a device that is not registered yet
  *
  * Without these ops, ib_core offers no such method for the device. They are off
- * unless the administrator enables them, because keel does not control how
- * ib_core handles the dma-buf. If its last file is closed while the context of
- * its owner ends, ib_core may use it after it was freed
- * (Documentation/device-memory.rst).
+ * unless the administrator enables them, because ib_core may use a dma-buf
+ * after it was freed (Documentation/device-memory.rst).
  */
 void keel_dm_export_offer(struct keel_dev *kdev)
 {

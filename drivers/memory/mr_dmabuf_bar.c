@@ -3,10 +3,8 @@
  * Regions of dma-bufs without a kernel mapping, because they are part of a BAR:
  * ibv_reg_dmabuf_mr() of device memory that ib_uverbs exported.
  *
- * keel can access one BAR: the device's own. So the function attaches to the
- * dma-buf for peer-to-peer DMA, as any device would, and compares the DMA
- * addresses. If they are inside the device's memory, the region is that memory.
- * There is no DMA, and no bus is involved.
+ * The function attaches to the dma-buf, as any device would. If the DMA
+ * addresses are inside the device's memory, the region is that memory.
  *
  * Then the exporter is ib_uverbs, on behalf of this very device. When the
  * buffer is destroyed, it revokes the dma-buf and waits until it is unmapped.

@@ -68,10 +68,7 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		av->sgid = grh->sgid_attr->gid;
 	else if (rdma_query_gid(&kdev->ib, KEEL_PORT, grh->sgid_index,
 				&av->sgid))
-		/*
-		 * The GID was removed meanwhile; a reply to GID zero reaches no
-		 * QP.
-		 */
+		/* The GID was removed: a reply to GID 0 reaches no QP. */
 		memset(&av->sgid, 0, sizeof(av->sgid));
 	av->dgid = grh->dgid;
 	av->mcast = rdma_is_multicast_addr((struct in6_addr *)av->dgid.raw);

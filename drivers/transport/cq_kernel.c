@@ -20,9 +20,7 @@ static struct ib_qp *keel_wc_qp(struct keel_dev *kdev, u32 qpn)
 	struct keel_qp *qp;
 
 	guard(rcu)();
-	/*
-	 * No reference: dropping the last one may sleep, but callers may not.
-	 */
+	/* No reference: dropping the last may sleep, but callers may not. */
 	qp = xa_load(&kdev->qps, qpn);
 	return qp ? READ_ONCE(qp->ib) : NULL;
 }
@@ -174,9 +172,7 @@ void keel_qp_clean_cqs(const struct keel_qp *qp)
 static void keel_cq_arm(struct keel_uapi_ring *head,
 			enum ib_cq_notify_flags flags)
 {
-	/*
-	 * A request for solicited events does not replace one for all events.
-	 */
+	/* Solicited events do not replace a request for all events. */
 	if ((flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED)
 		cmpxchg(&head->arm, KEEL_ARM_NONE, KEEL_ARM_SOLICITED);
 	else

@@ -180,10 +180,7 @@ static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 	const struct keel_uapi_recv_wqe *recv;
 	struct keel_uapi_sge sge;
 
-	/*
-	 * A receive WQE that was taken comes first. The first message raises an
-	 * event.
-	 */
+	/* A taken receive WQE comes first. A first message raises an event. */
 	if (peer->srq || peer->resp.have || !peer->rq.max_sge ||
 	    peer->recv_cq->flags ||
 	    (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) ||
@@ -328,10 +325,7 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	}
 	/* RCU keeps the mutex until this function returns. */
 	mutex_unlock(&sq->lock);
-	/*
-	 * Pairs with keel_sq_run(): a thread that found the lock taken set
-	 * @again.
-	 */
+	/* Pairs with keel_sq_run(): if the lock was taken, it set @again. */
 	smp_mb();
 	if (res == KEEL_FAST_DONE && atomic_read(&sq->again))
 		return KEEL_FAST_SLOW;

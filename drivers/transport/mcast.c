@@ -64,9 +64,7 @@ static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
 	return NULL;
 }
 
-/*
- * Allocate a group for the first QP that attaches. It is not in the list yet.
- */
+/* Allocate a group for the first QP that attaches, not in the list yet. */
 static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 					  const union ib_gid *gid)
 {
@@ -100,9 +98,7 @@ static void keel_mcast_free(struct keel_mcast *group)
 	kfree(group);
 }
 
-/*
- * A QP is in few groups, but a group may have many QPs: search the QP's list.
- */
+/* A QP is in few groups, a group may have many QPs: search the QP's list. */
 static struct keel_member *keel_member_find(struct keel_qp *qp,
 					    const union ib_gid *gid)
 {

@@ -27,10 +27,7 @@ static void keel_memreq_free(struct kref *ref)
 {
 	struct keel_memreq *req = container_of(ref, struct keel_memreq, ref);
 
-	/*
-	 * This may drop the last reference on a dma-buf, and a lock may be
-	 * held.
-	 */
+	/* May drop the last reference on a dma-buf, and a lock may be held. */
 	INIT_WORK(&req->work, keel_memreq_free_work);
 	if (req->open.need.kind == KEEL_NEED_PAGES)
 		keel_memreq_free_work(&req->work);
@@ -150,10 +147,7 @@ static void keel_memreq_abandon(struct keel_memreq *req)
 	}
 	if (opened)
 		keel_memreq_close(req);
-	/*
-	 * The owner may be stopped: take the job back, so that such requests do
-	 * not accumulate.
-	 */
+	/* The owner may be stopped: take jobs back, or they accumulate. */
 	else if (req->open.need.kind != KEEL_NEED_CLOSE &&
 		 req->open.need.worker &&
 		 keel_job_take_back(req->open.need.worker, &req->job))

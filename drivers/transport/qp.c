@@ -270,10 +270,7 @@ err_rings:
 	return ret;
 }
 
-/*
- * The QP is dying: wait for transfers to drop its locks, then drop what it
- * holds.
- */
+/* The QP is dying: wait for its locks, then drop what it holds. */
 static void keel_qp_drain(struct keel_qp *qp)
 {
 	mutex_lock(&qp->sq.lock);
@@ -316,9 +313,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	spin_unlock(&qp->state_lock);
 
 	keel_qp_drain(qp);
-	/*
-	 * Transfers may start the timer and schedule the QP: none is left now.
-	 */
+	/* Transfers start the timer and schedule the QP: none is left now. */
 	hrtimer_cancel(&qp->sq.timer);
 	if (cancel_work_sync(&qp->work))
 		keel_obj_put(&qp->obj);

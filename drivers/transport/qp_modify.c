@@ -136,10 +136,7 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
 		WRITE_ONCE(ring->head->user, 0);
 }
 
-/*
- * Reset a QP, which keeps its number. Transfers see the state and drop the
- * locks.
- */
+/* The QP keeps its number. Transfers see the state and drop the locks. */
 static void keel_qp_reset(struct keel_qp *qp)
 {
 	scoped_guard(spinlock, &qp->state_lock)
@@ -163,10 +160,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	keel_ring_reset(&qp->rq.ring, qp->user);
 	mutex_unlock(&qp->resp.lock);
 	keel_qp_wake_peer(qp);
-	/*
-	 * A new generation: the peer from before the reset is no longer its
-	 * peer.
-	 */
+	/* A new generation: the old peer is no longer its peer. */
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	atomic64_set(&qp->remote, 0);
 	keel_qp_clean_cqs(qp);

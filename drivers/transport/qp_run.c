@@ -12,9 +12,7 @@
 #define KEEL_DOORBELL_NS	(100 * NSEC_PER_MSEC)
 /* How long a QP with new receive WQEs runs its peer in the same process. */
 #define KEEL_SERVE_NS		(100 * NSEC_PER_USEC)
-/*
- * Length of a turn in a worker or the workqueue, which have other QPs to run.
- */
+/* Length of a turn in a worker or the workqueue, which run other QPs, too. */
 #define KEEL_TURN_NS		(2 * NSEC_PER_MSEC)
 
 /*

@@ -49,9 +49,7 @@ static bool keel_qp_queue(struct keel_qp *qp)
 void keel_qp_schedule(struct keel_qp *qp)
 {
 	keel_obj_get(&qp->obj);
-	/*
-	 * The QP still exists for the caller: this is not the last reference.
-	 */
+	/* Not the last reference: the QP exists for the caller. */
 	if (!keel_qp_queue(qp))
 		keel_obj_put(&qp->obj);
 }
@@ -64,10 +62,7 @@ void keel_qp_schedule(struct keel_qp *qp)
  */
 void keel_qp_schedule_alive(struct keel_qp *qp)
 {
-	/*
-	 * The destroy sets @dying under the lock, before it drops its
-	 * reference.
-	 */
+	/* Destroy sets @dying under the lock before it drops its reference. */
 	guard(spinlock)(&qp->state_lock);
 	if (!qp->dying)
 		keel_qp_schedule(qp);
@@ -127,10 +122,7 @@ bool keel_qp_is_orphan(const struct keel_qp *qp)
 	return worker && keel_worker_is_dead(worker);
 }
 
-/*
- * Return: the worker that @worker has replaced, or NULL; @worker if it was not
- * installed.
- */
+/* Returns the replaced worker or NULL; @worker if it was not installed. */
 static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 					       struct keel_worker *worker)
 {
@@ -211,17 +203,11 @@ static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 	if (type != KEEL_EVENT_NONE)
 		keel_qp_event_locked(qp, type);
 	if (state == IB_QPS_ERR) {
-		/*
-		 * Receive WQEs posted from here on are flushed: ask for a
-		 * doorbell.
-		 */
+		/* Receive WQEs are flushed from here on: ask for a doorbell. */
 		if (qp->rq.ring.head)
 			WRITE_ONCE(qp->rq.ring.head->flags,
 				   KEEL_RING_F_DOORBELL);
-		/*
-		 * Pairs with the barrier of the thread that posts a receive
-		 * WQE.
-		 */
+		/* Pairs with the barrier after a receive WQE is posted. */
 		smp_mb();
 	}
 	/* Under the lock: a dying QP is not scheduled any more. */

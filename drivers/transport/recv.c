@@ -37,7 +37,7 @@ static void keel_recv_done(struct keel_resp *resp)
 }
 
 /**
- * keel_recv_drop() - drop the receive WQE and the datagram that are kept for a QP
+ * keel_recv_drop() - drop the receive WQE and the datagram kept for a QP
  * @qp: the QP
  *
  * Context: process context; the responder's lock is held.
@@ -87,9 +87,7 @@ static void keel_recv_flush_one(struct keel_qp *qp)
 	keel_recv_add(qp, &cqe, false);
 }
 
-/*
- * Raise the event if the QP holds no receive WQE of an SRQ, and takes no more.
- */
+/* Raise the event if the QP has no receive WQE of an SRQ, and takes no more. */
 static void keel_rq_last(struct keel_qp *qp)
 {
 	struct keel_resp *resp = &qp->resp;
@@ -325,9 +323,7 @@ int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
 	keel_count(peer->kdev, rx_bytes, cqe->byte_len);
 	if (cqe->status != IB_WC_SUCCESS) {
 		keel_count(peer->kdev, wc_errors, 1);
-		/*
-		 * The flush needs the responder's lock: it comes after the CQE.
-		 */
+		/* The flush needs this lock: it comes after the CQE. */
 		keel_qp_fail(peer, IB_QPS_ERR, KEEL_EVENT_NONE);
 	}
 	return keel_recv_add(peer, cqe, solicited);

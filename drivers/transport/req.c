@@ -160,10 +160,7 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 	return result;
 }
 
-/*
- * One attempt. Keys and locks are held without preemption, see
- * keel_resp_lock.h.
- */
+/* One attempt, not preempted while it has keys: see keel_resp_lock.h. */
 static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;

@@ -127,10 +127,7 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	int ret;
 
-	/*
-	 * It waits for all references on the key, and the requester may hold
-	 * one.
-	 */
+	/* It waits for the key's references, and the requester may hold one. */
 	keel_segs_put(&x->qp->sq.segs);
 	keel_resp_relax();
 	ret = keel_invalidate(&scope, x->wqe->imm);
@@ -143,20 +140,14 @@ static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)
 	u64 len = x->qp->sq.segs.len;
 
 	if (x->wqe->opcode == IB_WR_SEND_WITH_INV && keel_resp_invalidate(x)) {
-		/*
-		 * Class J: the data has arrived, and the requester reports
-		 * success.
-		 */
+		/* Class J: the data is there; the requester reports success. */
 		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
 		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 	}
 	return keel_resp_received(x, len);
 }
 
-/*
- * If this requester has not begun to fill the receive WQE, fill it from its
- * start.
- */
+/* Continue the receive WQE only if this requester has begun to fill it. */
 static void keel_resp_begin(struct keel_xfer *x)
 {
 	struct keel_resp *resp = &x->peer->resp;
@@ -305,9 +296,7 @@ enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
 }
 
-/*
- * Find a remote atomic operand and check its alignment: as keel_resp_remote().
- */
+/* As keel_resp_remote(), for an atomic operand, which must be aligned. */
 static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 			   enum keel_xfer_result *result)
 {

@@ -62,9 +62,7 @@ bool keel_rq_want(struct keel_rq *rq)
 {
 	WRITE_ONCE(rq->wanted, true);
 	WRITE_ONCE(rq->ring.head->flags, KEEL_RING_F_DOORBELL);
-	/*
-	 * Pairs with the barrier of the thread that posts: one sees the other.
-	 */
+	/* Pairs with the barrier after a post: one sees the other. */
 	smp_mb();
 	return keel_ring_posted(&rq->ring) > 0;
 }

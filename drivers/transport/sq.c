@@ -403,9 +403,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		if (action == KEEL_ACTION_LATER && !READ_ONCE(qp->dying) &&
 		    !READ_ONCE(qp->ended))
 			keel_qp_schedule(qp);
-		/*
-		 * Move @need out: its references are dropped without the lock.
-		 */
+		/* Its references are dropped without the lock. */
 		swap(need, sq->fetch.ctl.need);
 		mutex_unlock(&sq->lock);
 		if (action == KEEL_ACTION_ABSENT) {

@@ -42,9 +42,7 @@ void keel_srq_wait_end(struct keel_qp *qp)
 {
 	struct keel_srq *srq, *mine = NULL;
 
-	/*
-	 * The QP holds a reference until it is woken. Then RCU keeps the SRQ.
-	 */
+	/* The QP has a reference until it is woken. Then RCU keeps the SRQ. */
 	scoped_guard(rcu) {
 		/* Pairs with keel_srq_wake(), which has rescheduled the QP. */
 		srq = smp_load_acquire(&qp->sq.srq);
@@ -79,15 +77,10 @@ void keel_srq_wake(struct keel_srq *srq)
 	list_splice_init(&srq->waiters, &woken);
 	while (!list_empty(&woken)) {
 		sq = list_first_entry(&woken, struct keel_sq, waiting);
-		/*
-		 * A QP leaves the list under the lock before it is destroyed.
-		 */
+		/* A QP leaves the list, locked, before it is destroyed. */
 		list_del_init(&sq->waiting);
 		keel_qp_schedule(container_of(sq, struct keel_qp, sq));
-		/*
-		 * The QP may be destroyed now: keel_srq_wait_end() does not
-		 * wait.
-		 */
+		/* From here on the QP may be destroyed without the lock. */
 		smp_store_release(&sq->srq, NULL);
 		/* The caller holds a reference: this is not the last. */
 		keel_obj_put(&srq->obj);

@@ -206,9 +206,7 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 	return copied;
 }
 
-/*
- * As keel_dgram_lacks(). @pending is set to whether the datagram is still kept.
- */
+/* As keel_dgram_lacks(). @pending gets whether the datagram is kept. */
 static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
 			   bool *pending)
 {
