@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Messages, memory and strings of the launcher */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "keel-run.h"
+
+static void say_list(const char *format, va_list args)
+{
+	char text[4096];
+	int len;
+
+	len = snprintf(text, sizeof(text), "keel-run: ");
+	vsnprintf(text + len, sizeof(text) - len - 1, format, args);
+	/* One write, so that the lines of two writers do not mix. */
+	strcat(text, "\n");
+	write_all(STDERR_FILENO, text, strlen(text));
+}
+
+/**
+ * say() - print one line of keel-run's own on standard error
+ * @format: as of printf(), without the name and the newline
+ */
+void say(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say_list(format, args);
+	va_end(args);
+}
+
+/**
+ * die() - print one line and end with the status of a failure of keel-run
+ * @format: as of say()
+ */
+void die(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	say_list(format, args);
+	va_end(args);
+	exit(STATUS_FAILED);
+}
+
+/**
+ * need_memory() - check what an allocation returned
+ * @p: the memory, or NULL
+ *
+ * Return: @p; does not return if it is NULL.
+ */
+void *need_memory(void *p)
+{
+	if (!p)
+		die("out of memory");
+	return p;
+}
+
+/**
+ * format() - print into a new string
+ * @format: as of printf()
+ *
+ * Return: the string, for free().
+ */
+char *format(const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int len;
+
+	va_start(args, format);
+	len = vasprintf(&text, format, args);
+	va_end(args);
+	return need_memory(len < 0 ? NULL : text);
+}
+
+/**
+ * strings_add() - append to a list
+ * @list: the list, zeroed at first
+ * @item: a string that outlives the list
+ */
+void strings_add(struct strings *list, const char *item)
+{
+	list->item = need_memory(realloc(list->item, (list->count + 1) *
+					 sizeof(*list->item)));
+	list->item[list->count++] = item;
+}
+
+/**
+ * write_all() - write everything
+ * @fd: a blocking descriptor
+ * @data: the bytes
+ * @len: how many
+ *
+ * Return: 0, or -1 with errno set.
+ */
+int write_all(int fd, const void *data, size_t len)
+{
+	const char *p = data;
+
+	while (len) {
+		ssize_t n = write(fd, p, len);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -1;
+		p += n;
+		len -= n;
+	}
+	return 0;
+}
