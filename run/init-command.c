@@ -197,7 +197,7 @@ static void explain(const struct settings *s, int error)
  * @command: filled in
  * @settings: from the launcher
  *
- * Does not return if it cannot be executed. The launcher was told WIRE_READY.
+ * Does not return if it cannot be executed.
  */
 void command_start(struct command *command, const struct settings *settings)
 {
@@ -224,5 +224,4 @@ void command_start(struct command *command, const struct settings *settings)
 	close(report[0]);
 	if (n == sizeof(error))
 		explain(settings, error);
-	control_send(WIRE_READY, NULL, 0);
 }

@@ -306,5 +306,4 @@ void mount_root(const struct settings *settings)
 		fix_cpuinfo(settings->cpu);
 	if (settings->host)
 		sethostname(settings->host, strlen(settings->host));
-	write_file("/proc/sys/kernel/printk_devkmsg", "on");
 }

@@ -290,6 +290,8 @@ int relay(struct command *command, const struct settings *settings)
 	if (r.signals < 0)
 		fail(STATUS_FAILED, "the guest cannot watch its processes");
 	make_flows(&r, settings);
+	/* Not earlier: a port that is not open loses what it gets. */
+	control_send(WIRE_READY, NULL, 0);
 	reap(&r);
 	while (!r.ended)
 		wait_once(&r);

@@ -73,14 +73,17 @@ void warn(const char *format, ...)
  */
 void log_line(const char *format, ...)
 {
-	int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC);
+	int fd = open("/dev/kmsg", O_WRONLY | O_CLOEXEC), len;
+	char line[512];
 	va_list args;
 
 	if (fd < 0)
 		return;
+	/* A line is one write; vdprintf() does not get on with this file. */
 	va_start(args, format);
-	vdprintf(fd, format, args);
+	len = vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
+	write(fd, line, len < (int)sizeof(line) ? len : (int)sizeof(line) - 1);
 	close(fd);
 }
 
