@@ -104,6 +104,7 @@ static char **command_line(const struct options *opt, const struct bundle *bundl
 	strings_add(&words, "con=null");
 	strings_add(&words, "con0=null,fd:1");
 	strings_add(&words, "panic=-1");
+	strings_add(&words, "dummy.numdummies=0");
 	if (opt->debug) {
 		/* Caches of free objects keep old pointers from kmemleak. */
 		strings_add(&words, "slab_debug=F");

@@ -86,6 +86,23 @@ static int load(const char *name, const char *params)
 	return ret;
 }
 
+/* The kernel ignores a parameter that the module lacks. */
+static void check_parameters(const char *name, const char *params)
+{
+	while (params && *params) {
+		size_t len = strcspn(params, "= ");
+		char *sysfs = text("/sys/module/%s/parameters/%.*s", name,
+				   (int)len, params);
+
+		if (access(sysfs, F_OK))
+			fail(STATUS_FAILED, "the module %s has no parameter %.*s",
+			     name, (int)len, params);
+		free(sysfs);
+		params += strcspn(params, " ");
+		params += strspn(params, " ");
+	}
+}
+
 /* keel0 came with the module, if that was not told otherwise. */
 static void add_keel_devices(unsigned int count)
 {
@@ -135,9 +152,11 @@ void modules_load(const struct settings *settings)
 		is_keel = !strcmp(name, "keel");
 		if (load(is_keel || strcmp(name, "rxe") ? name : "rdma_rxe",
 			 space ? space + 1 : ""))
-			fail(STATUS_FAILED, "the module %s does not load%s%s: %s",
+			fail(STATUS_FAILED, "the module %s does not load%s%s: %s%s",
 			     name, space ? " with " : "", space ? space + 1 : "",
-			     strerror(errno));
+			     strerror(errno),
+			     errno == ENOMEM ? ": raise --mem" : "");
+		check_parameters(name, space ? space + 1 : NULL);
 		if (is_keel)
 			add_keel_devices(settings->run.devices);
 		else

@@ -50,8 +50,7 @@ static void attribute_string(struct request *req, uint16_t type, const char *tex
 
 static void nest_end(struct request *req, struct nlattr *nest)
 {
-	nest->nla_len = (char *)req + NLMSG_ALIGN(req->head.nlmsg_len) -
-			(char *)nest;
+	nest->nla_len = (char *)req + req->head.nlmsg_len - (char *)nest;
 }
 
 /* Send it and wait for the answer: 0, or -1 with errno set. */

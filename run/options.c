@@ -112,8 +112,8 @@ static void set_mem(struct options *opt, const char *text)
 {
 	uint64_t mib = size("--mem", text, 1 << 20) >> 20;
 
-	if (mib < 64 || mib > 64 * 1024)
-		die("--mem %s: the guest takes 64M to 64G of memory", text);
+	if (mib < 128 || mib > 64 * 1024)
+		die("--mem %s: the guest takes 128M to 64G of memory", text);
 	opt->mem = mib;
 }
 
