@@ -48,7 +48,14 @@ out:
 	return ret;
 }
 
-static int mount_host(const char *directory, const char *target)
+/**
+ * mount_host() - mount a directory of the host
+ * @directory: its name on the host
+ * @target: where, in the guest
+ *
+ * Return: 0, or -1 with errno set.
+ */
+int mount_host(const char *directory, const char *target)
 {
 	const char *options[] = { "hostfs", directory, NULL };
 

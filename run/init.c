@@ -124,6 +124,7 @@ int main(void)
 	mount_root(&settings);
 	network_start();
 	modules_load(&settings);
+	userland_start(&settings);
 	command_start(&command, &settings);
 	status = relay(&command, &settings);
 	sync();

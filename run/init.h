@@ -50,6 +50,12 @@ void mount_root(const struct settings *settings);
 int make_directories(const char *path);
 int write_file(const char *path, const char *content);
 
+int mount_host(const char *directory, const char *target);
+
+/* init-userland.c */
+void userland_start(const struct settings *settings);
+void userland_check(const char *program);
+
 /* init-module.c */
 void modules_load(const struct settings *settings);
 
