@@ -21,6 +21,16 @@
 /* The descriptor of the console's socket in the guest's process */
 #define CONSOLE_FD	3
 
+static void check_file_size(unsigned int mem)
+{
+	struct rlimit lim;
+
+	if (!getrlimit(RLIMIT_FSIZE, &lim) &&
+	    lim.rlim_max < (rlim_t)mem << 20)
+		die("the limit on file sizes is below the guest's %u MiB of memory: "
+		    "raise \"ulimit -f\", or lower --mem", mem);
+}
+
 static int open_log(const char *file)
 {
 	int fd;
@@ -38,8 +48,12 @@ static int open_log(const char *file)
 	return fd;
 }
 
-/* The limits of the caller are for the command, not for its kernel. */
-static void raise_limits(void)
+/**
+ * limits_raise() - take all the limits of the caller allow
+ *
+ * They are for the command, not for its kernel, nor for who maps its memory.
+ */
+void limits_raise(void)
 {
 	static const int raised[] = {
 		RLIMIT_AS, RLIMIT_CPU, RLIMIT_DATA, RLIMIT_FSIZE, RLIMIT_NOFILE,
@@ -135,7 +149,6 @@ static void become_guest(const struct bundle *bundle, char **words, int socket,
 	setsid();
 	/* The guest applies the command's umask itself. */
 	umask(0);
-	raise_limits();
 	/* Otherwise the kernel does this and starts once more. */
 	personality(PER_LINUX | ADDR_NO_RANDOMIZE);
 	place_descriptors(socket, log);
@@ -159,6 +172,7 @@ void guest_start(struct guest *guest, const struct options *opt,
 	pid_t parent = getpid();
 	int pair[2];
 
+	check_file_size(opt->mem);
 	guest->log = open_log(opt->kernel_log);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		die("cannot make a socket: %s", strerror(errno));

@@ -25,6 +25,7 @@ int main(int argc, char **argv)
 	run.debug = opt.debug;
 	run.devices = opt.devices;
 	settings_put(&settings, &opt, &bundle, &run);
+	limits_raise();
 	atexit(terminal_restore);
 	return session_run(&opt, &bundle, &settings, &run);
 }

@@ -74,6 +74,7 @@ struct guest {
 	int log;		/* what the kernel printed */
 };
 
+void limits_raise(void);
 void guest_start(struct guest *guest, const struct options *opt,
 		 const struct bundle *bundle);
 bool guest_reap(struct guest *guest);
