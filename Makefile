@@ -23,6 +23,10 @@ demo test bench bench-isolation tools soak matrix deb install-test removal upstr
 bar:
 	scripts/bar-test
 
+# keel-run: any command with keel0 there, as any user
+bundle run-test:
+	scripts/$@
+
 # Without packages: make; make provider RDMA_CORE=...; make install. libibverbs
 # finds the user library with any prefix. modprobe, udev and systemd find their
 # files only in /usr and /usr/local.
@@ -59,8 +63,10 @@ help:
 	@echo 'make removal      remove the device 200 times in each way, while in use'
 	@echo 'make install-test install, upgrade and purge the packages in a guest'
 	@echo 'make upstream     keel as a part of the kernel and rdma-core, built and booted'
+	@echo 'make bundle       build keel-run, one archive for any machine, into dist/'
+	@echo 'make run-test     test keel-run as an unprivileged user, in several roots'
 	@echo 'make cache        fetch and build the parts of the guests'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
 .PHONY: all modules clean cache demo test bench bench-isolation tools soak bar matrix deb install-test \
-	removal upstream provider install uninstall help
+	removal upstream bundle run-test provider install uninstall help

@@ -169,6 +169,28 @@ static bool is_directory(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
+/* Is there a file of that name anywhere in PATH? */
+static bool in_path(const struct settings *s, const char *name)
+{
+	const char *p = "/bin:/usr/bin";
+	size_t i;
+
+	for (i = 0; i < s->env.count; i++)
+		if (!strncmp(s->env.item[i], "PATH=", 5))
+			p = s->env.item[i] + 5;
+	while (*p) {
+		size_t len = strcspn(p, ":");
+		char *file = text("%.*s/%s", (int)len, p, name);
+		bool found = !access(file, F_OK);
+
+		free(file);
+		if (found)
+			return true;
+		p += len + (p[len] == ':');
+	}
+	return false;
+}
+
 static void explain(const struct settings *s, int error)
 {
 	const char *name = s->args.item[0];
@@ -176,7 +198,9 @@ static void explain(const struct settings *s, int error)
 	if (error < 0)
 		fail(STATUS_FAILED, "the working directory %s cannot be entered "
 		     "in the guest", s->cwd);
-	if (error == ENOENT && !strchr(name, '/'))
+	/* A directory of PATH that cannot be searched gives EACCES. */
+	if (!strchr(name, '/') &&
+	    (error == ENOENT || (error == EACCES && !in_path(s, name))))
 		fail(STATUS_NOT_FOUND, "%s: command not found", name);
 	if (error == ENOENT && access(name, F_OK) == 0)
 		fail(STATUS_NOT_EXECUTABLE,

@@ -88,11 +88,12 @@ void report_death(const struct guest *guest)
 	for (i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
 		if (strstr(text, causes[i].pattern))
 			break;
-	if (i < sizeof(causes) / sizeof(causes[0]))
+	if (i < sizeof(causes) / sizeof(causes[0])) {
 		say("%s", causes[i].sentence);
-	else
+	} else {
 		say("the guest died; the log of its kernel ends:");
-	print_tail(text, 12);
+		print_tail(text, 12);
+	}
 	free(text);
 }
 
