@@ -254,6 +254,9 @@ void userland_start(const struct settings *settings)
 {
 	char *dir = text("%s/../userland", settings->bundle), *device;
 
+	/* The tools are told "localhost". */
+	if (access("/etc/hosts", F_OK) && !make_directories("/etc"))
+		write_file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n");
 	if (make_directories(USERLAND) || mount_host(dir, USERLAND) ||
 	    access(USERLAND "/tool", X_OK)) {
 		free(dir);
@@ -267,6 +270,7 @@ void userland_start(const struct settings *settings)
 		log_line("keel-run: the machine's libibverbs does not load keel's provider");
 		lay_over();
 	}
+	make_directories("/usr/bin");
 	each_file(USERLAND "/bin", add_tool);
 	free(device);
 }
