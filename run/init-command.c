@@ -29,10 +29,11 @@ static int open_tty(const struct settings *s, int *slave)
 		.ws_row = s->run.win.rows, .ws_col = s->run.win.cols,
 	};
 	struct termios mode;
-	char *name;
+	char *name = NULL;
 
-	if (master < 0 || grantpt(master) || unlockpt(master) ||
-	    !(name = ptsname(master)))
+	if (master >= 0 && !grantpt(master) && !unlockpt(master))
+		name = ptsname(master);
+	if (!name)
 		fail(STATUS_FAILED, "the guest cannot make a terminal: %s",
 		     strerror(errno));
 	*slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);

@@ -179,24 +179,36 @@ static void lay_verbs_library(const char *dir, const char *name)
 		lay_library(dir, name);
 }
 
+/* A regular file, for munmap(); NULL if it cannot be read or is small. */
+static char *map_file(const char *file, size_t *size)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	char *map = MAP_FAILED;
+	struct stat st;
+
+	if (fd < 0)
+		return NULL;
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size >= 4096)
+		map = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	close(fd);
+	if (map == MAP_FAILED)
+		return NULL;
+	*size = st.st_size;
+	return map;
+}
+
 /* The version of a libc is in a sentence that it prints: "... version 2.36." */
 static unsigned int libc_version(const char *file)
 {
 	static const char mark[] = "GNU C Library ";
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
 	unsigned int major = 0, minor = 0;
-	struct stat st;
-	char *map, *p;
+	size_t size;
+	char *map = map_file(file, &size), *p;
 
-	if (fd < 0)
+	if (!map)
 		return 0;
-	if (fstat(fd, &st) || (map = mmap(NULL, st.st_size, PROT_READ,
-					  MAP_PRIVATE, fd, 0)) == MAP_FAILED) {
-		close(fd);
-		return 0;
-	}
-	p = memmem(map, st.st_size, mark, sizeof(mark) - 1);
-	if (p && p + 200 < map + st.st_size) {
+	p = memmem(map, size, mark, sizeof(mark) - 1);
+	if (p && p + 200 < map + size) {
 		char line[200];
 
 		memcpy(line, p, sizeof(line) - 1);
@@ -205,8 +217,7 @@ static unsigned int libc_version(const char *file)
 		if (!p || sscanf(p, "version %u.%u", &major, &minor) != 2)
 			major = minor = 0;
 	}
-	munmap(map, st.st_size);
-	close(fd);
+	munmap(map, size);
 	return major * 1000 + minor;
 }
 
@@ -282,22 +293,16 @@ void userland_start(const struct settings *settings)
 void userland_check(const char *program)
 {
 	static const char mark[] = "/etc/libibverbs.d", interp[] = "/ld-";
-	int fd = open(program, O_RDONLY | O_CLOEXEC);
-	struct stat st;
-	char *map;
+	size_t size;
+	char *map = map_file(program, &size);
 
-	if (fd < 0)
+	if (!map)
 		return;
-	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_size > 4096 &&
-	    (map = mmap(NULL, st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) !=
-	    MAP_FAILED) {
-		/* The name of the loader is in the first page. */
-		if (!memcmp(map, "\177ELF", 4) &&
-		    !memmem(map, 4096, interp, sizeof(interp) - 1) &&
-		    memmem(map, st.st_size, mark, sizeof(mark) - 1))
-			warn("%s is linked statically with libibverbs: it cannot load keel's provider, link it dynamically",
-			     program);
-		munmap(map, st.st_size);
-	}
-	close(fd);
+	/* The name of the loader is in the first page. */
+	if (!memcmp(map, "\177ELF", 4) &&
+	    !memmem(map, 4096, interp, sizeof(interp) - 1) &&
+	    memmem(map, size, mark, sizeof(mark) - 1))
+		warn("%s is linked statically with libibverbs: it cannot load "
+		     "keel's provider, link it dynamically", program);
+	munmap(map, size);
 }

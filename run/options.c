@@ -51,21 +51,21 @@ static const struct {
 	const char *name;
 	bool value, repeat;
 } known[OPT_COUNT] = {
-	[OPT_DEVICES] = { "--devices", .value = true },
-	[OPT_DM_SIZE] = { "--dm-size", .value = true },
-	[OPT_PARAM] = { "--param", .value = true, .repeat = true },
-	[OPT_WITH] = { "--with", .value = true },
-	[OPT_RW] = { "--rw", .value = true, .repeat = true },
-	[OPT_RO] = { "--ro" },
-	[OPT_CPUS] = { "--cpus", .value = true },
-	[OPT_MEM] = { "--mem", .value = true },
-	[OPT_TIMEOUT] = { "--timeout", .value = true },
-	[OPT_ROOT] = { "--root" },
-	[OPT_SHELL] = { "--shell" },
-	[OPT_DEBUG] = { "--debug" },
-	[OPT_KERNEL_LOG] = { "--kernel-log", .value = true },
-	[OPT_HELP] = { "--help" },
-	[OPT_VERSION] = { "--version" },
+	[OPT_DEVICES] = { .name = "--devices", .value = true },
+	[OPT_DM_SIZE] = { .name = "--dm-size", .value = true },
+	[OPT_PARAM] = { .name = "--param", .value = true, .repeat = true },
+	[OPT_WITH] = { .name = "--with", .value = true },
+	[OPT_RW] = { .name = "--rw", .value = true, .repeat = true },
+	[OPT_RO] = { .name = "--ro" },
+	[OPT_CPUS] = { .name = "--cpus", .value = true },
+	[OPT_MEM] = { .name = "--mem", .value = true },
+	[OPT_TIMEOUT] = { .name = "--timeout", .value = true },
+	[OPT_ROOT] = { .name = "--root" },
+	[OPT_SHELL] = { .name = "--shell" },
+	[OPT_DEBUG] = { .name = "--debug" },
+	[OPT_KERNEL_LOG] = { .name = "--kernel-log", .value = true },
+	[OPT_HELP] = { .name = "--help" },
+	[OPT_VERSION] = { .name = "--version" },
 };
 
 /* A number from @min to @max, or the end. */
