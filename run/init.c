@@ -127,6 +127,8 @@ int main(void)
 	userland_start(&settings);
 	command_start(&command, &settings);
 	status = relay(&command, &settings);
+	if (settings.run.debug)
+		debug_check();
 	sync();
 	control_send(WIRE_EXIT, &status, sizeof(status));
 	sleep(10);

@@ -77,6 +77,9 @@ void command_start(struct command *command, const struct settings *settings);
 /* init-relay.c */
 int relay(struct command *command, const struct settings *settings);
 
+/* init-debug.c */
+void debug_check(void);
+
 /* The folder of the guest's own things, under the command's root */
 #define GUEST_DIR	"/dev/.keel-run"
 #define BUNDLE_MODULES	GUEST_DIR "/modules"
