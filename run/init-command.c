@@ -234,6 +234,8 @@ void command_start(struct command *command, const struct settings *settings)
 	if (pipe2(report, O_CLOEXEC))
 		fail(STATUS_FAILED, "the guest cannot make a pipe: %s",
 		     strerror(errno));
+	/* Names of files are relative to it. */
+	chdir(settings->cwd);
 	if (strchr(settings->args.item[0], '/'))
 		userland_check(settings->args.item[0]);
 	log_line("keel-run: ready");
