@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * --debug: what the kernel's checkers have against keel after the command. The
+ * --debug: the reports of the kernel's checkers after the command. The
  * launcher finds it in the kernel's log.
  */
 #include <fcntl.h>

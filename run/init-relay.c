@@ -117,7 +117,7 @@ static void flow_move(struct flow *flow)
 	}
 }
 
-/* What the flow waits for. The reader of a port may go while it is idle. */
+/* The descriptors that the flow waits for. The reader of a port may go while it is idle. */
 static void flow_poll(const struct flow *flow, struct pollfd *fds)
 {
 	bool waits = flow && flow_waits(flow);
@@ -209,7 +209,7 @@ static void wait_once(struct relay *r)
 		reap(r);
 }
 
-/* What the command has written and is still here. All writers are gone. */
+/* Send the output of the command that is still here. All writers are gone. */
 static void flush(struct flow *flow)
 {
 	struct pollfd fd;

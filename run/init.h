@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the files of the guest's init share */
+/* Declarations that the files of the guest's init share */
 #ifndef KEEL_RUN_INIT_H
 #define KEEL_RUN_INIT_H
 
@@ -15,7 +15,7 @@ struct list {
 	size_t count;
 };
 
-/* What the launcher said before WIRE_GO */
+/* Everything that the launcher sent before WIRE_GO */
 struct settings {
 	struct list args, env, rw, modules;
 	char *cwd, *bundle, *host, *cpu;

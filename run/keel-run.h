@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the files of the launcher share */
+/* Declarations that the files of the launcher share */
 #ifndef KEEL_RUN_H
 #define KEEL_RUN_H
 

@@ -130,7 +130,7 @@ static void *pump_output(void *arg)
 	int ret;
 
 	do {
-		/* What was available before pump_finish() is all there is. */
+		/* The guest sends nothing more after pump_finish(). */
 		last = atomic_load(&finishing);
 		while ((ret = queue_peek(pump->ring, 0, chain)) > 0) {
 			write_chain(pump, chain);

@@ -48,7 +48,7 @@ static void print_tail(const char *text, int lines)
 	}
 }
 
-/* What a machine may lack, by what the kernel printed last */
+/* Things that a machine may lack, by the words of the kernel */
 static const struct {
 	const char *pattern, *sentence;
 } causes[] = {

@@ -176,7 +176,7 @@ static void take_signals(struct session *s)
 		switch (info.ssi_signo) {
 		case SIGCHLD:
 			if (guest_reap(s->guest) && !s->over) {
-				/* What it said last is in its memory still. */
+				/* Its last message is still in its memory. */
 				console_poll(&s->console);
 				hear(s);
 				s->died = !s->over;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What the guest is told before the command starts */
+/* The messages to the guest before the command starts */
 #include <errno.h>
 #include <grp.h>
 #include <signal.h>
