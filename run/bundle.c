@@ -29,11 +29,11 @@ static void check_name(const char *path)
 /**
  * bundle_find() - find the files that belong to this program
  * @bundle: filled in
- * @debug: choose the kernel with the checkers
+ * @opt: --debug chooses the kernel with the checkers, --kernel another one
  *
  * They are in lib/ next to the program, or in ../lib/keel-run of a system.
  */
-void bundle_find(struct bundle *bundle, bool debug)
+void bundle_find(struct bundle *bundle, const struct options *opt)
 {
 	static const char * const places[] = { "lib", "../lib/keel-run" };
 	char *dir = program_directory();
@@ -43,7 +43,8 @@ void bundle_find(struct bundle *bundle, bool debug)
 		char *place = format("%s/%s", dir, places[i]);
 
 		bundle->init = format("%s/init", place);
-		bundle->dir = format("%s/%s", place, debug ? "uml-debug" : "uml");
+		bundle->dir = format("%s/%s", place,
+				     opt->debug ? "uml-debug" : "uml");
 		free(place);
 		if (access(bundle->init, F_OK) == 0)
 			break;
@@ -54,8 +55,9 @@ void bundle_find(struct bundle *bundle, bool debug)
 	if (!bundle->init)
 		die("%s has no lib/init: unpack the whole bundle", dir);
 	check_name(bundle->init);
-	bundle->kernel = format("%s/linux", bundle->dir);
-	if (access(bundle->kernel, F_OK) < 0 && debug)
+	bundle->kernel = opt->kernel ? format("%s", opt->kernel) :
+			 format("%s/linux", bundle->dir);
+	if (access(bundle->kernel, F_OK) < 0 && opt->debug)
 		die("this bundle has no kernel for --debug (%s)", bundle->kernel);
 	if (access(bundle->kernel, X_OK) < 0)
 		die("cannot execute the kernel %s: %s", bundle->kernel,

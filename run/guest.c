@@ -102,6 +102,7 @@ static void place_descriptors(int socket, int log)
 static char **command_line(const struct options *opt, const struct bundle *bundle)
 {
 	struct strings words = { 0 };
+	size_t i;
 
 	strings_add(&words, "linux");
 	strings_add(&words, format("mem=%uM", opt->mem));
@@ -126,6 +127,8 @@ static char **command_line(const struct options *opt, const struct bundle *bundl
 	} else if (opt->kernel_log) {
 		strings_add(&words, "ignore_loglevel");
 	}
+	for (i = 0; i < opt->append.count; i++)
+		strings_add(&words, opt->append.item[i]);
 	strings_add(&words, NULL);
 	return (char **)words.item;
 }

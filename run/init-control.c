@@ -170,6 +170,9 @@ static void take(struct settings *s, enum wire_type type, const char *data,
 	case WIRE_ENV:
 		list_add(&s->env, data);
 		break;
+	case WIRE_LAYER:
+		list_add(&s->layers, data);
+		break;
 	case WIRE_RW:
 		list_add(&s->rw, data);
 		break;
@@ -231,6 +234,7 @@ void control_settings(struct settings *settings)
 		take(settings, type, data, len);
 	}
 	free(data);
-	if (!settings->args.count || !settings->cwd || !settings->bundle)
+	if (!settings->args.count || !settings->layers.count || !settings->cwd ||
+	    !settings->bundle)
 		fail(STATUS_FAILED, "the guest was not told what to run");
 }

@@ -132,36 +132,77 @@ static void need(int ret, const char *what)
 		     strerror(errno));
 }
 
-/* Put a layer of memory over the directory @lower of the guest, at @target. */
-static int mount_layer(const char *lower, const char *target)
+/*
+ * Put a layer of memory over directories of the guest, the topmost first, at
+ * @target.
+ */
+static int mount_layers(const struct list *lower, const char *target)
 {
 	static unsigned int number;
 	char *base = text(STAGE "/over%u", number++);
 	char *upper = text("%s/upper", base), *work = text("%s/work", base);
-	const char *options[] = {
-		"lowerdir+", lower, "upperdir", upper, "workdir", work, NULL,
-	};
+	const char *bottom = lower->item[lower->count - 1];
+	const char **options = calloc(2 * lower->count + 5, sizeof(*options));
 	struct stat st;
+	size_t i, n = 0;
 	int ret;
 
+	if (!options)
+		fail(STATUS_FAILED, "the guest is out of memory: raise --mem");
+	for (i = 0; i < lower->count; i++) {
+		options[n++] = "lowerdir+";
+		options[n++] = lower->item[i];
+	}
+	options[n++] = "upperdir";
+	options[n++] = upper;
+	options[n++] = "workdir";
+	options[n++] = work;
 	ret = mkdir(base, 0755) ?: mkdir(upper, 0755) ?: mkdir(work, 0755);
 	/* The root of an overlay is the upper one's. */
-	if (!ret && !stat(lower, &st))
+	if (!ret && !stat(bottom, &st))
 		ret = chmod(upper, st.st_mode & 07777) ?:
 		      chown(upper, st.st_uid, st.st_gid);
 	ret = ret ?: mount_new("overlay", target, options);
+	free(options);
 	free(base);
 	free(upper);
 	free(work);
 	return ret;
 }
 
-static void enter_root(void)
+static int mount_layer(char *lower, const char *target)
 {
+	const struct list list = { .item = &lower, .count = 1 };
+
+	return mount_layers(&list, target);
+}
+
+/*
+ * Mount a layer on its own: the overlay refuses a directory that is below
+ * another layer of the same file system.
+ */
+static char *stage_layer(char *directory, size_t number)
+{
+	char *target;
+
+	if (!strcmp(directory, "/"))
+		return directory;
+	target = text(STAGE "/layer%zu", number);
+	if (mkdir(target, 0755) || mount_host(directory, target))
+		need(-1, directory);
+	return target;
+}
+
+static void enter_root(const struct list *layers)
+{
+	size_t i;
+
 	need(make_directories(STAGE), STAGE);
 	need(mount_memory(STAGE, "0700"), STAGE);
 	need(make_directories(STAGE "/new"), STAGE);
-	need(mount_layer("/", STAGE "/new"), "the root");
+	for (i = 0; i < layers->count; i++)
+		layers->item[i] = stage_layer(layers->item[i], i);
+	need(mount_layers(layers, STAGE "/new"), "the root");
 }
 
 static void mount_fresh(void)
@@ -299,7 +340,7 @@ static void mount_bundle(const struct settings *settings)
  */
 void mount_root(const struct settings *settings)
 {
-	enter_root();
+	enter_root(&settings->layers);
 	if (make_directories(STAGE "/new/dev") ||
 	    mount_new("devtmpfs", STAGE "/new/dev", NULL) ||
 	    mount(STAGE, STAGE "/new" STAGE, NULL, MS_BIND, NULL))
@@ -308,7 +349,8 @@ void mount_root(const struct settings *settings)
 	     chroot(".") ?: chdir("/"), "the root");
 	mount_fresh();
 	mount_directories(settings);
-	mount_bundle(settings);
+	if (settings->modules.count)
+		mount_bundle(settings);
 	if (settings->cpu)
 		fix_cpuinfo(settings->cpu);
 	if (settings->host)

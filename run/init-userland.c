@@ -263,8 +263,12 @@ static void lay_over(void)
  */
 void userland_start(const struct settings *settings)
 {
-	char *dir = text("%s/../userland", settings->bundle), *device;
+	char *dir, *device;
 
+	/* Without a device, nothing is needed. */
+	if (!settings->modules.count)
+		return;
+	dir = text("%s/../userland", settings->bundle);
 	/* The tools are told "localhost". */
 	if (access("/etc/hosts", F_OK) && !make_directories("/etc"))
 		write_file("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n");

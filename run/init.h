@@ -17,7 +17,7 @@ struct list {
 
 /* Everything that the launcher sent before WIRE_GO */
 struct settings {
-	struct list args, env, rw, modules;
+	struct list args, env, layers, rw, modules;
 	char *cwd, *bundle, *host, *cpu;
 	struct wire_ids ids;
 	uint32_t *groups;

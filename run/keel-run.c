@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 
 	streams_inspect(&run);
 	options_parse(&opt, argc, argv);
-	bundle_find(&bundle, opt.debug);
+	bundle_find(&bundle, &opt);
 	run.read_only = opt.ro;
 	run.debug = opt.debug;
 	run.devices = opt.devices;

@@ -19,8 +19,10 @@ struct strings {
 
 /* options.c */
 struct options {
-	struct strings params, rw;
+	struct strings params, rw, layers, append;
 	const char *with, *kernel_log;
+	const char *kernel;	/* NULL: the bundle's, with its modules */
+	const char *system;	/* NULL: the files of the machine */
 	uint64_t dm_size;	/* 0: the module's default */
 	unsigned int devices, cpus, mem, timeout;
 	bool debug, root, ro, shell;
@@ -45,7 +47,7 @@ struct bundle {
 	char *kernel;
 };
 
-void bundle_find(struct bundle *bundle, bool debug);
+void bundle_find(struct bundle *bundle, const struct options *opt);
 
 /* settings.c: what the guest is told */
 struct buffer {

@@ -44,7 +44,8 @@ static const char help[] =
 enum option {
 	OPT_DEVICES, OPT_DM_SIZE, OPT_PARAM, OPT_WITH, OPT_RW, OPT_RO, OPT_CPUS,
 	OPT_MEM, OPT_TIMEOUT, OPT_ROOT, OPT_SHELL, OPT_DEBUG, OPT_KERNEL_LOG,
-	OPT_HELP, OPT_VERSION, OPT_COUNT,
+	OPT_KERNEL, OPT_SYSTEM, OPT_LAYER, OPT_APPEND, OPT_HELP, OPT_VERSION,
+	OPT_COUNT,
 };
 
 static const struct {
@@ -64,6 +65,10 @@ static const struct {
 	[OPT_SHELL] = { .name = "--shell" },
 	[OPT_DEBUG] = { .name = "--debug" },
 	[OPT_KERNEL_LOG] = { .name = "--kernel-log", .value = true },
+	[OPT_KERNEL] = { .name = "--kernel", .value = true },
+	[OPT_SYSTEM] = { .name = "--system", .value = true },
+	[OPT_LAYER] = { .name = "--layer", .value = true, .repeat = true },
+	[OPT_APPEND] = { .name = "--append", .value = true, .repeat = true },
 	[OPT_HELP] = { .name = "--help" },
 	[OPT_VERSION] = { .name = "--version" },
 };
@@ -148,18 +153,26 @@ static void set_param(struct options *opt, const char *text)
 	strings_add(&opt->params, text);
 }
 
-static void set_rw(struct options *opt, const char *text)
+/* The full name of a directory. It is never freed. */
+static char *directory(const char *name, const char *text)
 {
 	char *path = realpath(text, NULL);
 	int fd;
 
 	if (!path)
-		die("--rw %s: %s", text, strerror(errno));
+		die("%s %s: %s", name, text, strerror(errno));
 	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		die("--rw %s: %s", text, strerror(errno));
+		die("%s %s: %s", name, text, strerror(errno));
 	close(fd);
-	strings_add(&opt->rw, path);
+	return path;
+}
+
+static void set_kernel(struct options *opt, const char *text)
+{
+	opt->kernel = realpath(text, NULL);
+	if (!opt->kernel)
+		die("--kernel %s: %s", text, strerror(errno));
 }
 
 static void print_and_exit(const char *text)
@@ -185,7 +198,7 @@ static void set(struct options *opt, enum option which, const char *value)
 		set_with(opt, value);
 		break;
 	case OPT_RW:
-		set_rw(opt, value);
+		strings_add(&opt->rw, directory(name, value));
 		break;
 	case OPT_RO:
 		opt->ro = true;
@@ -212,6 +225,18 @@ static void set(struct options *opt, enum option which, const char *value)
 		if (!*value)
 			die("--kernel-log takes the name of a file");
 		opt->kernel_log = value;
+		break;
+	case OPT_KERNEL:
+		set_kernel(opt, value);
+		break;
+	case OPT_SYSTEM:
+		opt->system = directory(name, value);
+		break;
+	case OPT_LAYER:
+		strings_add(&opt->layers, directory(name, value));
+		break;
+	case OPT_APPEND:
+		strings_add(&opt->append, value);
 		break;
 	case OPT_HELP:
 		print_and_exit(help);

@@ -301,7 +301,7 @@ int session_run(const struct options *opt, const struct bundle *bundle,
 	guest_start(&guest, opt, bundle);
 	console_init(&s.console, guest.socket);
 	s.console.out = *settings;
-	set_clock(&s, opt->debug ? BOOT_TIME_DEBUG : BOOT_TIME);
+	set_clock(&s, opt->debug || opt->kernel ? BOOT_TIME_DEBUG : BOOT_TIME);
 	loop(&s);
 	guest_kill(&guest);
 	terminal_restore();

@@ -116,7 +116,8 @@ static void put_rlimits(struct buffer *buf)
 
 static void put_directories(struct buffer *buf, const struct options *opt)
 {
-	char *cwd = getcwd(NULL, 0);
+	/* The caller's directory is none of another system's. */
+	char *cwd = opt->system ? format("/") : getcwd(NULL, 0);
 	size_t i;
 
 	/* "(unreachable)..." is how Linux says that it is outside the root. */
@@ -124,6 +125,9 @@ static void put_directories(struct buffer *buf, const struct options *opt)
 		die("the working directory: %s", cwd ? cwd : strerror(errno));
 	wire_put_string(buf, WIRE_CWD, cwd);
 	free(cwd);
+	for (i = 0; i < opt->layers.count; i++)
+		wire_put_string(buf, WIRE_LAYER, opt->layers.item[i]);
+	wire_put_string(buf, WIRE_LAYER, opt->system ?: "/");
 	for (i = 0; i < opt->rw.count; i++)
 		wire_put_string(buf, WIRE_RW, opt->rw.item[i]);
 }
@@ -198,7 +202,8 @@ void settings_put(struct buffer *buf, const struct options *opt,
 	put_identity(buf, opt->root);
 	put_rlimits(buf);
 	wire_put_string(buf, WIRE_BUNDLE, bundle->dir);
-	put_modules(buf, opt);
+	if (!opt->kernel)
+		put_modules(buf, opt);
 	if (!uname(&names))
 		wire_put_string(buf, WIRE_HOST, names.nodename);
 	put_cpu(buf);

@@ -25,6 +25,7 @@ enum wire_type {
 	WIRE_IDS,		/* struct wire_ids */
 	WIRE_GROUP,		/* * one supplementary group, uint32_t */
 	WIRE_RLIMIT,		/* * struct wire_rlimit */
+	WIRE_LAYER,		/* * directory of the root's files, topmost first */
 	WIRE_RW,		/* * directory to write through */
 	WIRE_BUNDLE,		/* directory of the bundle */
 	WIRE_MODULE,		/* * module and its parameters: "NAME P=V P=V" */

@@ -102,9 +102,18 @@ lane_failed() {
 		! grep -q 'keel-guest: ready' "$run/console"
 }
 
-# lane_boot: run the guest until it ends. The serial port is the log.
+# lane_boot: run the guest until it ends. The serial port is the log. tail prints
+# the output of the command, and ends when the process of its --pid option has
+# ended.
 lane_boot() {
-	local shares=()
+	local shares=() alive streams=()
+	setpriv --pdeathsig KILL sleep infinity &
+	alive=$!
+	KEEL_HELPERS+=("$alive")
+	setpriv --pdeathsig KILL tail -q -c +1 -s 0.03 -f --pid "$alive" "$ctl/out" &
+	streams+=($!)
+	setpriv --pdeathsig KILL tail -q -c +1 -s 0.03 -f --pid "$alive" "$ctl/err" >&2 &
+	streams+=($!)
 	# FOLDER TAG [OPTION]
 	share_9p() {
 		shares+=(-virtfs "local,path=$1,mount_tag=$2,security_model=none,multidevs=remap${3:-}")
@@ -120,6 +129,8 @@ lane_boot() {
 		-nodefaults -display none -no-reboot -serial "file:$run/console" \
 		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" "${shares[@]}" "${qemu_words[@]}" \
 		-append "console=ttyS0 ignore_loglevel panic=-1 no_timer_check guest_ctl=ctl ${append[*]}" \
-		>"$run/qemu.log" 2>&1 </dev/null
+		>"$run/qemu.log" 2>&1 </dev/null || :
+	kill "$alive"
+	wait "$alive" "${streams[@]}" 2>/dev/null || :
 	[ ! -s "$run/qemu.log" ] || cat "$run/qemu.log" >>"$run/console"
 }

@@ -12,6 +12,7 @@ lane_prepare() {
 	else
 		cache_get kernel "$lane"
 	fi
+	step build-run --launcher "$run/keel-run" || exit 99
 	LOWERS=("$run/stage" "$kernel/modules")
 	ctl_source=$ctl
 	share_source=$share
@@ -24,30 +25,25 @@ lane_prepare() {
 	append+=(slab_debug=F)
 }
 
-# UML's memory is a file. /dev/shm is the best place, if it is large enough.
-uml_memory_dir() {
-	local free
-	free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1) || free=0
-	if [ "$free" -gt $((mem * 1024)) ]; then
-		printf '/dev/shm\n'
-	else
-		printf '%s\n' "$run"
-	fi
-}
-
 # lane_failed: a second boot would not help.
 lane_failed() {
 	false
 }
 
-# lane_boot: run the guest until it ends. The console is the log.
+# lane_boot: run the guest until it ends. keel-run boots it, mounts its root and
+# passes on the output; the command of keel-run is guest-run.
 lane_boot() {
-	mkdir -p "$run/uml"
-	contain timeout -s KILL "$limit" env -i PATH=/usr/bin:/bin HOME="$run/uml" \
-		TMPDIR="$(uml_memory_dir)" \
-		"$kernel/linux" mem="${mem}M" seccomp=on ncpus="$cpus" \
-		root=/dev/root rootfstype=hostfs rootflags="$root/root" ro \
-		init=/usr/sbin/guest-boot guest_ctl="$ctl" uml_dir="$run/uml" \
-		umid=guest con=null con0=null,fd:1 ignore_loglevel \
-		panic=-1 kunit.enable=1 "${append[@]}" >"$run/console" 2>&1 </dev/null
+	local layer word words=()
+	for layer in "${LOWERS[@]}"; do
+		words+=(--layer "$layer")
+	done
+	for word in kunit.enable=1 "${append[@]}"; do
+		words+=(--append "$word")
+	done
+	contain timeout -s KILL "$limit" env -i "$run/keel-run/keel-run" \
+		--kernel "$kernel/linux" --kernel-log "$run/console" \
+		--system "$root/root" "${words[@]}" --mem "${mem}M" --cpus "$cpus" --root -- \
+		/bin/sh -c 'mount -t tmpfs -o mode=755 tmpfs /run && mkdir /run/ctl &&
+			mount -t hostfs -o "hostfs=$1" none /run/ctl && exec /bin/bash /run/ctl/run' \
+		guest "$ctl" </dev/null
 }
