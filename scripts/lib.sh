@@ -206,6 +206,31 @@ KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
 	isolation_{recv,send,rdma,server,removal,many_stalls,asleep,charge,wait,life}
 	isolation_{back,shared,starved,worker})
 
+# --- the kernel of User Mode Linux -----------------------------------------
+
+# keel-run needs these patches.
+KEEL_UML_PATCHES=("$KEEL_SCRIPTS"/config/uml-{memfd,nodir,socket,close-range}.patch)
+
+# copy_patched SOURCE DIR PATCH...: copy the files of SOURCE that the patches
+# change to DIR, unchanged.
+copy_patched() {
+	local source=$1 dir=$2 files
+	shift 2
+	mkdir -p "$dir"
+	mapfile -t files < <(sed -n 's:^+++ b/\([^[:space:]]*\).*:\1:p' "$@" | sort -u)
+	(cd "$source" && cp --parents "${files[@]}" "$dir/")
+}
+
+# patch_files SOURCE DIR PATCH...: copy these files, and patch them.
+patch_files() {
+	local dir=$2 part
+	copy_patched "$@"
+	shift 2
+	for part; do
+		patch -d "$dir" -p1 <"$part"
+	done
+}
+
 # --- cache -----------------------------------------------------------------
 
 # hash_of FILE-OR-STRING...: print one key for all arguments.
