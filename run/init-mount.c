@@ -214,7 +214,6 @@ static void mount_fresh(void)
 		{ "sysfs", "/sys", NULL },
 		{ "devpts", "/dev/pts", NULL },
 		{ "tmpfs", "/dev/shm", "1777" },
-		{ "tmpfs", "/tmp", "1777" },
 		{ "debugfs", "/sys/kernel/debug", NULL },
 		{ "tracefs", "/sys/kernel/tracing", NULL },
 		{ "cgroup2", "/sys/fs/cgroup", NULL },
@@ -231,7 +230,7 @@ static void mount_fresh(void)
 		make_directories(all[i].target);
 		/* Those below /sys are extras. */
 		if (mount_new(all[i].type, all[i].target, is_pts ? pts :
-			      all[i].mode ? mode : NULL) && i < 5)
+			      all[i].mode ? mode : NULL) && i < 4)
 			need(-1, all[i].target);
 	}
 	unlink("/dev/ptmx");
@@ -240,6 +239,19 @@ static void mount_fresh(void)
 	symlink("fd/0", "/dev/stdin");
 	symlink("fd/1", "/dev/stdout");
 	symlink("fd/2", "/dev/stderr");
+}
+
+/*
+ * /tmp is a copy of the machine's, as the rest of the root is: the arguments of a
+ * command often name files there. A machine that has no /tmp gets an empty one.
+ */
+static void need_tmp(void)
+{
+	struct stat st;
+
+	if (!stat("/tmp", &st) && S_ISDIR(st.st_mode))
+		return;
+	need(make_directories("/tmp") ?: mount_memory("/tmp", "1777"), "/tmp");
 }
 
 /* These are the guest's own: nothing there is the machine's. */
@@ -268,12 +280,12 @@ static void write_through(const char *path)
 		     strerror(errno));
 }
 
-/* --ro: what a fresh /tmp or /dev/shm hides is there, but not written through. */
+/* --ro: a directory that a fresh /dev/shm hides is there, as a copy. */
 static void show_copy(const char *path)
 {
 	char *lower;
 
-	if (strncmp(path, "/tmp", 4) && strncmp(path, "/dev/shm/", 9))
+	if (strncmp(path, "/dev/shm/", 9))
 		return;
 	lower = text(STAGE "/cwd");
 	if (make_directories(path) || mkdir(lower, 0755) ||
@@ -348,6 +360,7 @@ void mount_root(const struct settings *settings)
 	need(chdir(STAGE "/new") ?: mount(".", "/", NULL, MS_MOVE, NULL) ?:
 	     chroot(".") ?: chdir("/"), "the root");
 	mount_fresh();
+	need_tmp();
 	mount_directories(settings);
 	if (settings->modules.count)
 		mount_bundle(settings);
