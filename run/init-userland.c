@@ -36,6 +36,9 @@ static const char * const program_dirs[] = {
 
 #define COUNT(array)	(sizeof(array) / sizeof((array)[0]))
 
+/* The machine has no glibc: its libraries are linked with another libc. */
+static bool other_libc;
+
 /* Call @handle for each name in @dir. */
 static void each_file(const char *dir, void (*handle)(const char *dir,
 						      const char *name))
@@ -143,7 +146,7 @@ static void lay_library(const char *dir, const char *name)
 	struct stat st, last = { 0 };
 	size_t i;
 
-	for (i = 0; i < COUNT(library_dirs); i++) {
+	for (i = 0; i < COUNT(library_dirs) && !other_libc; i++) {
 		target = text("%s/%s", library_dirs[i], name);
 		/* /lib is often /usr/lib by another name. */
 		if (!stat(target, &st) && (st.st_ino != last.st_ino ||
@@ -162,7 +165,10 @@ static void lay_library(const char *dir, const char *name)
 	free(source);
 }
 
-/* Libraries that are not rdma-core's stay the machine's, where it has them. */
+/*
+ * Libraries that are not rdma-core's stay the machine's, where it has them. A
+ * library of another libc is no replacement, and is not replaced.
+ */
 static void lay_verbs_library(const char *dir, const char *name)
 {
 	static const char * const ours[] = {
@@ -174,7 +180,7 @@ static void lay_verbs_library(const char *dir, const char *name)
 	for (i = 0; i < COUNT(ours); i++)
 		if (!strncmp(name, ours[i], strlen(ours[i])))
 			break;
-	if (i < COUNT(ours) ||
+	if (i < COUNT(ours) || other_libc ||
 	    !exists_in(library_dirs, COUNT(library_dirs), name))
 		lay_library(dir, name);
 }
@@ -243,11 +249,14 @@ static void lay_libc(const char *dir, const char *name)
 
 static void lay_over(void)
 {
+	unsigned int version = machine_libc_version();
+
+	other_libc = !version;
 	make_directories(NEW_LIBRARIES);
 	/* Providers of the machine's are for its own libibverbs. */
 	mount("none", DRIVERS, "tmpfs", 0, "mode=755");
 	each_file(USERLAND "/providers", add_driver);
-	if (machine_libc_version() < libc_version(USERLAND "/glibc/libc.so.6")) {
+	if (version < libc_version(USERLAND "/glibc/libc.so.6")) {
 		each_file(USERLAND "/glibc", lay_libc);
 		make_directories("/lib64");
 		lay(USERLAND_LOADER, "/lib64/ld-linux-x86-64.so.2");
@@ -297,16 +306,23 @@ void userland_start(const struct settings *settings)
 void userland_check(const char *program)
 {
 	static const char mark[] = "/etc/libibverbs.d", interp[] = "/ld-";
+	static const char musl[] = "/ld-musl-", library[] = "libibverbs.so.";
 	size_t size;
 	char *map = map_file(program, &size);
 
 	if (!map)
 		return;
+	if (memcmp(map, "\177ELF", 4))
+		goto out;
 	/* The name of the loader is in the first page. */
-	if (!memcmp(map, "\177ELF", 4) &&
-	    !memmem(map, 4096, interp, sizeof(interp) - 1) &&
+	if (!memmem(map, 4096, interp, sizeof(interp) - 1) &&
 	    memmem(map, size, mark, sizeof(mark) - 1))
 		warn("%s is linked statically with libibverbs: it cannot load "
 		     "keel's provider, link it dynamically", program);
+	else if (memmem(map, 4096, musl, sizeof(musl) - 1) &&
+		 memmem(map, size, library, sizeof(library) - 1))
+		warn("%s is linked with musl: keel's provider is for glibc, "
+		     "compile the program in a root with glibc", program);
+out:
 	munmap(map, size);
 }
