@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Shared by the cases of scripts/run-test: the list of cases, and runs of keel-run.
+
+The command line is that of scripts/run-test-cases.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+BUNDLE, ENTER, INPUTS = sys.argv[1:4]
+ROOTS = dict(word.split('=', 1) for word in sys.argv[4:])
+KEEL_RUN = BUNDLE + '/keel-run'
+SHORT = bool(os.environ.get('KEEL_SHORT'))
+NOBODY = ['setpriv', '--reuid', '65534', '--regid', '65534', '--clear-groups',
+          '--no-new-privs', '--bounding-set', '-all']
+CASES = []
+WORK = tempfile.mkdtemp(prefix='keel-run-test.')
+
+
+def case(title):
+    def add(function):
+        CASES.append((title, function))
+        return function
+    return add
+
+
+def same(got, wanted):
+    if got != wanted:
+        raise AssertionError(f'got {got!r}, wanted {wanted!r}')
+
+
+def run(*words, options=(), text_in=None, user=NOBODY, cwd=WORK, timeout=120,
+        program=KEEL_RUN, **more):
+    """(status, standard output, standard error) of a command in keel-run."""
+    got = subprocess.run([*user, program, *options, '--', *words], cwd=cwd,
+                         input=text_in, capture_output=True, timeout=timeout,
+                         check=False, **({} if text_in is not None else
+                                         {'stdin': subprocess.DEVNULL}), **more)
+    return got.returncode, got.stdout, got.stderr
+
+
+def wrong(words, status, sentence, **more):
+    got = subprocess.run([*NOBODY, KEEL_RUN, *words], cwd=WORK, check=False,
+                         capture_output=True, timeout=120, **more)
+    same((got.returncode, got.stderr.decode()), (status, f'keel-run: {sentence}\n'))
+
+
+def in_root(name, *words, timeout=180):
+    """Run a command as nobody in a root, with the bundle at /opt/keel-run."""
+    got = subprocess.run([ENTER, name, ROOTS[name], BUNDLE, WORK, '--', *words],
+                         check=False, capture_output=True, timeout=timeout,
+                         stdin=subprocess.DEVNULL)
+    return got.returncode, got.stdout.decode(), got.stderr.decode()
+
+
+def keel_run_in(name):
+    """The name of keel-run in a root."""
+    return KEEL_RUN if ROOTS[name] == '/' else '/opt/keel-run/keel-run'
+
+
+def guests():
+    """Processes of guests that were started from this bundle, or are orphans."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            exe = os.readlink(f'/proc/{pid}/exe')
+            with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+                state = file.read().rsplit(')', 1)[1].split()[0]
+        except OSError:
+            continue
+        if state != 'Z' and (exe.startswith(BUNDLE) or 'uml-userspace' in exe):
+            found.append((pid, exe))
+    return found

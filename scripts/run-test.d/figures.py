@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Times, memory, and what many runs leave behind."""
+import os
+import statistics
+import subprocess
+import time
+
+from common import KEEL_RUN, NOBODY, SHORT, WORK, case, guests, run, same
+
+
+@case('an empty command takes at most 1.5 s, median of 20')
+def _():
+    times = []
+    for _i in range(5 if SHORT else 20):
+        start = time.monotonic()
+        same(run('true')[0], 0)
+        times.append(time.monotonic() - start)
+    assert statistics.median(times) <= 1.5, times
+    return f'median {statistics.median(times):.2f} s'
+
+
+@case('an idle guest takes at most 150 MB')
+def _():
+    with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'sh', '-c', 'echo go; sleep 1000'],
+                          cwd=WORK, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        total = 0
+        for pid in [str(child.pid)] + [pid for pid, _exe in guests()]:
+            with open(f'/proc/{pid}/smaps_rollup', encoding='ascii') as file:
+                total += next(int(line.split()[1]) for line in file
+                              if line.startswith('Pss:'))
+        child.terminate()
+        same(child.wait(), 143)
+    assert total <= 150 * 1000, f'{total} kB'
+    return f'{total // 1000} MB'
+
+
+@case('200 runs in a row and 8 at once leave nothing behind')
+def _():
+    def left():
+        files = []
+        for place in ('/tmp', '/dev/shm', '/run', '/var/tmp', WORK):
+            for entry in os.scandir(place):
+                if entry.stat(follow_symlinks=False).st_uid == 65534:
+                    files.append(entry.path)
+        return guests(), sorted(files)
+    before = left()
+    start = time.monotonic()
+    for i in range(20 if SHORT else 200):
+        same(run('echo', str(i))[:2], (0, f'{i}\n'.encode()))
+    took = time.monotonic() - start
+    many = [subprocess.Popen([*NOBODY, KEEL_RUN, '--mem', '256M', '--', 'sh', '-c',
+                              f'sleep 0.5; echo {i}'],
+                             cwd=WORK, stdout=subprocess.PIPE) for i in range(8)]
+    for i, child in enumerate(many):
+        same((child.communicate()[0], child.returncode), (f'{i}\n'.encode(), 0))
+    same(left(), before)
+    return f'{took:.1f} s in a row'
