@@ -17,8 +17,12 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench bench-isolation tools soak matrix deb install-test removal upstream:
+demo test bench bench-isolation tools soak matrix install-test removal upstream:
 	scripts/$@
+
+deb:
+	scripts/deb
+	scripts/deb-run
 
 bar:
 	scripts/bar-test
@@ -49,7 +53,7 @@ uninstall:
 help:
 	@echo 'make              build keel.ko for the running kernel (or KDIR=...)'
 	@echo 'make clean        remove the output of make'
-	@echo 'make deb          build Debian packages, into dist/'
+	@echo 'make deb          build Debian packages, keel-run too, into dist/'
 	@echo 'make provider RDMA_CORE=FOLDER   build the user library'
 	@echo 'make install      install the build; make uninstall removes it'
 	@echo 'make demo         demonstrate keel in a throwaway guest'

@@ -58,7 +58,8 @@ void bundle_find(struct bundle *bundle, const struct options *opt)
 	bundle->kernel = opt->kernel ? format("%s", opt->kernel) :
 			 format("%s/linux", bundle->dir);
 	if (access(bundle->kernel, F_OK) < 0 && opt->debug)
-		die("this bundle has no kernel for --debug (%s)", bundle->kernel);
+		die("this bundle has no kernel for --debug: "
+		    "use one that was made with scripts/bundle --debug");
 	if (access(bundle->kernel, X_OK) < 0)
 		die("cannot execute the kernel %s: %s", bundle->kernel,
 		    strerror(errno));

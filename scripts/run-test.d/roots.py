@@ -90,6 +90,11 @@ for root in ('debian13',) if SHORT else ('debian13', 'debian12'):
 if not SHORT:
     special_case('musl', 'a program compiled by musl-gcc',
                  '"$0" -- ./uverbs-musl', 'uverbs0: protection domain')
+    # It says so because of its own library, and keel-run warns of it.
+    special_case('musl', 'a libibverbs of musl is not replaced',
+                 '"$0" -- ./verbs-musl 2>&1', 'keel-run: ./verbs-musl is linked with '
+                 "musl: keel's provider is for glibc, compile the program in a root "
+                 'with glibc\nlibibverbs of musl\n')
 
 
 def prepare():
@@ -100,7 +105,8 @@ def prepare():
     # make writes into it.
     shutil.chown(WORK + '/verbs-check', 65534, 65534)
     if not SHORT:
-        shutil.copy(INPUTS + '/uverbs-musl', WORK)
+        for name in ('uverbs-musl', 'verbs-musl'):
+            shutil.copy(f'{INPUTS}/{name}', WORK)
 
 
 def table():
