@@ -14,7 +14,8 @@ import tempfile
 import termios
 import time
 
-from common import KEEL_RUN, NOBODY, SHORT, WORK, case, guests, run, same, wrong
+from common import (BUNDLE, KEEL_RUN, NOBODY, ROOTS, SHORT, WORK, case, guests, run,
+                    same, wrong)
 
 
 @case('the exit status is that of the command')
@@ -230,6 +231,33 @@ def _():
     assert 220000 < int(out[3]) < 307200, out
 
 
+@case('another system, with layers over it, hides the files of the machine')
+def _():
+    layers = []
+    for name in ('upper', 'lower'):
+        layers.append(f'{WORK}/{name}')
+        os.mkdir(layers[-1])
+        for file in (name, 'both'):
+            with open(f'{layers[-1]}/{file}', 'w', encoding='ascii') as out:
+                out.write(name + '\n')
+    out = run('sh', '-c', 'pwd; cat upper lower both; ls -d /etc/passwd; echo x >/upper',
+              options=['--system', ROOTS['bare'], '--layer', layers[0],
+                       '--layer', layers[1]])
+    same(out[:2], (0, b'/\nupper\nlower\nupper\n'))
+    assert b'/etc/passwd' in out[2], out
+    with open(layers[0] + '/upper', encoding='ascii') as file:
+        same(file.read(), 'upper\n')
+
+
+@case('another kernel gets its words, and no module')
+def _():
+    out = run('sh', '-c', 'cat /proc/cmdline; ls /sys/class/infiniband /sys/module/keel',
+              options=['--kernel', BUNDLE + '/lib/uml/linux', '--append', 'one',
+                       '--append', 'two=2'])
+    assert b' one two=2 ' in out[1], out
+    assert b'/sys/module/keel' in out[2] and b'keel0' not in out[1], out
+
+
 @case('wrong use gets one sentence and a status')
 def _():
     with open(WORK + '/text', 'w', encoding='ascii') as file:
@@ -259,6 +287,12 @@ def _():
           'the command was stopped after 1 s')
     wrong(['--kernel-log', '/no/such', '--', 'true'], 125,
           '--kernel-log /no/such: No such file or directory')
+    wrong(['--system', '/etc/hosts', '--', 'true'], 125,
+          '--system /etc/hosts: Not a directory')
+    wrong(['--layer', '/no/such', '--', 'true'], 125,
+          '--layer /no/such: No such file or directory')
+    wrong(['--kernel', '/no/such', '--', 'true'], 125,
+          '--kernel /no/such: No such file or directory')
 
 
 @case('a full disk gets one sentence and a status')
