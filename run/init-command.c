@@ -206,9 +206,6 @@ static void explain(const struct settings *s, int error)
 	if (error == ENOENT && access(name, F_OK) == 0)
 		fail(STATUS_NOT_EXECUTABLE,
 		     "%s: its interpreter or loader was not found", name);
-	if (error == ENOENT && !strncmp(name, "/tmp/", 5))
-		fail(STATUS_NOT_FOUND, "%s: not found: the guest has a /tmp of "
-		     "its own, see --rw", name);
 	if (error == ENOENT || error == ENOTDIR)
 		fail(STATUS_NOT_FOUND, "%s: not found", name);
 	if (is_directory(name))

@@ -22,11 +22,12 @@
 #define STAGE	GUEST_DIR
 
 /*
- * Mount a new file system: @options is KEY, VALUE, ..., NULL. Options are no
+ * Mount a new file system: @options is KEY, VALUE, ..., NULL, @attributes are
+ * MOUNT_ATTR_*. Options are no
  * text here, so that names of directories may have any character.
  */
 static int mount_new(const char *type, const char *target,
-		     const char *const *options)
+		     const char *const *options, unsigned int attributes)
 {
 	int fs, mnt, ret = -1;
 
@@ -38,7 +39,7 @@ static int mount_new(const char *type, const char *target,
 			goto out;
 	if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
 		goto out;
-	mnt = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	mnt = fsmount(fs, FSMOUNT_CLOEXEC, attributes);
 	if (mnt < 0)
 		goto out;
 	ret = move_mount(mnt, "", AT_FDCWD, target, MOVE_MOUNT_F_EMPTY_PATH);
@@ -48,8 +49,16 @@ out:
 	return ret;
 }
 
+static int mount_hostfs(const char *directory, const char *target,
+			unsigned int attributes)
+{
+	const char *options[] = { "hostfs", directory, NULL };
+
+	return mount_new("hostfs", target, options, attributes);
+}
+
 /**
- * mount_host() - mount a directory of the host
+ * mount_host() - mount a directory of the host, read-only
  * @directory: its name on the host
  * @target: where, in the guest
  *
@@ -57,16 +66,14 @@ out:
  */
 int mount_host(const char *directory, const char *target)
 {
-	const char *options[] = { "hostfs", directory, NULL };
-
-	return mount_new("hostfs", target, options);
+	return mount_hostfs(directory, target, MOUNT_ATTR_RDONLY);
 }
 
 static int mount_memory(const char *target, const char *mode)
 {
 	const char *options[] = { "mode", mode, NULL };
 
-	return mount_new("tmpfs", target, options);
+	return mount_new("tmpfs", target, options, 0);
 }
 
 /**
@@ -121,7 +128,7 @@ int write_file(const char *path, const char *content)
  */
 void mount_early(void)
 {
-	if (mount_new("devtmpfs", "/dev", NULL))
+	if (mount_new("devtmpfs", "/dev", NULL, 0))
 		power_off();
 }
 
@@ -162,7 +169,7 @@ static int mount_layers(const struct list *lower, const char *target)
 	if (!ret && !stat(bottom, &st))
 		ret = chmod(upper, st.st_mode & 07777) ?:
 		      chown(upper, st.st_uid, st.st_gid);
-	ret = ret ?: mount_new("overlay", target, options);
+	ret = ret ?: mount_new("overlay", target, options, 0);
 	free(options);
 	free(base);
 	free(upper);
@@ -230,7 +237,7 @@ static void mount_fresh(void)
 		make_directories(all[i].target);
 		/* Those below /sys are extras. */
 		if (mount_new(all[i].type, all[i].target, is_pts ? pts :
-			      all[i].mode ? mode : NULL) && i < 4)
+			      all[i].mode ? mode : NULL, 0) && i < 4)
 			need(-1, all[i].target);
 	}
 	unlink("/dev/ptmx");
@@ -275,7 +282,7 @@ static void write_through(const char *path)
 {
 	if (is_guests(path))
 		return;
-	if (make_directories(path) || mount_host(path, path))
+	if (make_directories(path) || mount_hostfs(path, path, 0))
 		fail(STATUS_FAILED, "the guest cannot mount %s: %s", path,
 		     strerror(errno));
 }
@@ -354,7 +361,7 @@ void mount_root(const struct settings *settings)
 {
 	enter_root(&settings->layers);
 	if (make_directories(STAGE "/new/dev") ||
-	    mount_new("devtmpfs", STAGE "/new/dev", NULL) ||
+	    mount_new("devtmpfs", STAGE "/new/dev", NULL, 0) ||
 	    mount(STAGE, STAGE "/new" STAGE, NULL, MS_BIND, NULL))
 		need(-1, "/dev");
 	need(chdir(STAGE "/new") ?: mount(".", "/", NULL, MS_MOVE, NULL) ?:

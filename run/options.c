@@ -168,6 +168,25 @@ static char *directory(const char *name, const char *text)
 	return path;
 }
 
+static void set_rw(struct options *opt, const char *text)
+{
+	static const char * const own[] = { "/proc", "/sys", "/dev" };
+	char *path = directory("--rw", text);
+	size_t i;
+
+	if (!strcmp(path, "/"))
+		die("--rw /: a change of the command to any file would be for good: "
+		    "name directories below it");
+	for (i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+		size_t len = strlen(own[i]);
+
+		if (!strncmp(path, own[i], len) && (!path[len] || path[len] == '/') &&
+		    strncmp(path, "/dev/shm/", 9))
+			die("--rw %s: the guest has %s of its own", text, own[i]);
+	}
+	strings_add(&opt->rw, path);
+}
+
 static void set_kernel(struct options *opt, const char *text)
 {
 	opt->kernel = realpath(text, NULL);
@@ -198,7 +217,7 @@ static void set(struct options *opt, enum option which, const char *value)
 		set_with(opt, value);
 		break;
 	case OPT_RW:
-		strings_add(&opt->rw, directory(name, value));
+		set_rw(opt, value);
 		break;
 	case OPT_RO:
 		opt->ro = true;

@@ -5,6 +5,7 @@
  * descriptors are shared with other processes, so O_NONBLOCK is not for us.
  */
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -35,6 +36,18 @@ static void note(const struct pump *pump, enum pump_event event)
 	write_all(pump->notes, &text, sizeof(text));
 }
 
+/* After an error: the caller may have set O_NONBLOCK on its descriptor. */
+static bool try_again(int fd, short events)
+{
+	struct pollfd poll_fd = { .fd = fd, .events = events };
+
+	if (errno == EAGAIN || errno == EWOULDBLOCK) {
+		poll(&poll_fd, 1, -1);
+		return true;
+	}
+	return errno == EINTR;
+}
+
 /* Fill the buffers that the guest offers. Returns what read() did. */
 static ssize_t read_some(struct pump *pump, unsigned int count,
 			 struct queue_chain *chains)
@@ -47,7 +60,7 @@ static ssize_t read_some(struct pump *pump, unsigned int count,
 		iov[i] = chains[i].iov[0];
 	do {
 		n = readv(pump->fd, iov, count);
-	} while (n < 0 && errno == EINTR);
+	} while (n < 0 && try_again(pump->fd, POLLIN));
 	for (i = 0, left = n; left > 0; i++) {
 		size_t len = iov[i].iov_len;
 
@@ -107,7 +120,7 @@ static void write_chain(struct pump *pump, struct queue_chain *chain)
 		struct iovec *iov = &chain->iov[i];
 		ssize_t n = writev(pump->fd, iov, chain->count - i);
 
-		if (n < 0 && errno == EINTR)
+		if (n < 0 && try_again(pump->fd, POLLOUT))
 			continue;
 		if (n < 0) {
 			output_failed(pump, errno);

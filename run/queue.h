@@ -17,8 +17,8 @@ struct guest_memory {
 };
 
 /*
- * The device's side of a split virtqueue. After queue_start() it belongs to one
- * thread.
+ * The device's side of a split virtqueue. When queue_ready() is true it belongs to
+ * one thread.
  */
 struct queue {
 	const struct guest_memory *memory;

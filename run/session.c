@@ -32,6 +32,7 @@ struct session {
 	bool over;		/* nothing more comes from the guest */
 	bool died;		/* without a word */
 	bool timed_out, output_failed;
+	bool abandoned;		/* the rest of the outputs is not waited for */
 	unsigned int draining;	/* outputs that are not at their end */
 	int status;
 };
@@ -69,13 +70,17 @@ static void set_clock(struct session *s, unsigned int seconds)
 		die("cannot set a timer: %s", strerror(errno));
 }
 
-/* No more input. The outputs are written to their end. */
+/*
+ * No more input. The outputs are written to their end, unless a signal comes
+ * first: a reader may never read.
+ */
 static void end(struct session *s, int status)
 {
 	if (s->over)
 		return;
 	s->over = true;
 	s->status = status;
+	set_clock(s, 0);
 	if (s->ready)
 		pump_finish();
 }
@@ -151,8 +156,11 @@ static void hear(struct session *s)
 
 static void send_signal(struct session *s, uint32_t sig)
 {
-	if (s->over)
+	/* The command is over, but nobody reads its output. */
+	if (s->over) {
+		s->abandoned = true;
 		return;
+	}
 	if (!s->ready) {
 		end(s, 128 + sig);
 		return;
@@ -217,9 +225,11 @@ static void take_clock(struct session *s)
 {
 	uint64_t n;
 
-	if (read(s->clock, &n, sizeof(n)) != sizeof(n) || s->over)
+	if (read(s->clock, &n, sizeof(n)) != sizeof(n))
 		return;
-	if (!s->ready) {
+	if (s->over) {
+		s->abandoned = true;
+	} else if (!s->ready) {
 		report_slow(s->guest);
 		end(s, STATUS_FAILED);
 	} else if (!s->timed_out) {
@@ -228,7 +238,10 @@ static void take_clock(struct session *s)
 		send_signal(s, SIGTERM);
 		set_clock(s, GRACE_TIME);
 	} else {
+		/* It may be writing what nobody reads. */
+		guest_kill(s->guest);
 		end(s, STATUS_TIMEOUT);
+		set_clock(s, 1);
 	}
 }
 
@@ -245,7 +258,7 @@ static void loop(struct session *s)
 {
 	enum { VHOST, SIGNALS, NOTES, CLOCK, RINGS };
 
-	while (!s->over || s->draining) {
+	while (!s->over || (s->draining && !s->abandoned)) {
 		struct pollfd fds[RINGS + RING_CONTROL_OUT + 1] = {
 			[VHOST] = { s->console.socket, POLLIN, 0 },
 			[SIGNALS] = { s->signals, POLLIN, 0 },

@@ -202,6 +202,9 @@ static int set_ring(struct console *console, const struct message *msg)
 	if (index >= CONSOLE_RINGS)
 		return -1;
 	ring = &console->ring[index];
+	/* A queue was checked against its size, and a thread may use it. */
+	if (ring->desc && msg->head.request != SET_VRING_ENABLE)
+		return -1;
 	switch (msg->head.request) {
 	case SET_VRING_NUM:
 		if (!msg->u.state.num || msg->u.state.num > 32768)

@@ -231,6 +231,68 @@ def _():
     assert 220000 < int(out[3]) < 307200, out
 
 
+@case('--timeout ends a command whose output is not read')
+def _():
+    with subprocess.Popen([*NOBODY, KEEL_RUN, '--timeout', '2', '--', 'sh', '-c',
+                           'trap "" TERM; yes'], cwd=WORK, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as child:
+        same(child.wait(timeout=60), 124)
+        same(child.stderr.read(), b'keel-run: the command was stopped after 2 s\n')
+    same(guests(), [])
+
+
+@case('a signal ends keel-run after the command, if its output is not read')
+def _():
+    with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'sh', '-c',
+                           'echo go >&2; head -c 300000 /dev/zero; exit 3'],
+                          cwd=WORK, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as child:
+        same(child.stderr.readline(), b'go\n')
+        deadline = time.monotonic() + 60
+        while child.poll() is None and time.monotonic() < deadline:
+            child.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        assert child.returncode in (3, 143), child.returncode
+    same(guests(), [])
+
+
+@case('a descriptor without blocking is waited for')
+def _():
+    data = os.urandom(1 << 20)
+    with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'cat'], cwd=WORK,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        for fd in (child.stdin, child.stdout):
+            # The open file is shared with keel-run.
+            fcntl.fcntl(fd, fcntl.F_SETFL, os.O_NONBLOCK)
+        feeder = os.fork()
+        if not feeder:
+            fcntl.fcntl(child.stdin, fcntl.F_SETFL, os.O_NONBLOCK)
+            time.sleep(1)
+            left = memoryview(data)
+            while left:
+                select.select([], [child.stdin], [])
+                left = left[os.write(child.stdin.fileno(), left[:65536]):]
+            os._exit(0)
+        child.stdin.close()
+        got = b''
+        while True:
+            select.select([child.stdout], [], [])
+            piece = os.read(child.stdout.fileno(), 1 << 16)
+            if not piece:
+                break
+            got += piece
+        os.waitpid(feeder, 0)
+        same((child.wait(timeout=60), hashlib.sha256(got).digest()),
+             (0, hashlib.sha256(data).digest()))
+
+
+@case('root of the guest cannot change the files of the bundle')
+def _():
+    status, _out, err = run('sh', '-c', 'touch /lib/modules/$(uname -r)/x',
+                            options=['--root'])
+    same((status != 0, b'Read-only file system' in err), (True, True))
+
+
 @case('another system, with layers over it, hides the files of the machine')
 def _():
     layers = []
@@ -287,6 +349,10 @@ def _():
           'the command was stopped after 1 s')
     wrong(['--kernel-log', '/no/such', '--', 'true'], 125,
           '--kernel-log /no/such: No such file or directory')
+    wrong(['--rw', '/', '--', 'true'], 125, '--rw /: a change of the command to any '
+          'file would be for good: name directories below it')
+    wrong(['--rw', '/sys/class', '--', 'true'], 125,
+          '--rw /sys/class: the guest has /sys of its own')
     wrong(['--system', '/etc/hosts', '--', 'true'], 125,
           '--system /etc/hosts: Not a directory')
     wrong(['--layer', '/no/such', '--', 'true'], 125,
@@ -329,4 +395,6 @@ def _():
 
 @case('a host without close_range() is good enough')
 def _():
-    same(run('echo', 'x', preexec_fn=lambda: forbid(436, 38))[:2], (0, b'x\n'))
+    for error in (38, 1):
+        same(run('echo', 'x', preexec_fn=lambda e=error: forbid(436, e))[:2],
+             (0, b'x\n'))
