@@ -10,6 +10,9 @@
 
 #include "console.h"
 
+/* More than this the guest never sends before it is heard, or leaves unread. */
+#define IN_MAX		(4 * WIRE_MAX)
+
 /**
  * console_init() - make a device without a driver
  * @console: filled in
@@ -74,31 +77,39 @@ static void heard(struct console *console, const struct iovec *iov)
 	}
 }
 
-/* Everything that the guest put into @ring, by @handle for each piece. */
+/*
+ * What the guest has put into @ring, by @handle for each piece. Not more than the
+ * ring holds: for what the guest adds meanwhile it kicks again.
+ */
 static int take_all(struct console *console, struct queue *ring,
 		    void (*handle)(struct console *, const struct iovec *))
 {
 	struct queue_chain chain;
-	bool any = false;
-	unsigned int i;
-	int ret;
+	unsigned int i, taken;
+	int ret = 0;
 
 	if (!queue_ready(ring))
 		return 0;
-	while ((ret = queue_peek(ring, 0, &chain)) > 0) {
+	for (taken = 0; taken < ring->num; taken++) {
+		ret = queue_peek(ring, 0, &chain);
+		if (ret <= 0)
+			break;
 		for (i = 0; i < chain.count; i++)
 			handle(console, &chain.iov[i]);
 		queue_put(ring, chain.head, 0);
-		any = true;
+		if (console->in.len > IN_MAX || console->control.len > IN_MAX)
+			return -1;
 	}
-	if (any)
+	if (taken)
 		queue_notify(ring);
-	return ret;
+	return ret < 0 ? ret : 0;
 }
 
 static void heard_init(struct console *console, const struct iovec *iov)
 {
-	buffer_add(&console->in, iov->iov_base, iov->iov_len);
+	/* One byte more is enough to be noticed. */
+	buffer_add(&console->in, iov->iov_base, iov->iov_len <= IN_MAX ?
+		   iov->iov_len : IN_MAX + 1);
 }
 
 /* As much of @buf as the guest has room for, @piece bytes to a chain. */

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -171,6 +172,7 @@ static void become_guest(const struct bundle *bundle, char **words, int socket,
 void guest_start(struct guest *guest, const struct options *opt,
 		 const struct bundle *bundle)
 {
+	const struct timeval patience = { .tv_sec = 5 };
 	char **words = command_line(opt, bundle);
 	pid_t parent = getpid();
 	int pair[2];
@@ -179,6 +181,9 @@ void guest_start(struct guest *guest, const struct options *opt,
 	guest->log = open_log(opt->kernel_log);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
 		die("cannot make a socket: %s", strerror(errno));
+	/* The guest sends whole messages: a part of one is no reason to wait. */
+	setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	setsockopt(pair[0], SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	/* The guest's processes become ours when it dies, to be waited for. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	guest->pid = fork();

@@ -32,7 +32,7 @@ struct relay {
 	struct command *command;
 	int signals;
 	bool ended;
-	int status;
+	uint32_t status;
 };
 
 static void set_nonblocking(int fd)
@@ -277,7 +277,7 @@ static void end_processes(void)
  *
  * Return: its exit status, 128 + N if signal N ended it.
  */
-int relay(struct command *command, const struct settings *settings)
+uint32_t relay(struct command *command, const struct settings *settings)
 {
 	struct relay r = { .command = command };
 	sigset_t set;
@@ -296,6 +296,9 @@ int relay(struct command *command, const struct settings *settings)
 	while (!r.ended)
 		wait_once(&r);
 	end_processes();
+	/* The launcher may end the guest if nobody reads the output. */
+	sync();
+	control_send(WIRE_ENDED, &r.status, sizeof(r.status));
 	/* The terminal ends with its last user. */
 	if (command->slave >= 0)
 		close(command->slave);

@@ -75,7 +75,7 @@ struct command {
 void command_start(struct command *command, const struct settings *settings);
 
 /* init-relay.c */
-int relay(struct command *command, const struct settings *settings);
+uint32_t relay(struct command *command, const struct settings *settings);
 
 /* init-debug.c */
 void debug_check(void);

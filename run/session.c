@@ -20,6 +20,8 @@
 #define BOOT_TIME_DEBUG	240
 /* Seconds from SIGTERM to SIGKILL when the time of the command is over */
 #define GRACE_TIME	5
+/* Seconds from that SIGKILL to the end of the guest, which saves files first */
+#define KILL_TIME	2
 
 struct session {
 	struct guest *guest;
@@ -29,9 +31,10 @@ struct session {
 	int signals, clock;
 	int notes[2];		/* struct pump_note from the threads */
 	bool ready;		/* the command was started */
+	bool ended;		/* the command has ended: status is set */
 	bool over;		/* nothing more comes from the guest */
 	bool died;		/* without a word */
-	bool timed_out, output_failed;
+	bool timed_out, killed, output_failed;
 	bool abandoned;		/* the rest of the outputs is not waited for */
 	unsigned int draining;	/* outputs that are not at their end */
 	int status;
@@ -119,6 +122,10 @@ static void message(struct session *s, uint32_t type, const unsigned char *data,
 		if (!s->ready)
 			start_command(s);
 		break;
+	case WIRE_ENDED:
+		s->ended = true;
+		s->status = number_of(data, len);
+		break;
 	case WIRE_EXIT:
 		end(s, number_of(data, len));
 		break;
@@ -154,11 +161,18 @@ static void hear(struct session *s)
 	}
 }
 
+/* Do not wait for the rest of the output. */
+static void abandon(struct session *s)
+{
+	end(s, s->status);
+	s->abandoned = true;
+}
+
 static void send_signal(struct session *s, uint32_t sig)
 {
 	/* The command is over, but nobody reads its output. */
-	if (s->over) {
-		s->abandoned = true;
+	if (s->over || s->ended) {
+		abandon(s);
 		return;
 	}
 	if (!s->ready) {
@@ -228,7 +242,7 @@ static void take_clock(struct session *s)
 	if (read(s->clock, &n, sizeof(n)) != sizeof(n))
 		return;
 	if (s->over) {
-		s->abandoned = true;
+		abandon(s);
 	} else if (!s->ready) {
 		report_slow(s->guest);
 		end(s, STATUS_FAILED);
@@ -237,8 +251,11 @@ static void take_clock(struct session *s)
 		say("the command was stopped after %u s", s->opt->timeout);
 		send_signal(s, SIGTERM);
 		set_clock(s, GRACE_TIME);
+	} else if (!s->killed) {
+		s->killed = true;
+		send_signal(s, SIGKILL);
+		set_clock(s, KILL_TIME);
 	} else {
-		/* It may be writing what nobody reads. */
 		guest_kill(s->guest);
 		end(s, STATUS_TIMEOUT);
 		set_clock(s, 1);

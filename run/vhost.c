@@ -5,6 +5,7 @@
  */
 #include <endian.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_console.h>
 #include <string.h>
@@ -188,6 +189,14 @@ static int set_descriptor(struct console *console, struct message *msg)
 	ring = &console->ring[index];
 	fd = msg->head.request == SET_VRING_KICK ? &ring->kick : &ring->call;
 	if (*fd >= 0 || msg->u.number & VRING_NO_FD)
+		return -1;
+	/*
+	 * The main loop must not wait for the guest: neither when it interrupts
+	 * a guest that is late, nor for a kick that is not there any more. The
+	 * threads of pump.c wait for their kicks.
+	 */
+	if (msg->fd < 0 || ((fd == &ring->call || index <= RING_CONTROL_OUT) &&
+			    fcntl(msg->fd, F_SETFL, O_RDWR | O_NONBLOCK)))
 		return -1;
 	*fd = msg->fd;
 	msg->fd = -1;

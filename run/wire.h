@@ -38,7 +38,8 @@ enum wire_type {
 	WIRE_WINSIZE,		/* struct wire_winsize */
 	/* From the guest */
 	WIRE_READY,		/* the command is about to start */
-	WIRE_EXIT,		/* uint32_t: exit status of the command */
+	WIRE_ENDED,		/* uint32_t: exit status; its output may follow */
+	WIRE_EXIT,		/* uint32_t: the same, after all its output */
 	WIRE_FAIL,		/* struct wire_fail and a sentence */
 	WIRE_WARN,		/* a sentence for standard error */
 };
