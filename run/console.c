@@ -78,8 +78,8 @@ static void heard(struct console *console, const struct iovec *iov)
 }
 
 /*
- * What the guest has put into @ring, by @handle for each piece. Not more than the
- * ring holds: for what the guest adds meanwhile it kicks again.
+ * Take what the guest has put into @ring, with @handle for each piece. Not more
+ * than the ring holds: for what the guest adds meanwhile it kicks again.
  */
 static int take_all(struct console *console, struct queue *ring,
 		    void (*handle)(struct console *, const struct iovec *))
