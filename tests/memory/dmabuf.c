@@ -111,14 +111,19 @@ static long buf_count(void)
 	return n;
 }
 
-/* The kernel may release a dma-buf some time after its last file is closed. */
+/*
+ * The kernel may release a dma-buf some time after its last file is closed. The
+ * count of references in the text tells whether somebody still has it.
+ */
 static void check_bufs(long want)
 {
 	int i;
 
-	for (i = 0; i < 500 && buf_count() != want; i++)
+	for (i = 0; i < 3000 && buf_count() != want; i++)
 		usleep(10000);
-	CHECK_EQ(buf_count(), want);
+	if (buf_count() != want)
+		FAIL("got %ld dma-bufs, want %ld:\n%s", buf_count(), want,
+		     t_read_file("/sys/kernel/debug/dma_buf/bufinfo"));
 }
 
 /* Register the third and fourth page. */
