@@ -305,6 +305,8 @@ def _():
         for file in (name, 'both'):
             with open(f'{layers[-1]}/{file}', 'w', encoding='ascii') as out:
                 out.write(name + '\n')
+            # The command may write it: to a copy.
+            os.chmod(f'{layers[-1]}/{file}', 0o666)
     out = run('sh', '-c', 'pwd; cat upper lower both; ls -d /etc/passwd; echo x >/upper',
               options=['--system', ROOTS['bare'], '--layer', layers[0],
                        '--layer', layers[1]])
