@@ -38,9 +38,13 @@ static int open_log(const char *file)
 
 	if (!file) {
 		fd = memfd_create("keel-run-log", MFD_CLOEXEC);
+		/* As the kernel of the guest does */
 		if (fd < 0)
-			die("this machine has no memfd_create(): %s",
-			    strerror(errno));
+			fd = open(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp",
+				  O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+		if (fd < 0)
+			die("this machine has no memfd_create(), and no file can "
+			    "be made in TMPDIR: %s", strerror(errno));
 		return fd;
 	}
 	fd = open(file, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
@@ -76,11 +80,13 @@ void limits_raise(void)
 
 static void close_from(int first)
 {
-	int fd;
+	struct rlimit lim = { .rlim_cur = 4096 };
+	rlim_t fd;
 
 	if (!syscall(__NR_close_range, first, ~0u, 0))
 		return;
-	for (fd = first; fd < 4096; fd++)
+	getrlimit(RLIMIT_NOFILE, &lim);
+	for (fd = first; fd < lim.rlim_cur && fd < 1 << 20; fd++)
 		close(fd);
 }
 

@@ -181,7 +181,9 @@ static bool in_path(const struct settings *s, const char *name)
 			p = s->env.item[i] + 5;
 	while (*p) {
 		size_t len = strcspn(p, ":");
-		char *file = text("%.*s/%s", (int)len, p, name);
+		/* Nothing stands for the working directory. */
+		char *file = len ? text("%.*s/%s", (int)len, p, name) :
+				   text("%s", name);
 		bool found = !access(file, F_OK);
 
 		free(file);
@@ -235,7 +237,6 @@ void command_start(struct command *command, const struct settings *settings)
 	chdir(settings->cwd);
 	if (strchr(settings->args.item[0], '/'))
 		userland_check(settings->args.item[0]);
-	log_line("keel-run: ready");
 	command->pid = fork();
 	if (command->pid < 0)
 		fail(STATUS_FAILED, "the guest cannot start a process: %s",

@@ -23,8 +23,8 @@
 
 /*
  * Mount a new file system: @options is KEY, VALUE, ..., NULL, @attributes are
- * MOUNT_ATTR_*. Options are no
- * text here, so that names of directories may have any character.
+ * MOUNT_ATTR_*. Options are no text here, so that names of directories may have
+ * any character.
  */
 static int mount_new(const char *type, const char *target,
 		     const char *const *options, unsigned int attributes)

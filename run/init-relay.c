@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "init.h"
@@ -257,15 +258,27 @@ static void make_flows(struct relay *r, const struct settings *s)
 	}
 }
 
-/* Nothing survives the command: only closed files are complete. */
+/*
+ * Nothing survives the command: only closed files are complete. A process may
+ * wait in the kernel for something that does not come.
+ */
 static void end_processes(void)
 {
+	const struct timespec pause = { .tv_nsec = 1000 * 1000 };
+	int left = 5000;
 	pid_t pid;
 
 	kill(-1, SIGKILL);
-	do {
-		pid = waitpid(-1, NULL, 0);
-	} while (pid > 0 || errno == EINTR);
+	while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && left) {
+		if (pid)
+			continue;
+		nanosleep(&pause, NULL);
+		left--;
+	}
+	if (left)
+		return;
+	warn("a process of the command cannot be killed");
+	log_line("WARNING: a process of the command cannot be killed");
 }
 
 /**

@@ -81,9 +81,13 @@ void log_line(const char *format, ...)
 		return;
 	/* A line is one write; vdprintf() does not get on with this file. */
 	va_start(args, format);
-	len = vsnprintf(line, sizeof(line), format, args);
+	len = vsnprintf(line, sizeof(line) - 1, format, args);
 	va_end(args);
-	write(fd, line, len < (int)sizeof(line) ? len : (int)sizeof(line) - 1);
+	if (len > (int)sizeof(line) - 2)
+		len = sizeof(line) - 2;
+	/* Without it, the line is not printed before the next one. */
+	line[len++] = '\n';
+	write(fd, line, len);
 	close(fd);
 }
 
@@ -115,6 +119,7 @@ int main(void)
 	int fd;
 
 	mount_early();
+	log_line("keel-run: booted");
 	/* So that no stream of the command gets the number of another */
 	while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= STDERR_FILENO)
 		;

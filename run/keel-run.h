@@ -66,6 +66,7 @@ void settings_put(struct buffer *buf, const struct options *opt,
 /* streams.c: the standard streams and the terminal of the caller */
 void streams_inspect(struct wire_run *run);
 void terminal_raw(const struct wire_run *run);
+bool terminal_is_raw(void);
 void terminal_restore(void);
 bool terminal_size(struct wire_winsize *win);
 

@@ -123,7 +123,7 @@ static const char * const complaints[] = {
  * @guest: the guest, which runs the kernel with the checkers
  *
  * The boot of that kernel has reports of its own: only what came after the
- * mark "keel-run: ready" counts.
+ * mark "keel-run: booted" counts.
  *
  * Return: true if there was anything.
  */
@@ -132,10 +132,9 @@ bool report_complaints(const struct guest *guest)
 	char *text = read_log(guest), *start, *found = NULL, *p;
 	size_t i;
 
-	start = strstr(text, "keel-run: ready");
-	if (!start)
-		start = text;
-	for (i = 0; i < sizeof(complaints) / sizeof(complaints[0]); i++) {
+	/* report_death() has told of a guest that did not come so far. */
+	start = strstr(text, "keel-run: booted");
+	for (i = 0; start && i < sizeof(complaints) / sizeof(complaints[0]); i++) {
 		p = strstr(start, complaints[i]);
 		if (p && (!found || p < found))
 			found = p;

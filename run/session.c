@@ -22,6 +22,8 @@
 #define GRACE_TIME	5
 /* Seconds from that SIGKILL to the end of the guest, which saves files first */
 #define KILL_TIME	2
+/* Seconds for the checks of --debug, after the end of a command that took too long */
+#define CHECK_TIME	60
 
 struct session {
 	struct guest *guest;
@@ -32,6 +34,7 @@ struct session {
 	int notes[2];		/* struct pump_note from the threads */
 	bool ready;		/* the command was started */
 	bool ended;		/* the command has ended: status is set */
+	bool exited;		/* the guest has sent everything */
 	bool over;		/* nothing more comes from the guest */
 	bool died;		/* without a word */
 	bool timed_out, killed, output_failed;
@@ -41,7 +44,8 @@ struct session {
 };
 
 static const int forwarded[] = {
-	SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2,
+	SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM,
+	SIGXCPU,
 };
 
 static int watch_signals(const struct wire_run *run)
@@ -53,6 +57,8 @@ static int watch_signals(const struct wire_run *run)
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	sigaddset(&set, SIGWINCH);
+	if (!(run->ignored >> (SIGTSTP - 1) & 1))
+		sigaddset(&set, SIGTSTP);
 	for (i = 0; i < sizeof(forwarded) / sizeof(forwarded[0]); i++)
 		if (!(run->ignored >> (forwarded[i] - 1) & 1))
 			sigaddset(&set, forwarded[i]);
@@ -125,8 +131,11 @@ static void message(struct session *s, uint32_t type, const unsigned char *data,
 	case WIRE_ENDED:
 		s->ended = true;
 		s->status = number_of(data, len);
+		set_clock(s, !s->timed_out ? 0 : s->opt->debug ? CHECK_TIME :
+			  GRACE_TIME);
 		break;
 	case WIRE_EXIT:
+		s->exited = true;
 		end(s, number_of(data, len));
 		break;
 	case WIRE_WARN:
@@ -208,6 +217,13 @@ static void take_signals(struct session *s)
 		case SIGWINCH:
 			send_size(s);
 			break;
+		case SIGTSTP:
+			/* The shell must not get a raw terminal. */
+			terminal_restore();
+			raise(SIGSTOP);
+			if (s->ready && !s->over)
+				terminal_raw(s->run);
+			break;
 		default:
 			send_signal(s, info.ssi_signo);
 		}
@@ -241,7 +257,7 @@ static void take_clock(struct session *s)
 
 	if (read(s->clock, &n, sizeof(n)) != sizeof(n))
 		return;
-	if (s->over) {
+	if (s->over || s->ended) {
 		abandon(s);
 	} else if (!s->ready) {
 		report_slow(s->guest);
@@ -264,8 +280,14 @@ static void take_clock(struct session *s)
 
 static void take_message(struct session *s)
 {
-	if (vhost_message(&s->console) == 0)
+	int ret = vhost_message(&s->console);
+
+	if (!ret)
 		return;
+	if (ret < 0) {
+		say("the guest broke the protocol of its console");
+		end(s, STATUS_FAILED);
+	}
 	/* SIGCHLD tells of the end as well, and then the log is complete. */
 	close(s->console.socket);
 	s->console.socket = -1;
@@ -341,6 +363,10 @@ int session_run(const struct options *opt, const struct bundle *bundle,
 		s.status = STATUS_TIMEOUT;
 	if (s.output_failed)
 		s.status = STATUS_FAILED;
+	if (opt->debug && s.ended && !s.exited && !s.died) {
+		say("the checks of --debug were interrupted");
+		s.status = STATUS_FAILED;
+	}
 	if (opt->debug && report_complaints(&guest))
 		s.status = STATUS_FAILED;
 	return s.status;

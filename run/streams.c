@@ -83,7 +83,20 @@ void terminal_raw(const struct wire_run *run)
 		return;
 	raw = saved;
 	cfmakeraw(&raw);
+	/* Others print there, too: "keel-run ... | tee file". */
+	if (run->stream[1] != STREAM_TTY || run->stream[2] != STREAM_TTY)
+		raw.c_oflag = saved.c_oflag;
 	is_raw = !tcsetattr(0, TCSADRAIN, &raw);
+}
+
+/**
+ * terminal_is_raw() - tell how a line ends on the terminal
+ *
+ * Return: true between terminal_raw() and terminal_restore().
+ */
+bool terminal_is_raw(void)
+{
+	return is_raw;
 }
 
 /**

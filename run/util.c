@@ -14,9 +14,9 @@ static void say_list(const char *format, va_list args)
 	int len;
 
 	len = snprintf(text, sizeof(text), "keel-run: ");
-	vsnprintf(text + len, sizeof(text) - len - 1, format, args);
+	vsnprintf(text + len, sizeof(text) - len - 2, format, args);
 	/* One write, so that the lines of two writers do not mix. */
-	strcat(text, "\n");
+	strcat(text, terminal_is_raw() ? "\r\n" : "\n");
 	write_all(STDERR_FILENO, text, strlen(text));
 }
 

@@ -113,6 +113,8 @@ static int receive(int socket, struct message *msg)
 	do {
 		n = recvmsg(socket, &hdr, MSG_WAITALL | MSG_CMSG_CLOEXEC);
 	} while (n < 0 && errno == EINTR);
+	if (!n || (n < 0 && errno == ECONNRESET))
+		return 1;
 	if (n > 0)
 		take_descriptors(msg, &hdr);
 	if (n != sizeof(msg->head) || msg->head.size > sizeof(msg->u))
@@ -272,7 +274,7 @@ static int handle(struct console *console, struct message *msg)
  * vhost_message() - receive one message of the guest's driver and obey it
  * @console: the device; its socket has something to read
  *
- * Return: 0, or -1 if the guest is over or broke the protocol.
+ * Return: 0; 1 if the guest is over; -1 if it broke the protocol.
  */
 int vhost_message(struct console *console)
 {

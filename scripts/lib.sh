@@ -138,7 +138,7 @@ quietly() {
 	contain "$@" >>"$log" 2>&1 </dev/null || rc=$?
 	kill "$ticker" 2>/dev/null || :
 	wait "$ticker" 2>/dev/null || :
-	[ "$rc" -eq 0 ] || tail -n 30 "$log" >&2
+	[ "$rc" -eq 0 ] || tail -n 60 "$log" >&2
 	return "$rc"
 }
 

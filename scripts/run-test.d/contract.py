@@ -163,15 +163,19 @@ def _():
     same(guests(), [])
 
 
-def on_terminal(words, script, rows=37, cols=91):
-    """Output and status of a command on a terminal; SCRIPT is [(wait for, do)]."""
+def on_terminal(words, script, rows=37, cols=91, before=(), raw=False):
+    """Output and status of a command on a terminal; SCRIPT is [(wait for, do)].
+
+    BEFORE is a command that starts keel-run. RAW output has all its bytes.
+    """
     pid, fd = pty.fork()
     if not pid:
         os.chdir(WORK)
         time.sleep(0.2)
-        os.execvp(NOBODY[0], [*NOBODY, KEEL_RUN, '--', *words])
+        words = [*before, *NOBODY, KEEL_RUN, '--', *words]
+        os.execvp(words[0], words)
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, cols, 0, 0))
-    before = termios.tcgetattr(fd)
+    mode = termios.tcgetattr(fd)
     out, end = b'', time.monotonic() + 30
     while time.monotonic() < end:
         if select.select([fd], [], [], 0.1)[0]:
@@ -188,11 +192,11 @@ def on_terminal(words, script, rows=37, cols=91):
                 action(fd)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     try:
-        same(termios.tcgetattr(fd)[3] & termios.ICANON, before[3] & termios.ICANON)
+        same(termios.tcgetattr(fd)[3] & termios.ICANON, mode[3] & termios.ICANON)
     except termios.error:
         pass
     os.close(fd)
-    return out.replace(b'\r\n', b'\n').decode(), status
+    return (out if raw else out.replace(b'\r\n', b'\n')).decode(), status
 
 
 @case('a terminal has its size, and Ctrl-C reaches the command')
@@ -206,6 +210,19 @@ def _():
     same(on_terminal(['bash', '-c', 'trap "stty size; exit 3" WINCH; echo go; '
                       'while :; do sleep 0.1; done'], [(b'go', resize)]),
          ('go\n11 22\n', 3))
+
+
+@case('another program on the terminal prints as ever')
+def _():
+    same(on_terminal(['sh', '-c', 'echo a; echo b; sleep 1; echo c'], [], raw=True,
+                     before=['sh', '-c', '"$@" | cat', 'sh'])[0], 'a\r\nb\r\nc\r\n')
+
+
+@case('the log of the kernel is complete, up to its last line')
+def _():
+    run('true', options=['--kernel-log', 'log'])
+    with open(WORK + '/log', encoding='utf-8') as file:
+        assert 'keel-run: booted' in file.read()
 
 
 @case('each device is there, with its netdev and its addresses')
@@ -243,11 +260,27 @@ def _():
     same(guests(), [])
 
 
+@case('--timeout does not cut the output of a command that has ended')
+def _():
+    words = ['sh', '-c', 'i=0; while [ $i -lt 1500 ]; do printf %0100d $i; '
+             'i=$((i + 1)); done; echo end >&2']
+    with subprocess.Popen([*NOBODY, KEEL_RUN, '--timeout', '8', '--', *words],
+                          cwd=WORK, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as child:
+        same(child.stderr.readline(), b'end\n')
+        time.sleep(9)
+        out, error = child.communicate(timeout=60)
+    same((child.returncode, len(out), error), (0, 150000, b''))
+
+
 @case('output that is not read is kept after a signal, and given up after the second')
 def _():
     with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'head', '-c', '3000000',
                            '/dev/zero'], cwd=WORK, stdout=subprocess.PIPE) as child:
-        select.select([child.stdout], [], [], 60)
+        count = bytearray(4)
+        deadline = time.monotonic() + 60
+        while struct.unpack('i', count)[0] < 65536 and time.monotonic() < deadline:
+            fcntl.ioctl(child.stdout, termios.FIONREAD, count)
         child.send_signal(signal.SIGTERM)
         time.sleep(1)
         same(child.poll(), None)

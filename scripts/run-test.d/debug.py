@@ -11,9 +11,9 @@ from common import INPUTS, SHORT, WORK, case, run, same, wrong
 DEBUG = INPUTS + '/debug/keel-run'
 
 
-def debug(*words, root=False):
+def debug(*words, root=False, options=()):
     """(status, standard output, standard error) of a command with --debug."""
-    options = ['--debug', *(['--root'] if root else [])]
+    options = ['--debug', *(['--root'] if root else []), *options]
     status, out, error = run(*words, options=options, program=DEBUG, timeout=400)
     return status, out.decode(), error.decode()
 
@@ -44,6 +44,9 @@ if not SHORT:
                    'echo $?; exit 3'), (3, '0\n', ''))
         shutil.copy(INPUTS + '/keel_fault.ko', WORK)
         same(debug('insmod', './keel_fault.ko', root=True), (0, '', ''))
+        # The checks take longer.
+        same(debug('true', options=['--timeout', '3']), (0, '', ''))
+        same(debug('no-such'), (127, '', 'keel-run: no-such: command not found\n'))
 
     fault_case('a write beyond the end of memory', 'overflow',
                ('BUG: KASAN: slab-out-of-bounds in keel_fault_overflow',))
