@@ -278,6 +278,13 @@ static bool is_guests(const char *path)
 	return false;
 }
 
+static bool is_inside(const char *path, const char *outer)
+{
+	size_t len = strlen(outer);
+
+	return !strncmp(path, outer, len) && (!path[len] || path[len] == '/');
+}
+
 static void write_through(const char *path)
 {
 	if (is_guests(path))
@@ -302,17 +309,35 @@ static void show_copy(const char *path)
 	free(lower);
 }
 
-static void mount_directories(const struct settings *s)
+/**
+ * mount_directories() - have the command write through to its directories
+ * @s: from the launcher
+ *
+ * Called when the guest has made its own changes to the root, so that none of them
+ * reaches the machine.
+ *
+ * A directory inside another one is not mounted: it is written through anyway, and
+ * hostfs knows the root of a mount by its name, which the command could then give
+ * to something else.
+ */
+void mount_directories(const struct settings *s)
 {
-	size_t i;
+	bool cwd = !s->run.read_only && strcmp(s->cwd, "/");
+	size_t i, k;
 
 	if (s->run.read_only)
 		show_copy(s->cwd);
 	/* With "/" every change of the command would be for good. */
-	else if (strcmp(s->cwd, "/"))
+	if (cwd)
 		write_through(s->cwd);
-	for (i = 0; i < s->rw.count; i++)
-		write_through(s->rw.item[i]);
+	for (i = 0; i < s->rw.count; i++) {
+		bool inside = cwd && is_inside(s->rw.item[i], s->cwd);
+
+		for (k = 0; k < i && !inside; k++)
+			inside = is_inside(s->rw.item[i], s->rw.item[k]);
+		if (!inside)
+			write_through(s->rw.item[i]);
+	}
 }
 
 static void fix_cpuinfo(const char *line)
@@ -368,7 +393,6 @@ void mount_root(const struct settings *settings)
 	     chroot(".") ?: chdir("/"), "the root");
 	mount_fresh();
 	need_tmp();
-	mount_directories(settings);
 	if (settings->modules.count)
 		mount_bundle(settings);
 	if (settings->cpu)

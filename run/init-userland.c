@@ -188,7 +188,7 @@ static void lay_verbs_library(const char *dir, const char *name)
 /* A regular file, for munmap(); NULL if it cannot be read or is small. */
 static char *map_file(const char *file, size_t *size)
 {
-	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	int fd = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	char *map = MAP_FAILED;
 	struct stat st;
 

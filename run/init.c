@@ -130,12 +130,14 @@ int main(void)
 	network_start();
 	modules_load(&settings);
 	userland_start(&settings);
+	mount_directories(&settings);
 	command_start(&command, &settings);
 	status = relay(&command, &settings);
 	if (settings.run.debug)
 		debug_check();
 	sync();
 	control_send(WIRE_EXIT, &status, sizeof(status));
-	sleep(10);
-	power_off();
+	/* The launcher reads the last output in this memory, and ends the guest. */
+	while (true)
+		pause();
 }

@@ -46,6 +46,7 @@ int port_open(enum wire_port port);
 
 /* init-mount.c */
 void mount_early(void);
+void mount_directories(const struct settings *s);
 void mount_root(const struct settings *settings);
 int make_directories(const char *path);
 int write_file(const char *path, const char *content);

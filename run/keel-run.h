@@ -33,6 +33,7 @@ void options_parse(struct options *opt, int argc, char **argv);
 
 /* util.c */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void say_more(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void die(const char *format, ...)
 	__attribute__((format(printf, 1, 2), noreturn));
 void *need_memory(void *p);

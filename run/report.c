@@ -43,7 +43,7 @@ static void print_tail(const char *text, int lines)
 		int len = strcspn(p, "\r\n");
 
 		if (len)
-			fprintf(stderr, "  | %.*s\n", len, p);
+			say_more("%.*s", len, p);
 		p += len + strspn(p + len, "\r\n");
 	}
 }

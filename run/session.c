@@ -89,7 +89,8 @@ static void end(struct session *s, int status)
 		return;
 	s->over = true;
 	s->status = status;
-	set_clock(s, 0);
+	/* Its time is over: its readers get a little more. */
+	set_clock(s, s->timed_out ? GRACE_TIME : 0);
 	if (s->ready)
 		pump_finish();
 }
@@ -264,9 +265,10 @@ static void take_clock(struct session *s)
 		end(s, STATUS_FAILED);
 	} else if (!s->timed_out) {
 		s->timed_out = true;
-		say("the command was stopped after %u s", s->opt->timeout);
 		send_signal(s, SIGTERM);
 		set_clock(s, GRACE_TIME);
+		console_poll(&s->console);
+		say("the command was stopped after %u s", s->opt->timeout);
 	} else if (!s->killed) {
 		s->killed = true;
 		send_signal(s, SIGKILL);
@@ -322,7 +324,7 @@ static void loop(struct session *s)
 			take_notes(s);
 		if (fds[CLOCK].revents)
 			take_clock(s);
-		if (console_poll(&s->console)) {
+		if (console_poll(&s->console) && !s->over) {
 			say("the guest broke the rules of its console");
 			end(s, STATUS_FAILED);
 		}

@@ -1,23 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Messages, memory and strings of the launcher */
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "keel-run.h"
 
-static void say_list(const char *format, va_list args)
+/* Milliseconds that a line waits for a reader of standard error */
+#define PATIENCE	5000
+
+/*
+ * A reader that does not read must not stop keel-run, which has signals to pass
+ * on: then the line is lost, and all later ones.
+ */
+static void print_list(const char *before, const char *format, va_list args)
 {
+	struct pollfd fd = { .fd = STDERR_FILENO, .events = POLLOUT };
+	static atomic_bool unread;
 	char text[4096];
 	int len;
 
-	len = snprintf(text, sizeof(text), "keel-run: ");
+	len = snprintf(text, sizeof(text), "%s", before);
 	vsnprintf(text + len, sizeof(text) - len - 2, format, args);
-	/* One write, so that the lines of two writers do not mix. */
+	/*
+	 * One write, so that the lines of two writers do not mix. A pipe that is
+	 * not full takes it at once.
+	 */
 	strcat(text, terminal_is_raw() ? "\r\n" : "\n");
-	write_all(STDERR_FILENO, text, strlen(text));
+	if (!unread && poll(&fd, 1, PATIENCE) == 0)
+		unread = true;
+	if (!unread)
+		write_all(STDERR_FILENO, text, strlen(text));
 }
 
 /**
@@ -29,7 +46,20 @@ void say(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say_list(format, args);
+	print_list("keel-run: ", format, args);
+	va_end(args);
+}
+
+/**
+ * say_more() - print one line that belongs to the last one of say()
+ * @format: as of say()
+ */
+void say_more(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	print_list("  | ", format, args);
 	va_end(args);
 }
 
@@ -42,7 +72,7 @@ void die(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	say_list(format, args);
+	print_list("keel-run: ", format, args);
 	va_end(args);
 	exit(STATUS_FAILED);
 }

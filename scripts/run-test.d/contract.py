@@ -322,6 +322,18 @@ def _():
              (0, hashlib.sha256(data).digest()))
 
 
+@case('a directory of --rw inside another one leads nowhere else')
+def _():
+    other = tempfile.mkdtemp(dir=WORK + '/..')
+    os.chmod(other, 0o777)
+    run('sh', '-c', f'mkdir -p nest/a/b; ln -s {other} nest/link')
+    out = run('sh', '-c', 'echo in >nest/a/b/file; mv nest/a nest/old; mkdir nest/a; '
+              f'ln -s {other} nest/a/b; echo out >nest/old/b/file; cat nest/old/b/file',
+              options=['--rw', WORK + '/nest/a/b'])
+    same((out[:2], os.listdir(other)), ((0, b'out\n'), []))
+    shutil.rmtree(other)
+
+
 @case('root of the guest cannot change the files of the bundle')
 def _():
     status, _out, err = run('sh', '-c', 'touch /lib/modules/$(uname -r)/x',
