@@ -23,7 +23,7 @@ if not SHORT:
         status, out, error = in_root(
             'debian13', keel_run_in('debian13'), '--timeout', '1500',
             '--param', 'dm_access_align=4', '--with', 'rxe', '--',
-            '/work/pyverbs/pyverbs-run', '--ready', '/work/pyverbs/pyverbs.cases',
+            '/job/pyverbs/pyverbs-run', '--ready', '/job/pyverbs/pyverbs.cases',
             timeout=1600)
         with open(INPUTS + '/pyverbs/pyverbs.tap', encoding='utf-8') as file:
             wanted = results(file.read())
