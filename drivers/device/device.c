@@ -3,6 +3,7 @@
  * The device: its attributes, and how it is created and released.
  */
 #include <linux/module.h>
+#include <linux/sysfs.h>
 #include <net/addrconf.h>
 
 #include "keel_device.h"
@@ -116,6 +117,33 @@ static void keel_fw_version(struct ib_device *ibdev, char *str)
 	snprintf(str, IB_FW_VERSION_NAME_MAX, "%s", KEEL_VERSION);
 }
 
+/* ibstat prints the attributes of the group below. They need no open device. */
+static ssize_t hca_type_show(struct device *dev, struct device_attribute *attr,
+			     char *buf)
+{
+	return sysfs_emit(buf, "keel\n");
+}
+static DEVICE_ATTR_RO(hca_type);
+
+/* The hw_ver of ibv_query_device(). */
+static ssize_t hw_rev_show(struct device *dev, struct device_attribute *attr,
+			   char *buf)
+{
+	return sysfs_emit(buf, "%x\n",
+			  rdma_device_to_ibdev(dev)->attrs.hw_ver);
+}
+static DEVICE_ATTR_RO(hw_rev);
+
+static struct attribute *keel_dev_attrs[] = {
+	&dev_attr_hca_type.attr,
+	&dev_attr_hw_rev.attr,
+	NULL,
+};
+
+static const struct attribute_group keel_dev_group = {
+	.attrs = keel_dev_attrs,
+};
+
 /*
  * Frees everything that a device has, whether or not it was ever registered.
  * After ib_unregister_device(), nothing uses the device any more: uobjects are
@@ -159,6 +187,7 @@ static const struct ib_device_ops keel_dev_ops = {
 	KEEL_ROBUST_UDATA
 
 	.dealloc_driver = keel_dev_release,
+	.device_group = &keel_dev_group,
 	.get_dev_fw_str = keel_fw_version,
 	.query_device = keel_query_device,
 };

@@ -300,6 +300,32 @@ TEST(attributes, "DEV-2", "ibv_query_device() reports the implemented limits, at
 	CHECK_RET(ibv_query_port(ctx, 2, &port), EINVAL);
 }
 
+static char *sysfs(const char *attribute)
+{
+	char *path, *text;
+
+	CHECK(asprintf(&path, "/sys/class/infiniband/" KEEL0 "/%s",
+		       attribute) > 0);
+	text = t_read_file(path);
+	text[strcspn(text, "\n")] = '\0';
+	free(path);
+	return text;
+}
+
+TEST(sysfs_attributes, "DEV-2", "sysfs has the type and the hardware version of the device, which ibstat prints, as ibv_query_device() reports them")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_device_attr attr;
+	char *end;
+
+	CHECK_OK(ibv_query_device(ctx, &attr));
+	CHECK_STR(sysfs("hca_type"), "keel");
+	CHECK_EQ(strtoul(sysfs("hw_rev"), &end, 16), attr.hw_ver);
+	CHECK_STR(end, "");
+	CHECK(*sysfs("hw_rev"));
+	CHECK_STR(sysfs("fw_ver"), attr.fw_ver);
+}
+
 static void use_until_gone(struct peer *parent)
 {
 	struct ibv_context *ctx = dev_open(KEEL1);
