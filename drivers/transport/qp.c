@@ -285,16 +285,13 @@ static void keel_qp_drain(struct keel_qp *qp)
 /*
  * After this, no transfer accesses memory or CQs for the QP. New transfers do
  * not find it. In-flight transfers see within 64 KiB that it is dying, and drop
- * the locks.
+ * the locks. Ignores @udata, as keel_destroy_cq() does.
  */
 static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
 	struct keel_worker *worker;
-	int ret = ib_no_udata_io(udata);
 
-	if (ret)
-		return ret;
 	/* "rdma resource" may still query the QP. */
 	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);

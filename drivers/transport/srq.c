@@ -269,14 +269,11 @@ err_free:
 	return ret;
 }
 
+/* Ignores @udata, as keel_destroy_cq() does. */
 static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 {
 	struct keel_srq *srq = to_ksrq(ibsrq);
-	int ret;
 
-	ret = ib_no_udata_io(udata);
-	if (ret)
-		return ret;
 	/* "rdma resource" may still query the SRQ. */
 	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
 	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
