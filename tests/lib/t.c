@@ -184,6 +184,8 @@ static const char *left_out_why(const struct t_case *c)
 		return c->not_uml;
 	if (c->not_debug && t_debug_kernel())
 		return c->not_debug;
+	if (c->only_debug && !t_debug_kernel())
+		return c->only_debug;
 	if (c->not_pat && warns_of_lost_pages())
 		return c->not_pat;
 	if (c->not_kernel && t_kernel(c->not_kernel))

@@ -35,6 +35,7 @@ struct t_case {
 	const char *not_kernel;	/* likewise, on such a release, e.g. "6.1." */
 	const char *not_kernel_why;
 	const char *not_debug;	/* likewise, on a kernel with checkers */
+	const char *only_debug;	/* likewise, on one without */
 	const char *not_pat;	/* likewise, on x86 before pfnmap_track() */
 	struct t_case *next;
 };
@@ -71,6 +72,9 @@ void t_after(void) __attribute__((weak));
 	TEST_CASE(fn, its_ids, its_title, .not_uml = why)
 #define TEST_NOT_DEBUG(fn, its_ids, its_title, why)			\
 	TEST_CASE(fn, its_ids, its_title, .not_debug = why)
+
+#define TEST_ONLY_DEBUG(fn, its_ids, its_title, why, seconds)		\
+	TEST_CASE(fn, its_ids, its_title, .only_debug = why, .limit = seconds)
 
 void t_fail(const char *file, int line, const char *fmt, ...)
 	__attribute__((noreturn, format(printf, 3, 4)));
