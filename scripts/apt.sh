@@ -89,3 +89,24 @@ apt_newest() {
 	say "no version of $1 can be downloaded"
 	return 1
 }
+
+# newest_series LOG: print the newest series of trixie-backports with a bootable
+# kernel. Without a network, print the newest series of the cache.
+newest_series() {
+	local log=$1 found
+	found=$(
+		lock "$KEEL_CACHE/apt.lock"
+		apt_suites trixie-backports >"$log" 2>&1
+		keel_apt apt-cache pkgnames linux- | sed -nE \
+			's/^linux-(image|binary|binary-unsigned)-([0-9]+\.[0-9]+)\..*\+deb13-amd64$/\2/p' |
+			sort -V | tail -n 1
+	) || :
+	if [ -z "$found" ]; then
+		found=$(find "$KEEL_CACHE" -maxdepth 1 -name 'qemu-*.*' -type d \
+			-printf '%f\n' | sed 's/^qemu-//' | sort -V | tail -n 1)
+		say "trixie-backports does not answer ($log);" \
+			"using ${found:-none} as the newest"
+	fi
+	[ -n "$found" ] || die "no kernel is known" "is there a network?"
+	printf '%s\n' "$found"
+}

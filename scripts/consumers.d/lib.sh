@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# Functions for the consumers in this folder, which scripts/inside/consumers-run
+# describes. A consumer sources this file first.
+# shellcheck disable=SC2154  # the runner sets DEVICE and the others
+
+bad=0
+
+# try TITLE COMMAND...: run a command or function in a subshell, and print the
+# result. The output has each command.
+try() {
+	local title=$1 rc
+	shift
+	set +e
+	(
+		set -eo pipefail
+		PS4='$ '
+		set -x
+		"$@"
+	)
+	rc=$?
+	set -e
+	if [ "$rc" -eq 0 ]; then
+		printf 'ok - %s\n' "$title"
+	else
+		printf 'not ok - %s  # exit status %s\n' "$title" "$rc"
+		bad=1
+	fi
+}
+
+# must TITLE COMMAND...: the same, and end if it failed: the rest needs it.
+must() {
+	try "$@"
+	[ "$bad" -eq 0 ] || exit 1
+}
+
+# The exit status tells whether everything passed.
+finish() {
+	exit "$bad"
+}
+
+figure() {
+	printf '# figure %s %s %s\n' "$1" "$2" "$3"
+}
+
+# not COMMAND...: succeed if the command fails.
+not() {
+	! "$@"
+}
+
+# soon COMMAND...: wait until a command succeeds, 15 seconds at most.
+soon() {
+	local i
+	for ((i = 0; i < 75; i++)); do
+		if "$@" >/dev/null 2>&1; then return 0; fi
+		sleep 0.2
+	done
+	"$@"
+}
+
+tcp_listens() {
+	ss -Hltn "sport = :$1" | grep -q .
+}
+
+cm_listens() {
+	rdma resource show cm_id | grep -qE "state LISTEN .*src-addr \S+:$1\b"
+}
+
+# pair READY SERVER CLIENT: start a server, start the client when the command
+# READY succeeds, and wait for both. All are texts for the shell. The output of
+# both is in the files server and client.
+pair() {
+	local pid rc=0
+	timeout -k 5 120 bash -c "$2" >server 2>&1 &
+	pid=$!
+	soon eval "$1" || rc=1
+	timeout -k 5 100 bash -c "$3" >client 2>&1 || rc=$?
+	[ "$rc" -eq 0 ] || kill "$pid" 2>/dev/null || :
+	wait "$pid" || rc=$?
+	tail -n 40 server client
+	return "$rc"
+}
+
+# endless READY SERVER CLIENT: the same for a server that does not end.
+endless() {
+	local pid rc=0
+	bash -c "exec $2" >server 2>&1 &
+	pid=$!
+	soon eval "$1" || rc=1
+	timeout -k 5 100 bash -c "$3" >client 2>&1 || rc=$?
+	kill "$pid" || rc=1
+	wait "$pid" 2>/dev/null || :
+	tail -n 40 server client
+	return "$rc"
+}
+
+# traffic: print the bytes (keel) or packets (rxe) that the device has carried.
+traffic() {
+	local sum=0 file
+	for file in /sys/class/infiniband/"$DEVICE"/ports/1/hw_counters/{tx_bytes,sent_pkts}; do
+		[ ! -e "$file" ] || sum=$(<"$file")
+	done
+	echo "$sum"
+}
+
+# carries NUMBER COMMAND...: the device carries at least so many bytes or packets
+# for the command.
+carries() {
+	local least=$1 before
+	shift
+	before=$(traffic)
+	"$@"
+	[ $(($(traffic) - before)) -ge "$least" ] || {
+		echo "the device carried $(($(traffic) - before)), less than $least"
+		return 1
+	}
+}
+
+# fio_figure NAME iops|mib OPTION...: measure with fio three times for 2 seconds,
+# and print the median.
+fio_figure() {
+	local name=$1 what=$2 run
+	shift 2
+	for run in 1 2 3; do
+		timeout -k 5 60 fio --name=figure --direct=1 --ioengine=libaio \
+			--time_based --runtime=2 --output-format=json \
+			--output="fio.$run.json" "$@" || return
+	done
+	python3 - "$name" "$what" <<'EOF'
+import json, sys
+runs = []
+for run in 1, 2, 3:
+    with open(f'fio.{run}.json', encoding='utf-8') as file:
+        text = file.read()
+    jobs = json.loads(text[text.index('{'):])['jobs']
+    assert not any(job['error'] for job in jobs), jobs
+    sides = [job[side] for job in jobs for side in ('read', 'write')]
+    runs.append((sum(s['iops'] for s in sides),
+                 sum(s['bw_bytes'] for s in sides) / 2**20))
+iops, mib = (sorted(values)[1] for values in zip(*runs))
+if sys.argv[2] == 'iops':
+    print('# figure', sys.argv[1], round(iops), 'IOPS')
+else:
+    print('# figure', sys.argv[1], round(mib), 'MiB/s')
+EOF
+}
+
+# fio_verify OPTION...: write random blocks, and read and verify them.
+fio_verify() {
+	timeout -k 5 180 fio --name=verify --direct=1 --ioengine=libaio --iodepth=16 \
+		--rw=randwrite --verify=crc32c --verify_fatal=1 --do_verify=1 \
+		--output=fio.verify "$@" || {
+		cat fio.verify
+		return 1
+	}
+	grep -E 'read|write|err=' fio.verify
+	! grep -q 'verify: bad' fio.verify
+}
