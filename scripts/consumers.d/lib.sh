@@ -20,10 +20,11 @@ try() {
 	)
 	rc=$?
 	set -e
+	# A program may end without a newline.
 	if [ "$rc" -eq 0 ]; then
-		printf 'ok - %s\n' "$title"
+		printf '\nok - %s\n' "$title"
 	else
-		printf 'not ok - %s  # exit status %s\n' "$title" "$rc"
+		printf '\nnot ok - %s  # exit status %s\n' "$title" "$rc"
 		bad=1
 	fi
 }
@@ -50,7 +51,8 @@ not() {
 
 # soon COMMAND...: wait until a command succeeds, 15 seconds at most.
 soon() {
-	local i
+	local i -
+	{ set +x; } 2>/dev/null
 	for ((i = 0; i < 75; i++)); do
 		if "$@" >/dev/null 2>&1; then return 0; fi
 		sleep 0.2
