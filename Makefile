@@ -17,7 +17,7 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 
-demo test bench bench-isolation tools soak matrix install-test removal upstream:
+demo test bench bench-isolation tools consumers soak matrix install-test removal upstream:
 	scripts/$@
 
 deb:
@@ -61,6 +61,7 @@ help:
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
 	@echo 'make bench-isolation  measure the influence of processes on each other'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
+	@echo 'make consumers    run what Debian has for RDMA on keel and rxe, print a table'
 	@echo 'make matrix       build for every kernel, boot each, print a table'
 	@echo 'make soak         run a stress test with random kills for 10 minutes'
 	@echo 'make bar          test device memory behind a PCI BAR, in guests'
@@ -72,5 +73,5 @@ help:
 	@echo 'make cache        fetch and build the parts of the guests'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench bench-isolation tools soak bar matrix deb install-test \
+.PHONY: all modules clean cache demo test bench bench-isolation tools consumers soak bar matrix deb install-test \
 	removal upstream bundle run-test provider install uninstall help
