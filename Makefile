@@ -16,6 +16,7 @@ cache:
 	scripts/cache uml-debug
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
+	scripts/cache consumers-root
 
 demo test bench bench-isolation tools consumers soak matrix install-test removal upstream:
 	scripts/$@
