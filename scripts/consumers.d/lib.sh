@@ -60,6 +60,18 @@ soon() {
 	"$@"
 }
 
+# load_modules NAME...: load modules that Debian does not build, and modules that
+# they need.
+load_modules() {
+	local name file
+	for name in "$@"; do
+		file=$CONSUMERS/../modules/$name.ko
+		modinfo -F depends "$file" | tr ',' '\n' |
+			xargs -r -n 1 modprobe -q || :
+		insmod "$file"
+	done
+}
+
 tcp_listens() {
 	ss -Hltn "sport = :$1" | grep -q .
 }
