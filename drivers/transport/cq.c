@@ -254,8 +254,9 @@ err_free:
 }
 
 /*
- * Ignores @udata: no destroy command has any, but ib_uverbs passes that of the
- * create command if it has to undo it, which must not fail.
+ * Ignores @udata. It is that of the create command if ib_uverbs undoes a create
+ * command, which must not fail. A destroy command itself can carry udata by
+ * UVERBS_METHOD_INVOKE_WRITE only.
  */
 static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 {

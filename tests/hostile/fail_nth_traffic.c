@@ -204,12 +204,19 @@ TEST_ONLY_DEBUG(post, "DEV-4", "posting makes no allocation in the caller that c
 		"its kernel cannot let allocations fail", 60)
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_pd *other;
 	struct work w;
 	size_t i;
 
 	fault_init();
 	fault_copies(false);
 	fault_only_keel(false);
+	/* Another verb does make an allocation, which fails. */
+	fault_start(1);
+	other = ibv_alloc_pd(pd->context);
+	CHECK(fault_end());
+	if (other)
+		CHECK_OK(ibv_dealloc_pd(other));
 	for (i = 0; i < sizeof(works) / sizeof(*works); i++) {
 		w = (struct work){
 			.l = link_new(pd, pd, IBV_QPT_RC),
