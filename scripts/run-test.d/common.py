@@ -59,16 +59,31 @@ def keel_run_in(name):
     return KEEL_RUN if ROOTS[name] == '/' else '/opt/keel-run/keel-run'
 
 
+def ours(exe, parent):
+    """Return whether a process belongs to a guest of this bundle, or is what a dead
+    guest left. Processes of a guest are children of its kernel, whose name is
+    linux: other tests have guests, too."""
+    if exe.startswith(BUNDLE):
+        return True
+    if 'uml-userspace' not in exe:
+        return False
+    try:
+        kernel = os.readlink(f'/proc/{parent}/exe')
+    except OSError:
+        return True
+    return kernel.startswith(BUNDLE) or os.path.basename(kernel) != 'linux'
+
+
 def guests():
-    """Processes of guests that were started from this bundle, or are orphans."""
+    """Return the processes of the guests of this bundle: pid and program."""
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
             exe = os.readlink(f'/proc/{pid}/exe')
             with open(f'/proc/{pid}/stat', encoding='ascii') as file:
-                state = file.read().rsplit(')', 1)[1].split()[0]
+                state, parent = file.read().rsplit(')', 1)[1].split()[:2]
         except OSError:
             continue
-        if state != 'Z' and (exe.startswith(BUNDLE) or 'uml-userspace' in exe):
+        if state != 'Z' and ours(exe, parent):
             found.append((pid, exe))
     return found
