@@ -497,39 +497,35 @@ static struct keel_uapi_buf ring_at(int i, uint32_t stride)
 	};
 }
 
-static int create_cq(int fd, void *out)
+#define CREATE(fd, cmd_number, cmd, req, answer_at, resp)		\
+	raw_invoke(fd, &(struct raw_invoke){				\
+		.command = cmd_number, .in = &(cmd), .in_len = sizeof(cmd),	\
+		.out = answer_at, .out_len = sizeof(struct resp),		\
+		.drv_in = &(req), .drv_in_len = sizeof(req) })
+
+static int create_cq(int fd, void *answer)
 {
 	struct keel_uapi_create_cq_req req = {
 		.ring = ring_at(0, sizeof(struct keel_uapi_cqe)),
 	};
 	struct ib_uverbs_create_cq cmd = { .cqe = 10, .comp_channel = -1 };
-	struct raw_invoke inv = {
-		.command = IB_USER_VERBS_CMD_CREATE_CQ,
-		.in = &cmd, .in_len = sizeof(cmd), .out = out,
-		.out_len = sizeof(struct ib_uverbs_create_cq_resp),
-		.drv_in = &req, .drv_in_len = sizeof(req),
-	};
 
-	return raw_invoke(fd, &inv);
+	return CREATE(fd, IB_USER_VERBS_CMD_CREATE_CQ, cmd, req, answer,
+		      ib_uverbs_create_cq_resp);
 }
 
-static int create_srq(int fd, void *out, uint32_t pd)
+static int create_srq(int fd, void *answer, uint32_t pd)
 {
 	struct keel_uapi_create_srq_req req = { .ring = ring_at(0, 64) };
 	struct ib_uverbs_create_srq cmd = {
 		.pd_handle = pd, .max_wr = 10, .max_sge = 1,
 	};
-	struct raw_invoke inv = {
-		.command = IB_USER_VERBS_CMD_CREATE_SRQ,
-		.in = &cmd, .in_len = sizeof(cmd), .out = out,
-		.out_len = sizeof(struct ib_uverbs_create_srq_resp),
-		.drv_in = &req, .drv_in_len = sizeof(req),
-	};
 
-	return raw_invoke(fd, &inv);
+	return CREATE(fd, IB_USER_VERBS_CMD_CREATE_SRQ, cmd, req, answer,
+		      ib_uverbs_create_srq_resp);
 }
 
-static int create_qp(int fd, void *out, uint32_t pd, uint32_t cq)
+static int create_qp(int fd, void *answer, uint32_t pd, uint32_t cq)
 {
 	struct keel_uapi_create_qp_req req = {
 		.sq = ring_at(0, 256), .rq = ring_at(1, 64),
@@ -539,14 +535,9 @@ static int create_qp(int fd, void *out, uint32_t pd, uint32_t cq)
 		.max_send_wr = 10, .max_recv_wr = 10, .max_send_sge = 1,
 		.max_recv_sge = 1, .qp_type = IBV_QPT_RC,
 	};
-	struct raw_invoke inv = {
-		.command = IB_USER_VERBS_CMD_CREATE_QP,
-		.in = &cmd, .in_len = sizeof(cmd), .out = out,
-		.out_len = sizeof(struct ib_uverbs_create_qp_resp),
-		.drv_in = &req, .drv_in_len = sizeof(req),
-	};
 
-	return raw_invoke(fd, &inv);
+	return CREATE(fd, IB_USER_VERBS_CMD_CREATE_QP, cmd, req, answer,
+		      ib_uverbs_create_qp_resp);
 }
 
 /*

@@ -33,39 +33,14 @@ static void dereg(struct ibv_mr *mr)
 
 /* --- connecting ------------------------------------------------------------- */
 
-static int to_init(struct ibv_qp *qp)
-{
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
-
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-			     IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-}
-
 static int to_rtr(struct ibv_qp *qp)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
-		.dest_qp_num = qp->qp_num, .min_rnr_timer = 1,
-		.ah_attr = { .is_global = 1, .port_num = 1 },
-	};
-
-	if (ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid))
-		return errno;
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV |
-			     IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	return qp_try_rtr(qp, qp->qp_num);
 }
 
 static int to_rts(struct ibv_qp *qp)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 1,
-		.rnr_retry = 7,
-	};
-
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN |
-			     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			     IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	return qp_try_rts(qp, 7);
 }
 
 static int to_reset(struct ibv_qp *qp)
@@ -80,7 +55,7 @@ static const struct {
 	int (*go)(struct ibv_qp *qp);
 	enum ibv_qp_state state;
 } moves[] = {
-	{ "to INIT", to_init, IBV_QPS_INIT },
+	{ "to INIT", qp_try_init, IBV_QPS_INIT },
 	{ "to RTR", to_rtr, IBV_QPS_RTR },
 	{ "to RTS", to_rts, IBV_QPS_RTS },
 	{ "to RESET", to_reset, IBV_QPS_RESET },

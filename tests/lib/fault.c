@@ -71,8 +71,7 @@ void fault_init(void)
 	fail_nth = SYS(open("/proc/self/fail-nth", O_RDWR | O_CLOEXEC));
 }
 
-/* 0: none fails. */
-static void inject(int n)
+void fault_start(int n)
 {
 	char text[16];
 	int len = snprintf(text, sizeof(text), "%d", n);
@@ -88,11 +87,6 @@ bool fault_end(void)
 	ssize_t len = pread(fail_nth, text, sizeof(text) - 1, 0);
 
 	/* The same: nothing has failed before, then. */
-	inject(0);
+	fault_start(0);
 	return len > 0 && !atoi(text);
-}
-
-void fault_start(int n)
-{
-	inject(n);
 }

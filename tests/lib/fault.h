@@ -16,7 +16,7 @@ void fault_copies(bool may);
 /* May only those fail that keel makes itself? */
 void fault_only_keel(bool only);
 
-/* Let the @n-th allocation or copy from now on fail. */
+/* Let the @n-th allocation or copy from now on fail, or none with 0. */
 void fault_start(int n);
 /* Stop, and return whether one has failed. */
 bool fault_end(void);

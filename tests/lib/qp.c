@@ -84,7 +84,7 @@ struct ibv_srq *srq_new_xrc(struct ibv_pd *pd, struct ibv_xrcd *xrcd,
 	return MUST(ibv_create_srq_ex(pd->context, &init));
 }
 
-void qp_to_init(struct ibv_qp *qp)
+int qp_try_init(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QP_QKEY,
@@ -96,10 +96,10 @@ void qp_to_init(struct ibv_qp *qp)
 	mask |= qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
 	if (qp->qp_type == IBV_QPT_UC)
 		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-	CHECK_OK(ibv_modify_qp(qp, &attr, mask));
+	return ibv_modify_qp(qp, &attr, mask);
 }
 
-void qp_to_rtr(struct ibv_qp *qp, uint32_t dest)
+int qp_try_rtr(struct ibv_qp *qp, uint32_t dest)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024,
@@ -109,16 +109,17 @@ void qp_to_rtr(struct ibv_qp *qp, uint32_t dest)
 	};
 	int mask = IBV_QP_STATE;
 
-	CHECK_OK(ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid));
+	if (ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid))
+		return errno;
 	if (qp->qp_type != IBV_QPT_UD)
 		mask |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			IBV_QP_RQ_PSN;
 	if (qp->qp_type == IBV_QPT_RC || qp->qp_type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	CHECK_OK(ibv_modify_qp(qp, &attr, mask));
+	return ibv_modify_qp(qp, &attr, mask);
 }
 
-void qp_to_rts(struct ibv_qp *qp, int rnr_retry)
+int qp_try_rts(struct ibv_qp *qp, int rnr_retry)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTS, .timeout = 10, .retry_cnt = 1,
@@ -131,7 +132,22 @@ void qp_to_rts(struct ibv_qp *qp, int rnr_retry)
 			IBV_QP_MAX_QP_RD_ATOMIC;
 	if (qp->qp_type == IBV_QPT_XRC_RECV)
 		mask |= IBV_QP_TIMEOUT;
-	CHECK_OK(ibv_modify_qp(qp, &attr, mask));
+	return ibv_modify_qp(qp, &attr, mask);
+}
+
+void qp_to_init(struct ibv_qp *qp)
+{
+	CHECK_OK(qp_try_init(qp));
+}
+
+void qp_to_rtr(struct ibv_qp *qp, uint32_t dest)
+{
+	CHECK_OK(qp_try_rtr(qp, dest));
+}
+
+void qp_to_rts(struct ibv_qp *qp, int rnr_retry)
+{
+	CHECK_OK(qp_try_rts(qp, rnr_retry));
 }
 
 void qp_to(struct ibv_qp *qp, enum ibv_qp_state state)

@@ -30,6 +30,10 @@ struct ibv_xrcd *xrcd_new(struct ibv_context *ctx);
 struct ibv_srq *srq_new_xrc(struct ibv_pd *pd, struct ibv_xrcd *xrcd,
 			    struct ibv_cq *cq);
 
+/* Return 0 or a positive errno; qp_to_*() fail the test instead. */
+int qp_try_init(struct ibv_qp *qp);
+int qp_try_rtr(struct ibv_qp *qp, uint32_t dest);
+int qp_try_rts(struct ibv_qp *qp, int rnr_retry);
 void qp_to_init(struct ibv_qp *qp);
 /* @dest is the peer's QP number; UD ignores it. */
 void qp_to_rtr(struct ibv_qp *qp, uint32_t dest);
