@@ -4,6 +4,10 @@
 kernel_sockets.py smc-set-up DEVICE NETDEV: tell SMC which device reaches the peers
 of a netdev, and give the machine an EID.
 kernel_sockets.py smc ADDRESS: exchange a stream by SMC.
+kernel_sockets.py rds-across ADDRESS ADDRESS2 FILE: exchange messages by RDS until
+FILE exists, and for 20 messages after that. FILE is made after the device has gone
+and come back.
+kernel_sockets.py smc-until-reset ADDRESS: send a stream by SMC until it is reset.
 
 Data is verified. Python knows neither family, but their addresses are those of IPv4.
 """
@@ -30,7 +34,7 @@ def open_socket(family, kind):
     return sock
 
 
-def rds(one, two):
+def rds_ends(one, two):
     ends = []
     for address in (one, two):
         sock = open_socket(AF_RDS, socket.SOCK_SEQPACKET)
@@ -38,6 +42,11 @@ def rds(one, two):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         ends.append((sock, address))
+    return ends
+
+
+def rds(one, two):
+    ends = rds_ends(one, two)
     total, start = 0, time.monotonic()
     for size in (1, 100, 4096, 4097, 65536, 131072) * 10:
         for (here, _), (there, address) in (ends, ends[::-1]):
@@ -49,6 +58,20 @@ def rds(one, two):
             total += size
     seconds = time.monotonic() - start
     print(f'# figure message-bytes {total / seconds / 2**20:.1f} MiB/s')
+
+
+def rds_across(one, two, file):
+    """RDS sends a message again over a new connection, so none is lost."""
+    (here, _), (there, address) = rds_ends(one, two)
+    after = number = 0
+    while after < 20:
+        after += os.path.exists(file)
+        data = number.to_bytes(8, 'little') + random.randbytes(20000)
+        here.sendto(data, (address, 4791))
+        if there.recv(len(data)) != data:
+            sys.exit(f'message {number} arrives with other bytes')
+        number += 1
+    print(f'{number} messages, all in order')
 
 
 def attribute(kind, data):
@@ -100,27 +123,62 @@ def smc_set_up(device, netdev):
     Netlink('SMC_GEN_NETLINK').call(10, 1, attribute(1, name))
 
 
-def smc(address):
-    data = random.randbytes(1 << 20)
-    rounds = 32
+def smc_listener(address):
     listener = open_socket(AF_SMC, socket.SOCK_STREAM)
     listener.bind((address, 4792))
     listener.listen()
+    listener.setblocking(True)
+    return listener
+
+
+def smc_accept(listener):
+    """accept() of Python would ask for the family of the new socket."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = libc.accept4(listener.fileno(), None, None, 0)
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=number)
+
+
+def smc_until_reset(address):
+    listener = smc_listener(address)
+    sock = open_socket(AF_SMC, socket.SOCK_STREAM)
+    sock.connect((address, 4792))
+    peer = smc_accept(listener)
+    peer.settimeout(60)
+    ended = []
+
+    def receive():
+        try:
+            while peer.recv(1 << 16):
+                pass
+        except ConnectionError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=receive)
+    thread.start()
+    try:
+        while True:
+            sock.sendall(bytes(1 << 16))
+    except ConnectionError as error:
+        print(f'the sender ends: {error}')
+    thread.join()
+    print(f'the receiver ends: {ended or "end of stream"}')
+
+
+def smc(address):
+    data = random.randbytes(1 << 20)
+    rounds = 32
+    listener = smc_listener(address)
 
     # The peer answers with a checksum. It must not send the data back: an error
     # that changes a byte in both directions could undo itself.
     def receive():
-        # accept() of Python would ask for the family of the new socket.
-        libc = ctypes.CDLL(None, use_errno=True)
-        number = libc.accept4(listener.fileno(), None, None, 0)
-        peer = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=number)
+        peer = smc_accept(listener)
         received = hashlib.sha256()
         while got := peer.recv(1 << 18):
             received.update(got)
         peer.sendall(received.digest())
         peer.close()
 
-    listener.setblocking(True)
     thread = threading.Thread(target=receive)
     thread.start()
     sock = open_socket(AF_SMC, socket.SOCK_STREAM)
@@ -143,6 +201,10 @@ def main():
     match sys.argv[1:]:
         case ['rds', one, two]:
             rds(one, two)
+        case ['rds-across', one, two, file]:
+            rds_across(one, two, file)
+        case ['smc-until-reset', address]:
+            smc_until_reset(address)
         case ['smc-set-up', device, netdev]:
             smc_set_up(device, netdev)
         case ['smc', address]:

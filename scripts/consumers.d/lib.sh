@@ -5,6 +5,8 @@
 # shellcheck disable=SC2154  # the runner sets DEVICE and the others
 
 bad=0
+mnt=$PWD/mnt
+own=own_$KIND
 
 # try TITLE COMMAND...: run a command or function in a subshell, and print the
 # result. The output has each command.
@@ -170,3 +172,74 @@ fio_verify() {
 	grep -E 'read|write|err=' fio.verify
 	! grep -q 'verify: bad' fio.verify
 }
+
+# disk PATTERN: print the first block device whose name matches.
+disk() {
+	local name
+	for name in /sys/block/$1; do
+		[ -b "/dev/${name##*/}" ] || continue
+		printf '/dev/%s\n' "${name##*/}"
+		return
+	done
+	return 1
+}
+
+# file_survives DISK: make a file system, and a file that is the same after umount.
+file_survives() {
+	local want
+	mkdir -p "$mnt"
+	mkfs.ext4 -q -F "$1"
+	mount "$1" "$mnt"
+	dd if=/dev/urandom of="$mnt/data" bs=1M count=32 status=none
+	want=$(sha256sum <"$mnt/data")
+	umount "$mnt"
+	fsck.ext4 -f -n "$1"
+	mount "$1" "$mnt"
+	[ "$(sha256sum <"$mnt/data")" = "$want" ]
+	umount "$mnt"
+}
+
+# start_load OPTION...: start fio, which writes blocks and verifies them.
+start_load() {
+	timeout -k 5 100 fio --name=load --direct=1 --ioengine=libaio --bs=16k \
+		--iodepth=16 --rw=randwrite --size=64m --io_size=192m \
+		--verify=crc32c --verify_fatal=1 --do_verify=1 "$@" >load 2>&1 &
+	load=$!
+	sleep 2
+	kill -0 "$load"
+}
+
+# load_ends [STATUS]: wait for fio, which succeeds, or ends with this status.
+load_ends() {
+	local rc=0
+	wait "$load" || rc=$?
+	cat load
+	[ "$rc" -eq "${1:-0}" ]
+}
+
+# on_own_device: the commands after this use a device that own_device adds.
+on_own_device() {
+	DEVICE=$own NETDEV=own0 ADDRESS=10.79.0.1 ADDRESS2=10.79.0.2
+}
+
+own_device() {
+	[ -d /sys/class/net/own0 ] || {
+		ip link add own0 mtu 9000 type dummy
+		ip address add 10.79.0.1/24 dev own0
+		ip address add 10.79.0.2/24 dev own0
+		ip link set own0 up
+	}
+	rdma link add "$own" type "$KIND" netdev own0
+	soon eval 'ibv_devinfo -d "$own" | grep -q PORT_ACTIVE'
+}
+
+# The kernel waits until the consumers have left the device.
+delete_device() {
+	timeout 60 rdma link delete "$own"
+	not rdma link show "$own/1"
+}
+
+no_own_device() {
+	rdma link delete "$own"
+	ip link delete own0
+} 2>/dev/null
