@@ -209,15 +209,16 @@ start_load() {
 	kill -0 "$load"
 }
 
-# load_ends [STATUS]: wait for fio, which succeeds, or ends with this status.
+# load_ends STATUS: wait for fio, which ends with this status.
 load_ends() {
 	local rc=0
 	wait "$load" || rc=$?
 	cat load
-	[ "$rc" -eq "${1:-0}" ]
+	[ "$rc" -eq "$1" ]
 }
 
 # on_own_device: the commands after this use a device that own_device adds.
+# shellcheck disable=SC2034  # the consumers read them
 on_own_device() {
 	DEVICE=$own NETDEV=own0 ADDRESS=10.79.0.1 ADDRESS2=10.79.0.2
 }
