@@ -100,6 +100,11 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 {
 	struct keel_qp *peer;
 
+	/*
+	 * Pairs with the barrier in keel_sq_run(): either this thread sees that
+	 * the peer is connected to @qp, or the peer sees the state of @qp.
+	 */
+	smp_mb();
 	guard(rcu)();
 	peer = keel_qp_find_peer(qp);
 	if (peer)
