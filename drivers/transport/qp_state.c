@@ -138,7 +138,8 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 	/* Another thread has replaced it, or the QP is being destroyed. */
 	if (qp->dying || (old && !keel_worker_is_dead(old)))
 		return worker;
-	WRITE_ONCE(qp->worker, worker);
+	/* A thread that reads it under RCU sees an initialized worker. */
+	smp_store_release(&qp->worker, worker);
 	WRITE_ONCE(qp->ended, false);
 	return old;
 }
