@@ -144,7 +144,8 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
 	    keel_ring_posted(&qp->sq.ring))
 		keel_qp_fail_orphan(qp);
-	state = READ_ONCE(qp->state);
+	/* Pairs with keel_qp_fail(), as in keel_qp_run_turn(). */
+	state = smp_load_acquire(&qp->state);
 	/* Pairs with keel_qp_reported(), which reschedules the QP. */
 	reporting = smp_load_acquire(&qp->sq.reporting);
 	if ((state == IB_QPS_ERR || state == IB_QPS_SQE) && !reporting)

@@ -100,6 +100,11 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 {
 	struct keel_qp *peer;
 
+	/*
+	 * Pairs with the barrier in keel_sq_run(): either this thread sees that
+	 * the peer is connected to @qp, or the peer sees the state of @qp.
+	 */
+	smp_mb();
 	guard(rcu)();
 	peer = keel_qp_find_peer(qp);
 	if (peer)
@@ -133,7 +138,8 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 	/* Another thread has replaced it, or the QP is being destroyed. */
 	if (qp->dying || (old && !keel_worker_is_dead(old)))
 		return worker;
-	WRITE_ONCE(qp->worker, worker);
+	/* A thread that reads it under RCU sees an initialized worker. */
+	smp_store_release(&qp->worker, worker);
 	WRITE_ONCE(qp->ended, false);
 	return old;
 }

@@ -387,7 +387,11 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 	struct keel_sq *sq = &qp->sq;
 	enum keel_action action;
 
-	atomic_set(&sq->again, 1);
+	/*
+	 * Pairs with atomic_xchg(): a thread that clears @again sees the work
+	 * that it was set for.
+	 */
+	atomic_set_release(&sq->again, 1);
 	do {
 		/*
 		 * Pairs with the barrier after mutex_unlock(): either this
