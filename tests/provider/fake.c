@@ -25,29 +25,41 @@ void verbs_register_driver_34(const struct verbs_device_ops *ops)
 	fake.ops = ops;
 }
 
-static struct verbs_device *new_device(void)
+/* libibverbs would open a device file. */
+static struct verbs_context *alloc_context(struct ibv_device *device, int fd,
+					   void *private_data)
 {
-	struct verbs_device *vdev = MUST(fake.ops->alloc_device(NULL));
-
-	vdev->ops = fake.ops;
-	atomic_init(&vdev->refcount, 1);
-	strcpy(vdev->device.name, "fake0");
-	return vdev;
-}
-
-struct ibv_context *fake_open(void)
-{
-	struct verbs_context *vctx;
-	int fd = SYS(memfd_create("fake", 0));
-
+	fd = SYS(memfd_create("fake", 0));
 	SYS(ftruncate(fd, FAKE_DEVICE));
 	fake.device = mmap(NULL, FAKE_DEVICE, PROT_READ | PROT_WRITE,
 			   MAP_SHARED, fd, 0);
 	CHECK(fake.device != MAP_FAILED);
 	/* The provider owns the descriptor. */
-	vctx = MUST(fake.ops->alloc_context(&new_device()->device, fd, NULL));
-	fake.ctx = &vctx->context;
+	return fake.ops->alloc_context(device, fd, private_data);
+}
+
+struct ibv_context *fake_try_open(void)
+{
+	struct verbs_device *vdev = MUST(fake.ops->alloc_device(NULL));
+	struct verbs_device_ops ops = *fake.ops;
+	int err;
+
+	ops.alloc_context = alloc_context;
+	vdev->ops = &ops;
+	atomic_init(&vdev->refcount, 1);
+	strcpy(vdev->device.name, "fake0");
+	fake.ctx = ibv_open_device(&vdev->device);
+	err = errno;
+	vdev->ops = fake.ops;
+	if (!fake.ctx)
+		fake.ops->uninit_device(vdev);
+	errno = err;
 	return fake.ctx;
+}
+
+struct ibv_context *fake_open(void)
+{
+	return MUST(fake_try_open());
 }
 
 void fake_close(void)

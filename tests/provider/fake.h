@@ -121,8 +121,8 @@ struct fake {
 	struct fake_dm dm[FAKE_OBJECTS];
 	/* Objects of any type that the provider has not destroyed. */
 	int live;
-	/* Ranges excluded from fork(), less those included again. */
-	int dontfork;
+	/* Bytes excluded from fork(), less those included again. */
+	long dontfork;
 	unsigned int calls[FAKE_CALLS];
 	/* Let the call fail with this errno, after @pass calls that succeed. */
 	int fail[FAKE_CALLS];
@@ -148,6 +148,8 @@ extern __thread unsigned int fake_locks;
 
 /* fake.c */
 struct ibv_context *fake_open(void);
+/* The same, which may fail: NULL and errno. */
+struct ibv_context *fake_try_open(void);
 /* Check that nothing is left of the objects, and close the device. */
 void fake_close(void);
 /* Count the objects; begin a call, which may fail; end it. */

@@ -452,6 +452,7 @@ int ibv_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type,
 		return ret;
 	fake_count(1);
 	mw->context = pd->context;
+	mw->pd = pd;
 	mw->rkey = 0x3300;
 	mw->type = type;
 	return 0;

@@ -307,16 +307,12 @@ int ibv_dontfork_range(void *base, size_t size)
 
 	if (ret)
 		return ret;
-	CHECK_EQ((uintptr_t)base % FAKE_PAGE, 0);
-	CHECK_EQ(size % FAKE_PAGE, 0);
-	__atomic_fetch_add(&fake.dontfork, (int)(size / FAKE_PAGE),
-			   __ATOMIC_RELAXED);
+	__atomic_fetch_add(&fake.dontfork, (long)size, __ATOMIC_RELAXED);
 	return 0;
 }
 
 int ibv_dofork_range(void *base, size_t size)
 {
-	__atomic_fetch_sub(&fake.dontfork, (int)(size / FAKE_PAGE),
-			   __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&fake.dontfork, (long)size, __ATOMIC_RELAXED);
 	return 0;
 }
