@@ -169,7 +169,7 @@ TEST(gone, "DEV-3", "after device removal, a full queue returns EIO, and a bad w
 	finish();
 }
 
-TEST(doorbell, "DEV-4", "a doorbell that a signal interrupts is repeated, its error names the first work request, and it is rung without the lock")
+TEST(doorbell, "DEV-4", "a doorbell that a signal interrupts is repeated, and after its error the list is in the queue, and bad_wr is its first work request")
 {
 	struct ibv_send_wr *wr = sends(0, 3);
 

@@ -316,7 +316,7 @@ static void meet(atomic_int *mine, atomic_int *other, int round)
 
 struct race {
 	struct fake_rq *rq;
-	/* What the kernel saw after it requested the doorbell. */
+	/* WQEs that the kernel saw after it requested the doorbell. */
 	uint32_t posted;
 };
 

@@ -56,7 +56,7 @@ static void setup(enum ibv_qp_type type)
 		list[i] = (struct ibv_sge){ 0x1000 + i, 10 + i, 0x20 + i };
 	for (i = 0; i < 80; i++)
 		data[i] = i + 1;
-	/* What was in the ring before must not remain. */
+	/* Bytes of older WQEs must not remain. */
 	memset(fake_entry(&fqp->sq, 0), 0xff, WRS * fqp->sq.stride);
 }
 
