@@ -3,11 +3,17 @@
  * ibv_req_notify_cq(): which completions raise an event; and the statuses and
  * vendor errors of CQEs.
  */
-#include "fake.h"
+#include <sched.h>
 
+#include "fake.h"
 #include "keeldv.h"
 
 static struct ibv_cq *cq;
+
+static const char *const whys[] = {
+#define WHY(name, number, text)	[number] = (text),
+	KEEL_UAPI_WHYS(WHY)
+};
 
 static void setup(void)
 {
@@ -138,6 +144,41 @@ TEST(polling, "DEV-4", "the thread that polls a CQ can arm it between start and 
 	finish();
 }
 
+static void *arm_other(void *done)
+{
+	CHECK_OK(ibv_req_notify_cq(cq, 0));
+	atomic_store((atomic_bool *)done, true);
+	return (void *)(uintptr_t)fake_locks;
+}
+
+TEST(other_thread, "DEV-4", "a thread that arms a CQ waits for another one that polls it")
+{
+	struct ibv_cq_init_attr_ex attr = { .cqe = 4 };
+	struct ibv_poll_cq_attr poll = {};
+	atomic_bool done = false;
+	struct ibv_cq_ex *ex;
+	pthread_t thread;
+	unsigned int locks;
+	void *result;
+
+	fake_open();
+	ex = MUST(ibv_create_cq_ex(fake.ctx, &attr));
+	cq = ibv_cq_ex_to_cq(ex);
+	add(IBV_WC_SUCCESS, false);
+	CHECK_OK(ibv_start_poll(ex, &poll));
+	locks = fake_all_locks;
+	CHECK_OK(pthread_create(&thread, NULL, arm_other, &done));
+	while (fake_all_locks == locks && !done)
+		sched_yield();
+	CHECK(!done);
+	CHECK_EQ(fake_cq(cq)->ring.head->arm, KEEL_ARM_NONE);
+	ibv_end_poll(ex);
+	CHECK_OK(pthread_join(thread, &result));
+	CHECK_EQ((uintptr_t)result, 1);
+	CHECK_EQ(fake_cq(cq)->ring.head->arm, KEEL_ARM_NEXT);
+	finish();
+}
+
 TEST(statuses, "DEV-4", "every status and vendor error arrives as the kernel wrote it, and has a text")
 {
 	struct keel_uapi_cqe cqe = {};
@@ -156,8 +197,8 @@ TEST(statuses, "DEV-4", "every status and vendor error arrives as the kernel wro
 			CHECK_EQ(wc.vendor_err, why);
 		}
 	}
-#define CHECK_WHY(name, number, text) CHECK_STR(keeldv_why_str(number), text);
-	KEEL_UAPI_WHYS(CHECK_WHY)
+	for (why = 0; why <= KEEL_WHY_PSN; why++)
+		CHECK_STR(keeldv_why_str(why), whys[why]);
 	CHECK_STR(keeldv_why_str(KEEL_WHY_PSN + 1), "unknown");
 	CHECK_STR(keeldv_why_str(UINT32_MAX), "unknown");
 	finish();

@@ -9,6 +9,7 @@
 
 struct fake fake;
 __thread unsigned int fake_locks;
+atomic_uint fake_all_locks;
 
 /* LeakSanitizer, in the builds that have it. */
 int __lsan_do_recoverable_leak_check(void) __attribute__((weak));

@@ -88,6 +88,8 @@ struct fake_rq {
 	bool live;
 	/* Requesters wait for a receive WQE. */
 	bool wanted;
+	/* As the newest request says. */
+	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t limit;
 	unsigned int doorbells;
@@ -143,8 +145,9 @@ struct fake {
 };
 
 extern struct fake fake;
-/* Locks that this thread has taken. */
+/* Locks that this thread has taken or waits for, and those of all threads. */
 extern __thread unsigned int fake_locks;
+extern atomic_uint fake_all_locks;
 
 /* fake.c */
 struct ibv_context *fake_open(void);

@@ -219,6 +219,7 @@ int ibv_cmd_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 				   fake_posted(&rq->ring));
 		if (ret)
 			return ret;
+		rq->max_wr = attr->max_wr;
 		rq->ring.head->flags = rq->wanted ? KEEL_RING_F_DOORBELL : 0;
 	}
 	if (mask & IBV_SRQ_LIMIT)

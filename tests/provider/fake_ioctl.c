@@ -298,6 +298,8 @@ int __wrap_pthread_spin_lock(pthread_spinlock_t *lock);
 int __wrap_pthread_spin_lock(pthread_spinlock_t *lock)
 {
 	fake_locks++;
+	/* It must not order the threads. */
+	atomic_fetch_add_explicit(&fake_all_locks, 1, memory_order_relaxed);
 	return __real_pthread_spin_lock(lock);
 }
 

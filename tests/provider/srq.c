@@ -164,6 +164,7 @@ TEST(resize, "DEV-4", "a resize keeps the receives in the SRQ, under their index
 		take(0, 2);
 		CHECK_OK(resize(13));
 		CHECK_EQ(rq->ring.mask, 15);
+		CHECK_EQ(rq->max_wr, 16);
 		CHECK_EQ(fake_posted(&rq->ring), 4);
 		CHECK(to_ksrq(srq)->rq.ring.shared == rq->ring.head);
 		CHECK_OK(post(6, 12));

@@ -164,12 +164,12 @@ TEST(new_operations, "DEV-4", "an atomic write carries its 8 bytes, a flush its 
 
 	want = (struct keel_uapi_send_wqe){
 		.flush = { .remote_addr = 0x9000, .length = 0x123456789,
-			   .rkey = 0x888, .type = IBV_FLUSH_GLOBAL,
+			   .rkey = 0x888, .type = IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT,
 			   .level = IBV_FLUSH_MR },
 	};
 	start(2, 0);
-	ibv_wr_flush(ex, 0x888, 0x9000, 0x123456789, IBV_FLUSH_GLOBAL,
-		     IBV_FLUSH_MR);
+	ibv_wr_flush(ex, 0x888, 0x9000, 0x123456789,
+		     IBV_FLUSH_GLOBAL | IBV_FLUSH_PERSISTENT, IBV_FLUSH_MR);
 	wqe = one(IBV_WR_FLUSH, 0, &want.flush, sizeof(want.flush));
 	CHECK_EQ(wqe->num_sge | wqe->inline_len, 0);
 	finish();
@@ -344,11 +344,22 @@ TEST(setters, "DEV-4", "the last setter of data counts, and what an operation ca
 		while (fake_posted(&fqp->sq))
 			CHECK_EQ(fake_take(&fqp->sq, 3)->num_sge, 1);
 	}
-	/* Without a builder, the setters have nothing to change. */
+	/*
+	 * Without a builder, the setters have nothing to change, least of all
+	 * the last WQE of the batch before, which belongs to the kernel.
+	 */
 	start(4, 0);
+	ibv_wr_send(ex);
+	ibv_wr_set_sge_list(ex, 1, list);
+	CHECK_OK(ibv_wr_complete(ex));
+	start(5, 0);
 	ibv_wr_set_sge(ex, 1, 2, 3);
 	ibv_wr_set_inline_data(ex, data, 8);
 	CHECK_OK(ibv_wr_complete(ex));
-	CHECK_EQ(fake_posted(&fqp->sq), 0);
+	CHECK_EQ(fake_posted(&fqp->sq), 1);
+	wqe = fake_take(&fqp->sq, 4);
+	CHECK_EQ(wqe->num_sge, 1);
+	CHECK_EQ(wqe->inline_len, 0);
+	CHECK_MEM(fake_data(wqe), list, sizeof(*list));
 	finish();
 }

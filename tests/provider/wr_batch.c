@@ -13,10 +13,11 @@ static struct ibv_qp *qp;
 static struct ibv_qp_ex *ex;
 static struct fake_qp *fqp;
 
-static void setup(enum ibv_qp_type type)
+static void setup_signaled(enum ibv_qp_type type, int sig_all)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = type, .send_ops_flags = IBV_QP_EX_WITH_SEND,
+		.sq_sig_all = sig_all,
 		.comp_mask = IBV_QP_INIT_ATTR_PD |
 			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.cap = { .max_send_wr = WRS, .max_recv_wr = 1,
@@ -33,6 +34,11 @@ static void setup(enum ibv_qp_type type)
 	ex = MUST(ibv_qp_to_qp_ex(qp));
 	fqp = fake_qp(qp);
 	fake_to(qp, IBV_QPS_RTS);
+}
+
+static void setup(enum ibv_qp_type type)
+{
+	setup_signaled(type, 0);
 }
 
 static void finish(void)
@@ -367,4 +373,24 @@ TEST(lock, "PDM-4", "a batch has the lock of the send queue from ibv_wr_start() 
 	check_unlocked();
 	check_queue(0, 1);
 	finish();
+}
+
+TEST(signaled, "DEV-4", "with sq_sig_all each WQE of a batch is signaled, without it those that say so")
+{
+	int all;
+
+	for (all = 0; all < 2; all++) {
+		setup_signaled(IBV_QPT_RC, all);
+		ibv_wr_start(ex);
+		sends(0, 1);
+		ex->wr_id = 1;
+		ex->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+		ibv_wr_send(ex);
+		CHECK_OK(ibv_wr_complete(ex));
+		CHECK_EQ(fake_take(&fqp->sq, 0)->flags,
+			 all ? IBV_SEND_SIGNALED : 0);
+		CHECK_EQ(fake_take(&fqp->sq, 1)->flags,
+			 IBV_SEND_SIGNALED | IBV_SEND_FENCE);
+		finish();
+	}
 }
