@@ -129,6 +129,11 @@ TEST(answers, "DEV-4", "an extent that does not continue the mapping, is empty o
 	check_answer(FAKE_PAGE, FAKE_PAGE);
 	check_answer(0, 9 * FAKE_PAGE);
 	check_answer(0, UINT64_MAX - FAKE_PAGE + 1);
+	/* The second extent may have 6 pages. */
+	fake.dm_map_pass = 1;
+	check_answer(2 * FAKE_PAGE, 7 * FAKE_PAGE);
+	fake.dm_map_pass = 1;
+	check_answer(0, 2 * FAKE_PAGE);
 	fake.dm_map.length = 0;
 	CHECK_SYS(mincore(map, FAKE_PAGE, &there), ENOMEM);
 	/* Each call of the kernel, and each mapping, may fail. */
@@ -261,6 +266,13 @@ static void *map_one(void *arg)
 	return NULL;
 }
 
+/* While one thread maps the buffer, the others find that it is not mapped. */
+static void let_others_run(enum fake_call call, uint32_t handle)
+{
+	if (call == FAKE_MAP_DM)
+		usleep(100);
+}
+
 TEST(threads, "DM-5", "threads that use a buffer for the first time at once map it once, and share the mapping")
 {
 	pthread_t thread[THREADS];
@@ -268,6 +280,7 @@ TEST(threads, "DM-5", "threads that use a buffer for the first time at once map 
 
 	for (round = 0; round < fake_rounds(500); round++) {
 		setup(LEN);
+		fake.hook = let_others_run;
 		fake.calls[FAKE_MAP_DM] = 0;
 		CHECK_OK(pthread_barrier_init(&barrier, NULL, THREADS));
 		for (i = 0; i < THREADS; i++)

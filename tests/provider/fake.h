@@ -131,8 +131,12 @@ struct fake {
 	unsigned int pass[FAKE_CALLS];
 	/* Called by each command after its effect, before its return. */
 	void (*hook)(enum fake_call call, uint32_t handle);
-	/* The answer of KEEL_METHOD_DM_MAP, if its length is not 0. */
+	/*
+	 * The answer of KEEL_METHOD_DM_MAP if its length is not 0, after
+	 * @dm_map_pass correct answers.
+	 */
 	struct keel_uapi_dm_map dm_map;
+	unsigned int dm_map_pass;
 	/* The holders of any object. */
 	struct keel_uapi_holder holders[32];
 	uint32_t nholders;

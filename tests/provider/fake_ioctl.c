@@ -136,7 +136,9 @@ static int map_dm(struct ibv_command_buffer *cmd)
 	map = (struct keel_uapi_dm_map){ .start = offset / extent * extent };
 	map.length = size - map.start < extent ? size - map.start : extent;
 	map.mmap_offset = dm->page * FAKE_PAGE + size - map.start - map.length;
-	if (fake.dm_map.length)
+	if (fake.dm_map_pass)
+		fake.dm_map_pass--;
+	else if (fake.dm_map.length)
 		map = fake.dm_map;
 	respond(cmd, KEEL_ATTR_DM_MAP_RESP, &map, sizeof(map));
 	return fake_leave(FAKE_MAP_DM, dm - fake.dm);
