@@ -11,7 +11,8 @@
 static struct ibv_cq *cq;
 
 static const char *const whys[] = {
-#define WHY(name, number, text)	[number] = (text),
+#define WHY(name, number, text)						\
+	[number] = (text),
 	KEEL_UAPI_WHYS(WHY)
 };
 
