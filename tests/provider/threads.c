@@ -301,7 +301,10 @@ TEST(srq, "DEV-4", "the same for an SRQ")
 	check_recvs(true);
 }
 
-/* Both sides of one race begin each round together. */
+/*
+ * Both sides of one race begin each round together. They wait without yielding,
+ * as a rule: both must be on a processor.
+ */
 static atomic_int turn_user, turn_kernel;
 
 static void meet(atomic_int *mine, atomic_int *other, int round)
@@ -310,7 +313,7 @@ static void meet(atomic_int *mine, atomic_int *other, int round)
 
 	atomic_store(mine, round);
 	while (atomic_load(other) < round)
-		if (++spins > 1000)
+		if (++spins > 100000)
 			sched_yield();
 }
 
