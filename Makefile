@@ -17,8 +17,10 @@ cache:
 	scripts/cache qemu-6.12
 	scripts/cache qemu-7.2
 	scripts/cache consumers-root
+	scripts/cache herd
 
-demo test bench bench-isolation tools consumers soak matrix install-test removal upstream:
+demo test torture bench bench-isolation tools consumers soak matrix install-test removal \
+	upstream:
 	scripts/$@
 
 deb:
@@ -59,6 +61,7 @@ help:
 	@echo 'make install      install the build; make uninstall removes it'
 	@echo 'make demo         demonstrate keel in a throwaway guest'
 	@echo 'make test         run all tests in throwaway guests'
+	@echo 'make torture      run the tests that take long'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
 	@echo 'make bench-isolation  measure the influence of processes on each other'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
@@ -74,5 +77,5 @@ help:
 	@echo 'make cache        fetch and build the parts of the guests'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test bench bench-isolation tools consumers soak bar matrix deb install-test \
+.PHONY: all modules clean cache demo test torture bench bench-isolation tools consumers soak bar matrix deb install-test \
 	removal upstream bundle run-test provider install uninstall help

@@ -173,13 +173,16 @@ static int replace_ring(struct keel_cq *cq, struct keel_ring *ring, int cqe)
 
 	cq->ring = *ring;
 	*ring = old;
+	keel_cq_find_current(cq);
 	return 0;
 }
 
+/* The application may resize a CQ between start_poll and end_poll. */
 int keel_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	struct keel_cq *cq = to_kcq(ibcq);
 	struct keel_ring ring;
+	bool locked;
 	int ret;
 
 	if (cqe <= 0 || (uint32_t)cqe > KEEL_MAX_CQE)
@@ -189,9 +192,10 @@ int keel_resize_cq(struct ibv_cq *ibcq, int cqe)
 	if (ret)
 		return ret;
 
-	keel_lock(&cq->lock);
+	locked = keel_cq_lock_unless_polling(cq);
 	ret = replace_ring(cq, &ring, cqe);
-	keel_unlock(&cq->lock);
+	if (locked)
+		keel_unlock(&cq->lock);
 	/* The old ring on success, the new ring on failure. */
 	keel_ring_free(&ring);
 	return ret;

@@ -364,6 +364,8 @@ int keel_destroy_cq(struct ibv_cq *ibcq);
 /* poll.c */
 int keel_poll_cq(struct ibv_cq *ibcq, int room, struct ibv_wc *wc);
 int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only);
+bool keel_cq_lock_unless_polling(struct keel_cq *cq);
+void keel_cq_find_current(struct keel_cq *cq);
 void keel_cq_clean(struct keel_cq *cq, uint32_t qp_num);
 void keel_set_poll_ops(struct ibv_cq_ex *ibcq, uint64_t wc_flags);
 

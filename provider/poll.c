@@ -80,7 +80,7 @@ static void set_poller(struct keel_cq *cq, pthread_t poller)
  * Returns false if this thread has the lock already, from ibv_start_poll().
  * Other threads may change cq->poller meanwhile, but never to this thread.
  */
-static bool lock_unless_polling(struct keel_cq *cq)
+bool keel_cq_lock_unless_polling(struct keel_cq *cq)
 {
 	if (atomic_load_explicit(&cq->poller, memory_order_relaxed) ==
 	    pthread_self())
@@ -102,7 +102,7 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	bool locked;
 
 	/* Another thread may resize the ring. */
-	locked = lock_unless_polling(cq);
+	locked = keel_cq_lock_unless_polling(cq);
 	arm = &cq->ring.shared->arm;
 	if (solicited_only)
 		/* Keep KEEL_ARM_NEXT, which includes solicited completions. */
@@ -115,6 +115,13 @@ int keel_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	if (locked)
 		keel_unlock(&cq->lock);
 	return keel_is_gone(ibcq->context) ? EIO : 0;
+}
+
+/* Between ibv_start_poll() and ibv_end_poll(), the CQE at the index has moved. */
+void keel_cq_find_current(struct keel_cq *cq)
+{
+	if (cq->cur)
+		cq->cur = keel_ring_entry(&cq->ring, cq->ring.user);
 }
 
 /*
@@ -139,8 +146,7 @@ static void forget(struct keel_cq *cq, uint32_t qp_num)
 			       sizeof(*cqe));
 	}
 	ring->user += gone;
-	if (cq->cur)
-		cq->cur = keel_ring_entry(ring, ring->user);
+	keel_cq_find_current(cq);
 	if (gone)
 		keel_ring_publish(ring);
 }
@@ -148,7 +154,7 @@ static void forget(struct keel_cq *cq, uint32_t qp_num)
 /* The application may destroy or reset a QP between start_poll and end_poll. */
 void keel_cq_clean(struct keel_cq *cq, uint32_t qp_num)
 {
-	bool locked = lock_unless_polling(cq);
+	bool locked = keel_cq_lock_unless_polling(cq);
 
 	forget(cq, qp_num);
 	if (locked)

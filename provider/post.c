@@ -48,6 +48,8 @@ static int put_inline(const struct keel_sq *sq, struct keel_uapi_send_wqe *wqe,
 	uint32_t len = 0;
 	int i;
 
+	if (wr->num_sge < 0)
+		return EINVAL;
 	for (i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *sge = &wr->sg_list[i];
 
