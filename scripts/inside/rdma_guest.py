@@ -87,8 +87,19 @@ def rxe():
     call('ip', 'address', 'add', device.address + '/24', 'dev', device.netdev)
     call('ip', 'link', 'set', device.netdev, 'up')
     call('ip', 'link', 'set', 'rxenet1', 'up')
+    add_rxe(device)
+    return device.wait()
+
+
+def add_rxe(device):
     call('rdma', 'link', 'add', device.name, 'type', 'rxe',
          'netdev', device.netdev)
+
+
+def renew_rxe(device):
+    """Replace the device by a new one."""
+    call('rdma', 'link', 'delete', device.name)
+    add_rxe(device)
     return device.wait()
 
 
