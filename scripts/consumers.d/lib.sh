@@ -83,13 +83,13 @@ cm_listens() {
 }
 
 # pair READY SERVER CLIENT: start a server, start the client when the command
-# READY succeeds, and wait for both. All are texts for the shell. The output of
+# READY succeeds or the server has ended, and wait for both. All are texts for the shell. The output of
 # both is in the files server and client.
 pair() {
 	local pid rc=0
 	timeout -k 5 120 bash -c "$2" >server 2>&1 &
 	pid=$!
-	soon eval "$1" || rc=1
+	soon eval "$1 || not kill -0 $pid" || rc=1
 	timeout -k 5 100 bash -c "$3" >client 2>&1 || rc=$?
 	[ "$rc" -eq 0 ] || kill "$pid" 2>/dev/null || :
 	wait "$pid" || rc=$?
