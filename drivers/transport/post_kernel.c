@@ -165,7 +165,7 @@ static int keel_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		if (ret)
 			*bad_wr = wr;
 	}
-	/* Pairs with the barriers in keel_qp_fail() and keel_rq_want(). */
+	/* Pairs with the barriers in keel_rq_flush() and keel_rq_want(). */
 	smp_mb();
 	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->rq.wanted))
 		keel_qp_schedule(qp);

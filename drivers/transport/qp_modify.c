@@ -85,7 +85,8 @@ static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 	if (mask & IB_QP_PATH_MTU)
 		to->path_mtu = attr->path_mtu;
 	if (mask & IB_QP_DEST_QPN)
-		to->dest_qp_num = attr->dest_qp_num;
+		/* Peers read it without a lock. */
+		WRITE_ONCE(to->dest_qp_num, attr->dest_qp_num);
 	if (mask & IB_QP_AV) {
 		to->ah_attr = attr->ah_attr;
 		/* The caller and ib_core own the reference. */

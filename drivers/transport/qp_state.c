@@ -84,8 +84,9 @@ struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
 
 	if (keel_qp_is_dgram(qp))
 		return NULL;
-	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
-	if (!peer || peer == qp || peer->attr.dest_qp_num != qp->qpn)
+	peer = xa_load(&qp->kdev->qps, READ_ONCE(qp->attr.dest_qp_num));
+	if (!peer || peer == qp ||
+	    READ_ONCE(peer->attr.dest_qp_num) != qp->qpn)
 		return NULL;
 	return peer;
 }
@@ -101,8 +102,9 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 	struct keel_qp *peer;
 
 	/*
-	 * Pairs with the barrier in keel_sq_run(): either this thread sees that
-	 * the peer is connected to @qp, or the peer sees the state of @qp.
+	 * Pairs with the first barrier in keel_sq_run(): either this thread
+	 * sees that the peer is connected to @qp, or the peer sees the state of
+	 * @qp.
 	 */
 	smp_mb();
 	guard(rcu)();
@@ -213,7 +215,11 @@ static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 		if (qp->rq.ring.head)
 			WRITE_ONCE(qp->rq.ring.head->flags,
 				   KEEL_RING_F_DOORBELL);
-		/* Pairs with the barrier after a receive WQE is posted. */
+		/*
+		 * Pairs with keel_rq_was_wanted(), which clears the request: it
+		 * sees the state, or the turn that is scheduled below requests
+		 * the doorbell again.
+		 */
 		smp_mb();
 	}
 	/* Under the lock: a dying QP is not scheduled any more. */
@@ -275,6 +281,11 @@ void keel_qp_reported(struct keel_qp *qp)
 	guard(spinlock)(&qp->state_lock);
 	/* After the CQE was written; pairs with keel_rq_flush(). */
 	smp_store_release(&qp->sq.reporting, false);
+	/*
+	 * The last flush for a dead worker may have begun, and found that the
+	 * error was not reported yet.
+	 */
+	WRITE_ONCE(qp->ended, false);
 	if (!qp->dying)
 		keel_qp_schedule(qp);
 }

@@ -148,7 +148,7 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 
 	guard(rcu)();
 	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
-	if (!peer || peer->attr.dest_qp_num != qp->qpn ||
+	if (!peer || READ_ONCE(peer->attr.dest_qp_num) != qp->qpn ||
 	    READ_ONCE(peer->state) < IB_QPS_RTR)
 		return KEEL_WHY_PEER;
 	return keel_qp_psns_match(qp, peer) ? KEEL_WHY_PEER : KEEL_WHY_PSN;
