@@ -5,8 +5,8 @@ kernel_sockets.py smc-set-up DEVICE NETDEV: tell SMC which device reaches the pe
 of a netdev, and give the machine an EID.
 kernel_sockets.py smc ADDRESS: exchange a stream by SMC.
 kernel_sockets.py rds-across ADDRESS ADDRESS2 FILE: exchange messages by RDS until
-FILE exists, and for 20 messages after that. FILE is made after the device has gone
-and come back.
+FILE exists, and for 20 messages after that. FILE is made after the device was
+deleted and added again.
 kernel_sockets.py smc-until-reset ADDRESS: send a stream by SMC until it is reset.
 
 Data is verified. Python knows neither family, but their addresses are those of IPv4.
@@ -150,7 +150,7 @@ def smc_until_reset(address):
         try:
             while peer.recv(1 << 16):
                 pass
-        except ConnectionError as error:
+        except OSError as error:
             ended.append(error)
 
     thread = threading.Thread(target=receive)
@@ -161,7 +161,9 @@ def smc_until_reset(address):
     except ConnectionError as error:
         print(f'the sender ends: {error}')
     thread.join()
-    print(f'the receiver ends: {ended or "end of stream"}')
+    if not ended or not isinstance(ended[0], ConnectionError):
+        sys.exit(f'the receiver was not reset: {ended}')
+    print(f'the receiver ends: {ended[0]}')
 
 
 def smc(address):

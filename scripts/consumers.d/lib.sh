@@ -5,8 +5,10 @@
 # shellcheck disable=SC2154  # the runner sets DEVICE and the others
 
 bad=0
+last=0
 mnt=$PWD/mnt
 own=own_$KIND
+own_before=$PWD/own.objects
 
 # try TITLE COMMAND...: run a command or function in a subshell, and print the
 # result. The output has each command.
@@ -21,6 +23,7 @@ try() {
 		"$@"
 	)
 	rc=$?
+	last=$rc
 	set -e
 	# A program may end without a newline.
 	if [ "$rc" -eq 0 ]; then
@@ -34,7 +37,7 @@ try() {
 # must TITLE COMMAND...: the same, and end if it failed: the rest needs it.
 must() {
 	try "$@"
-	[ "$bad" -eq 0 ] || exit 1
+	[ "$last" -eq 0 ] || exit 1
 }
 
 # The exit status tells whether everything passed.
@@ -83,8 +86,8 @@ cm_listens() {
 }
 
 # pair READY SERVER CLIENT: start a server, start the client when the command
-# READY succeeds or the server has ended, and wait for both. All are texts for the shell. The output of
-# both is in the files server and client.
+# READY succeeds or the server has ended, and wait for both. All are texts for the
+# shell. The output of both is in the files server and client.
 pair() {
 	local pid rc=0
 	timeout -k 5 120 bash -c "$2" >server 2>&1 &
@@ -209,12 +212,14 @@ start_load() {
 	kill -0 "$load"
 }
 
-# load_ends STATUS: wait for fio, which ends with this status.
+# load_ends STATUS: wait for fio, which ends with this status: 0, or 1 for an I/O
+# error.
 load_ends() {
 	local rc=0
 	wait "$load" || rc=$?
 	cat load
 	[ "$rc" -eq "$1" ]
+	[ "$rc" -eq 0 ] || grep -qi 'error=.*I/O error' load
 }
 
 # on_own_device: the commands after this use a device that own_device adds.
@@ -232,7 +237,15 @@ own_device() {
 	}
 	rdma link add "$own" type "$KIND" netdev own0
 	soon eval 'ibv_devinfo -d "$own" | grep -q PORT_ACTIVE'
+	own_objects >"$own_before"
 }
+
+# The objects of the device, without counters. rxe does not show them.
+own_objects() {
+	sed -E 's/\b(refs|added|taken) [0-9]+/\1/g' \
+		"/sys/kernel/debug/keel/$own/objects" 2>/dev/null || :
+}
+
 
 # The kernel waits until the consumers have left the device.
 delete_device() {
@@ -240,7 +253,13 @@ delete_device() {
 	not rdma link show "$own/1"
 }
 
+# no_own_device: delete the device and its netdev, if they are there. Its users have
+# ended or were unloaded, so it must have the objects of a new device.
 no_own_device() {
-	rdma link delete "$own"
-	ip link delete own0
-} 2>/dev/null
+	if [ -e "/sys/class/infiniband/$own" ]; then
+		soon eval 'own_objects | cmp "$own_before" -' ||
+			printf '\nnot ok - no object is left on %s\n' "$own"
+		rdma link delete "$own" || :
+	fi
+	ip link delete own0 2>/dev/null || :
+}

@@ -19,6 +19,13 @@ static atomic_int polled;
 static atomic_bool stop;
 /* How often each CQE was polled. */
 static _Atomic uint8_t *seen;
+/* CQEs of VICTIM: whether there are any, and how many were added and polled. */
+static bool victims;
+static int victims_added;
+static atomic_int victims_polled;
+/* The threads that poll wait, and how many do. */
+static atomic_bool hold;
+static atomic_int held;
 
 static void setup(uint32_t flags)
 {
@@ -53,32 +60,73 @@ static void start(pthread_t *thread, void *(*fn)(void *))
 
 static void take(uint64_t id, uint32_t byte_len)
 {
+	if (victims && id == UINT64_MAX) {
+		victims_polled++;
+		return;
+	}
 	CHECK(id < rounds);
 	CHECK_EQ(byte_len, (uint32_t)id * 3);
 	seen[id]++;
 	polled++;
 }
 
+/* The number of CQEs in the CQ, and how many it can hold after that. */
+static uint32_t queued(uint32_t *room)
+{
+	struct fake_cq *fcq = fake_cq(cq);
+	uint32_t n;
+
+	pthread_mutex_lock(&fcq->lock);
+	n = fake_queued(&fcq->ring);
+	*room = n > fcq->ring.mask - 1 ? 0 : fcq->ring.mask - n;
+	pthread_mutex_unlock(&fcq->lock);
+	return n;
+}
+
+static void wait_for_room(void)
+{
+	uint32_t room;
+
+	for (queued(&room); !room; queued(&room))
+		sched_yield();
+}
+
+static void add_victim(void)
+{
+	struct keel_uapi_cqe cqe = { .wr_id = UINT64_MAX, .qp_num = VICTIM };
+
+	CHECK_OK(fake_add(cq, &cqe, false));
+	victims_added++;
+	wait_for_room();
+}
+
 /* The kernel adds CQEs, as room permits. */
 static void *produce(void *arg)
 {
-	struct fake_cq *fcq = fake_cq(cq);
 	struct keel_uapi_cqe cqe = {};
-	uint32_t full;
+	uint32_t left, room;
 	int i;
 
 	for (i = 0; i < rounds; i++) {
 		cqe.wr_id = i;
 		cqe.byte_len = i * 3;
-		for (;;) {
-			pthread_mutex_lock(&fcq->lock);
-			full = fake_queued(&fcq->ring) > fcq->ring.mask - 1;
-			pthread_mutex_unlock(&fcq->lock);
-			if (!full)
-				break;
-			sched_yield();
+		wait_for_room();
+		/* One that no thread polls must be removed. */
+		if (victims && i == rounds - 1) {
+			hold = true;
+			while (held < THREADS)
+				sched_yield();
+			/* What they have left is not removed. */
+			left = queued(&room);
+			add_victim();
+			while (queued(&room) > left)
+				sched_yield();
+			hold = false;
 		}
 		CHECK_OK(fake_add(cq, &cqe, i % 3 == 0));
+		wait_for_room();
+		if (victims && i % 4 == 0)
+			add_victim();
 	}
 	return NULL;
 }
@@ -90,6 +138,12 @@ static void *poll(void *arg)
 	int n, i, ret;
 
 	while (polled < rounds) {
+		if (hold) {
+			held++;
+			while (hold)
+				sched_yield();
+			held--;
+		}
 		n = ibv_poll_cq(cq, 5, wc);
 		CHECK(n >= 0);
 		for (i = 0; i < n; i++)
@@ -161,6 +215,7 @@ TEST(resize, "DEV-4", "the same while a thread resizes the CQ and resets QPs")
 
 	setup(0);
 	rounds /= 4;
+	victims = true;
 	start(&kernel, produce);
 	start(&armer, arm);
 	start(&resizer, resize);
@@ -172,6 +227,8 @@ TEST(resize, "DEV-4", "the same while a thread resizes the CQ and resets QPs")
 	stop = true;
 	CHECK_OK(pthread_join(armer, NULL));
 	CHECK_OK(pthread_join(resizer, NULL));
+	/* Some were removed while CQEs came and went. */
+	CHECK(victims_polled < victims_added);
 	finish();
 }
 
