@@ -116,7 +116,7 @@ static void *produce(void *arg)
 			hold = true;
 			while (held < THREADS)
 				sched_yield();
-			/* What they have left is not removed. */
+			/* CQEs that they have left are not removed. */
 			left = queued(&room);
 			add_victim();
 			while (queued(&room) > left)
