@@ -20,7 +20,7 @@ cache:
 	scripts/cache herd
 
 demo test torture bench bench-isolation tools consumers soak matrix install-test removal \
-	upstream:
+	upstream mutate:
 	scripts/$@
 
 deb:
@@ -70,6 +70,7 @@ help:
 	@echo 'make soak         run a stress test with random kills for 10 minutes'
 	@echo 'make bar          test device memory behind a PCI BAR, in guests'
 	@echo 'make removal      remove the device 200 times in each way, while in use'
+	@echo 'make mutate       plant small bugs, and find out which tests notice them'
 	@echo 'make install-test install, upgrade and purge the packages in a guest'
 	@echo 'make upstream     keel as a part of the kernel and rdma-core, built and booted'
 	@echo 'make bundle       build keel-run, one archive for any machine, into dist/'
@@ -78,4 +79,4 @@ help:
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
 .PHONY: all modules clean cache demo test torture bench bench-isolation tools consumers soak bar matrix deb install-test \
-	removal upstream bundle run-test provider install uninstall help
+	removal upstream mutate bundle run-test provider install uninstall help

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A fuzzer of the uapi. An input is a sequence of calls of 8 bytes, and any bytes
+ * are a valid sequence. See Documentation/testing.rst.
+ */
+#ifndef FUZZ_H
+#define FUZZ_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rdma/ib_user_ioctl_verbs.h>
+
+#include "../lib/raw.h"
+
+#define PAGE		4096
+#define CALL_ARGS	7
+#define MAX_CALLS	128
+
+/* One call: a number of the table of operations, and its arguments. */
+struct call {
+	uint8_t op;
+	uint8_t a[CALL_ARGS];
+};
+
+#define MAX_INPUT	(MAX_CALLS * sizeof(struct call))
+
+/* A row of the table of operations. */
+struct op {
+	const char *name;
+	void (*run)(const uint8_t *a);
+	int weight;		/* how often the mutator chooses it */
+};
+
+/* The table; the order is part of the format of binary inputs. */
+extern const struct op *const op_tables[];
+extern const int op_table_sizes[];
+const struct op *op_of(uint8_t number);
+int op_count(void);
+
+extern const struct op object_ops[], handle_ops[], queue_ops[], qp_ops[],
+	post_ops[],
+	proc_ops[];
+extern const int object_ops_count, handle_ops_count, queue_ops_count,
+	qp_ops_count,
+	post_ops_count, proc_ops_count;
+
+/*
+ * The methods, X(name), whose calls and successes are counted. Each must succeed
+ * at least once in a run.
+ */
+#define METHODS(X)							\
+	X(GET_CONTEXT) X(QUERY_DEVICE) X(EX_QUERY_DEVICE) X(QUERY_PORT)	\
+	X(QUERY_CONTEXT) X(QUERY_GID_TABLE) X(QUERY_GID_ENTRY)		\
+	X(INFO_HANDLES) X(ALLOC_PD) X(DEALLOC_PD) X(PD_SHARE) X(PD_JOIN)	\
+	X(PD_ALLOC_PARENT) X(PD_QUERY) X(PD_HOLDERS) X(TD_ALLOC)	\
+	X(TD_FREE) X(TD_HOLDERS) X(DM_ALLOC) X(DM_FREE) X(DM_QUERY)	\
+	X(DM_MAP) X(DM_HOLDERS) X(MMAP_DM) X(MMAP_STATE) X(OPEN_XRCD)	\
+	X(CLOSE_XRCD) X(REG_MR) X(REG_ODP_MR) X(REG_DM_MR)		\
+	X(REG_DMABUF_MR) X(REREG_MR) X(DEREG_MR) X(ADVISE_MR)		\
+	X(QUERY_MR) X(ALLOC_MW) X(DEALLOC_MW) X(CREATE_AH)		\
+	X(DESTROY_AH) X(CREATE_COMP_CHANNEL) X(CREATE_CQ)		\
+	X(EX_CREATE_CQ) X(CQ_CREATE) X(RESIZE_CQ) X(DESTROY_CQ)		\
+	X(CREATE_SRQ) X(CREATE_XSRQ) X(MODIFY_SRQ) X(QUERY_SRQ)		\
+	X(DESTROY_SRQ) X(SRQ_DOORBELL) X(CREATE_QP) X(QP_CREATE)	\
+	X(OPEN_QP) X(MODIFY_QP) X(QUERY_QP) X(DESTROY_QP)		\
+	X(QP_DOORBELL) X(ATTACH_MCAST) X(DETACH_MCAST) X(ASYNC_EVENT)	\
+	X(SCM_RIGHTS) X(FORK)
+
+enum method {
+#define METHOD(_name)	M_##_name,
+	METHODS(METHOD)
+#undef METHOD
+	M_COUNT,
+};
+
+extern const char *const method_names[M_COUNT];
+
+#define WC_STATUSES	32
+#define COUNTERS	65536
+#define MAX_TEXT	(2 << 20)	/* bytes of the module's code */
+
+/* Memory that the fuzzer and the process that executes the inputs share. */
+struct shared {
+	atomic_uint turn;		/* number of inputs handed over */
+	atomic_uint done;		/* number of inputs executed */
+	uint32_t len;
+	uint8_t input[MAX_INPUT];
+	uint64_t text;			/* address of the module's code */
+	bool show;			/* print the calls */
+	atomic_ullong calls[M_COUNT];
+	atomic_ullong good[M_COUNT];
+	atomic_ullong posted;		/* signaled work requests */
+	atomic_ullong sent[WC_STATUSES];
+	atomic_ullong received[WC_STATUSES];
+	uint8_t seen[MAX_TEXT / 8];	/* bits: covered code */
+	atomic_uint seen_count;
+};
+
+extern struct shared *sh;
+extern uint8_t counters[COUNTERS];
+
+/* exec.c: the process that executes inputs, and its threads. */
+void exec_init(void);
+/* Execute an input; does not return if the kernel hangs or keeps objects. */
+void exec_input(const uint8_t *data, size_t size);
+void exec_finding(const char *what) __attribute__((noreturn));
+
+/* kcov.c */
+struct kcov {
+	uint64_t *area;
+};
+
+void kcov_open(struct kcov *k);
+void kcov_start(struct kcov *k);
+void kcov_collect(struct kcov *k);
+
+/* Run these calls in a thread of its own, see proc.c. */
+void exec_thread(const struct call *calls, int n);
+void run_calls(const struct call *calls, int n);
+
+/* text.c: inputs as text, and their mutation. */
+size_t text_read(const char *path, uint8_t *data, size_t max);
+void text_print(const uint8_t *data, size_t size);
+uint64_t random_next(uint64_t *seed);
+
+/* cmd.c: issue commands, spoiled or not. */
+struct cmd {
+	enum method m;
+	uint32_t command;
+	const void *core;
+	size_t core_len;
+	void *resp;
+	size_t resp_len;
+	const void *drv;
+	size_t drv_len;
+	void *dresp;
+	size_t dresp_len;
+};
+
+int cmd_run(const struct cmd *cmd);
+int cmd_ioctl(enum method m, struct raw_cmd *cmd);
+void cmd_count(enum method m, bool good);
+void cmd_spoil(const uint8_t *a);
+/* Apply a pending fault to a WQE. */
+void cmd_spoil_wqe(void *wqe, size_t len);
+/* Send the next commands by write(). */
+void cmd_via(bool by_write);
+/* The open file, of this thread. */
+int cmd_fd(void);
+void cmd_set_fd(int fd);
+
+#define ROOM_OF(x)	(x), sizeof(*(x))
+
+#endif /* FUZZ_H */

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calls that use the rings: send and receive WQEs, doorbells, polling, and
+ * writing over rings in use.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include <infiniband/verbs.h>
+
+#include "post.h"
+
+static const uint8_t rc_ops[] = {
+	IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ,
+	IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_SEND_WITH_IMM,
+	IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_BIND_MW,
+	IBV_WR_SEND_WITH_INV, IBV_WR_LOCAL_INV, WR_FLUSH, WR_ATOMIC_WRITE,
+};
+
+static const uint8_t uc_ops[] = {
+	IBV_WR_SEND, IBV_WR_RDMA_WRITE, IBV_WR_SEND_WITH_IMM,
+	IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_BIND_MW, IBV_WR_LOCAL_INV,
+};
+
+static const uint8_t ud_ops[] = { IBV_WR_SEND, IBV_WR_SEND_WITH_IMM };
+
+static uint8_t opcode_of(const struct obj *qp, uint8_t sel)
+{
+	switch (qp->type) {
+	case IB_UVERBS_QPT_UC:
+		return uc_ops[sel % sizeof(uc_ops)];
+	case IB_UVERBS_QPT_UD:
+		return ud_ops[sel % sizeof(ud_ops)];
+	default:
+		return rc_ops[sel % sizeof(rc_ops)];
+	}
+}
+
+/* Return the WQE for the next index, or NULL if the ring is full. */
+static void *ring_next(struct ring *ring, uint32_t *index)
+{
+	struct keel_uapi_ring *head = ring->head;
+
+	if (!head)
+		return NULL;
+	*index = __atomic_load_n(&head->user, __ATOMIC_RELAXED);
+	if (*index - __atomic_load_n(&head->kernel, __ATOMIC_ACQUIRE) >=
+	    ring->entries)
+		return NULL;
+	return (char *)(head + 1) +
+	       (size_t)(*index % ring->entries) * ring->stride;
+}
+
+static void ring_publish(struct ring *ring, uint32_t index)
+{
+	__atomic_store_n(&ring->head->user, index + 1, __ATOMIC_SEQ_CST);
+}
+
+static void qp_doorbell(struct obj *qp)
+{
+	uint32_t qpn = qp->num;
+	struct raw_cmd raw;
+
+	raw_init(&raw, UVERBS_OBJECT_QP, KEEL_METHOD_QP_DOORBELL);
+	raw_in(&raw, KEEL_ATTR_QP_DOORBELL_QPN, ROOM_OF(&qpn));
+	cmd_ioctl(M_QP_DOORBELL, &raw);
+}
+
+static void srq_doorbell(struct obj *srq)
+{
+	struct raw_cmd raw;
+
+	raw_init(&raw, UVERBS_OBJECT_SRQ, KEEL_METHOD_SRQ_DOORBELL);
+	raw_obj(&raw, KEEL_ATTR_SRQ_DOORBELL_SRQ, srq->handle);
+	cmd_ioctl(M_SRQ_DOORBELL, &raw);
+}
+
+static bool wants_doorbell(const struct ring *ring)
+{
+	return __atomic_load_n(&ring->head->flags, __ATOMIC_RELAXED) &
+	       KEEL_RING_F_DOORBELL;
+}
+
+/* Post a receive WQE of the second half of an MR. */
+static void post_recv(struct ring *ring, uint32_t domain, uint8_t sel, int sges)
+{
+	struct obj *mr = mr_need(domain, IBV_ACCESS_LOCAL_WRITE, sel);
+	struct keel_uapi_recv_wqe *wqe;
+	struct keel_uapi_sge *sge;
+	uint32_t index;
+	int i;
+
+	wqe = ring_next(ring, &index);
+	if (!wqe || !mr)
+		return;
+	*wqe = (struct keel_uapi_recv_wqe){ .wr_id = WR_RECV, .num_sge = sges };
+	sge = (void *)(wqe + 1);
+	for (i = 0; i < sges && i < 2; i++)
+		sge[i] = (struct keel_uapi_sge){
+			.addr = mr->addr + i * (mr->len / sges),
+			.length = mr->len / sges, .lkey = mr->num,
+		};
+	cmd_spoil_wqe(wqe, ring->stride);
+	ring_publish(ring, index);
+}
+
+/* The message needs a receive WQE at the peer. */
+static void feed_peer(struct obj *qp, uint8_t sel)
+{
+	struct obj *peer = qp->peer;
+	struct obj *srq = qp->type == IB_UVERBS_QPT_XRC_INI ? qp->srq :
+			  peer ? peer->srq : NULL;
+
+	if (!peer)
+		return;
+	if (srq) {
+		post_recv(&srq->ring, srq->domain, sel, 1);
+		if (srq->ring.head && wants_doorbell(&srq->ring))
+			srq_doorbell(srq);
+	} else if (peer->rq.head) {
+		post_recv(&peer->rq, peer->domain, sel, 1);
+		if (wants_doorbell(&peer->rq))
+			qp_doorbell(peer);
+	}
+}
+
+static struct obj *sender_pick(uint8_t sel)
+{
+	struct obj *qps[SLOTS];
+	int i, n = 0;
+
+	for (i = 0; i < SLOTS; i++)
+		if (w.objs[K_QP][i].live && w.objs[K_QP][i].ring.head)
+			qps[n++] = &w.objs[K_QP][i];
+	return n ? qps[sel % n] : NULL;
+}
+
+/* send QP OPCODE MR MR LENGTH OFFSET FLAGS */
+static void op_send(const uint8_t *a)
+{
+	static const uint8_t none[CALL_ARGS];
+	struct obj *qp = sender_pick(a[0]);
+	struct keel_uapi_send_wqe *wqe;
+	struct wr wr = {};
+	uint32_t index;
+
+	if (!qp)
+		return;
+	if (qp->failed && qp->peer && !(a[6] & SEND_BROKEN)) {
+		qp_connect(qp->peer, none);
+		qp_connect(qp, none);
+	}
+	wr.qp = qp;
+	wr.op = opcode_of(qp, a[1]);
+	if (!wr_memory(&wr, a))
+		return;
+	if (wr_has_message(&wr) && !(a[6] & SEND_UNFED))
+		feed_peer(qp, a[3]);
+	wqe = ring_next(&qp->ring, &index);
+	if (!wqe)
+		return;
+	wr_fill(&wr, wqe, a);
+	if (wqe->flags & IBV_SEND_SIGNALED) {
+		atomic_fetch_add(&sh->posted, 1);
+		atomic_fetch_add(&w.waiting, 1);
+	}
+	cmd_spoil_wqe(wqe, qp->ring.stride);
+	ring_publish(&qp->ring, index);
+	if (!(a[6] & SEND_QUIET))
+		qp_doorbell(qp);
+	/* Some leave their CQEs in the CQ. */
+	if (a[1] < 0xc0)
+		cq_drain();
+}
+
+/* recv QP MR SGES */
+static void op_recv(const uint8_t *a)
+{
+	struct obj *qp = obj_pick(K_QP, a[0]);
+
+	if (!qp || !qp->rq.head)
+		return;
+	post_recv(&qp->rq, qp->domain, a[1], a[2] % 3);
+	if (wants_doorbell(&qp->rq) || a[3] % 4 == 3)
+		qp_doorbell(qp);
+}
+
+/* srq_recv SRQ MR SGES */
+static void op_srq_recv(const uint8_t *a)
+{
+	struct obj *srq = obj_pick(K_SRQ, a[0]);
+
+	if (!srq || !srq->ring.head)
+		return;
+	post_recv(&srq->ring, srq->domain, a[1], a[2] % 3);
+	if (wants_doorbell(&srq->ring) || a[3] % 4 == 3)
+		srq_doorbell(srq);
+}
+
+/* doorbell QP */
+static void op_doorbell(const uint8_t *a)
+{
+	struct obj *qp = obj_pick(K_QP, a[0]);
+
+	if (qp)
+		qp_doorbell(qp);
+}
+
+static void qp_has_failed(uint32_t qpn)
+{
+	int i;
+
+	for (i = 0; i < SLOTS; i++)
+		if (w.objs[K_QP][i].num == qpn)
+			w.objs[K_QP][i].failed = true;
+}
+
+static void cq_poll(struct obj *cq)
+{
+	struct keel_uapi_ring *head = cq->ring.head;
+	const struct keel_uapi_cqe *cqes = (void *)(head + 1), *cqe;
+	uint32_t user, kernel;
+
+	if (!head)
+		return;
+	user = __atomic_load_n(&head->user, __ATOMIC_RELAXED);
+	kernel = __atomic_load_n(&head->kernel, __ATOMIC_ACQUIRE);
+	if (kernel - user > cq->ring.entries)
+		return;
+	for (; user != kernel; user++) {
+		cqe = &cqes[user % cq->ring.entries];
+		if (cqe->status)
+			qp_has_failed(cqe->qp_num);
+		if (cqe->wr_id == WR_SEND) {
+			atomic_fetch_add(&sh->sent[cqe->status % WC_STATUSES],
+					 1);
+			atomic_fetch_sub(&w.waiting, 1);
+		} else if (cqe->wr_id == WR_RECV) {
+			atomic_fetch_add(&sh->received[cqe->status %
+						       WC_STATUSES], 1);
+		}
+	}
+	__atomic_store_n(&head->user, user, __ATOMIC_RELEASE);
+}
+
+void cq_drain(void)
+{
+	int i;
+
+	for (i = 0; i < SLOTS; i++)
+		if (w.objs[K_CQ][i].live)
+			cq_poll(&w.objs[K_CQ][i]);
+}
+
+/* poll TIME: poll all CQs, after some time. */
+static void op_poll(const uint8_t *a)
+{
+	if (a[0] % 16)
+		usleep(a[0] % 16 * 50);
+	cq_drain();
+}
+
+static struct ring *ring_pick(uint8_t what, uint8_t sel)
+{
+	static const enum kind kinds[] = { K_QP, K_QP, K_CQ, K_SRQ };
+	struct obj *obj = obj_pick(kinds[what % 4], sel);
+
+	if (!obj)
+		return NULL;
+	return what % 4 == 1 ? &obj->rq : &obj->ring;
+}
+
+/*
+ * scribble RING OBJECT WHERE ROUNDS SEED: write over a ring; in a thread of its
+ * own while the kernel reads the ring.
+ */
+static void op_scribble(const uint8_t *a)
+{
+	struct ring *ring = ring_pick(a[0], a[1]);
+	uint64_t seed = a[4] * 0x9e3779b97f4a7c15ULL + 1;
+	volatile uint32_t *head, *entry;
+	int i, rounds = a[3] * 4;
+	uint64_t r;
+	uint32_t old;
+
+	if (!ring || !ring->head)
+		return;
+	head = (volatile uint32_t *)ring->head;
+	for (i = 0; i <= rounds; i++) {
+		r = random_next(&seed);
+		entry = (volatile uint32_t *)((char *)(ring->head + 1) +
+			(r >> 8) % ring->entries * ring->stride) +
+			(r >> 16) % (ring->stride / 4);
+		switch (a[2] % 5) {
+		case 0:
+			*head += r % 8 - 3;
+			break;
+		case 1:
+			head[r % 32] = r >> 32;
+			break;
+		case 2:
+			*entry = r >> 32;
+			break;
+		case 3:
+			/* Change a field, and change it back. */
+			old = *entry;
+			*entry = old ^ 1 << (r >> 32) % 32;
+			*entry = old;
+			break;
+		default:
+			head[16] = r >> 32;
+			break;
+		}
+	}
+}
+
+const struct op post_ops[] = {
+	{ "send", op_send, 30 }, { "recv", op_recv, 4 },
+	{ "srq_recv", op_srq_recv, 3 }, { "doorbell", op_doorbell, 2 },
+	{ "poll", op_poll, 2 }, { "scribble", op_scribble, 2 },
+};
+
+const int post_ops_count = sizeof(post_ops) / sizeof(*post_ops);

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Calls for CQs and SRQs, and completion channels.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include <infiniband/verbs.h>
+
+#include "world.h"
+
+#define CQE_BYTES	sizeof(struct keel_uapi_cqe)
+
+/* chan: a completion channel. */
+static void op_chan(const uint8_t *a)
+{
+	struct ib_uverbs_create_comp_channel core = {};
+	struct ib_uverbs_create_comp_channel_resp resp;
+	struct cmd cmd = {
+		.m = M_CREATE_COMP_CHANNEL,
+		.command = IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+	};
+	struct obj *chan;
+
+	if (cmd_run(&cmd))
+		return;
+	fcntl(resp.fd, F_SETFL, O_NONBLOCK);
+	chan = obj_new(K_CHAN);
+	chan->handle = resp.fd;
+	chan->live = true;
+}
+
+static int create_cq(struct keel_uapi_create_cq_req *req, struct obj *chan,
+		     uint32_t *handle)
+{
+	struct ib_uverbs_create_cq core = {
+		.cqe = req->ring.entries - 1,
+		.comp_channel = chan ? (int)chan->handle : -1,
+	};
+	struct ib_uverbs_create_cq_resp resp;
+	struct cmd cmd = {
+		.m = M_CREATE_CQ, .command = IB_USER_VERBS_CMD_CREATE_CQ,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+		.drv = req, .drv_len = sizeof(*req),
+	};
+	int ret = cmd_run(&cmd);
+
+	*handle = resp.cq_handle;
+	return ret;
+}
+
+static int create_cq_ex(struct keel_uapi_create_cq_req *req, struct obj *chan,
+			uint32_t flags, uint32_t *handle)
+{
+	struct ib_uverbs_ex_create_cq core = {
+		.cqe = req->ring.entries - 1, .flags = flags,
+		.comp_channel = chan ? (int)chan->handle : -1,
+	};
+	struct ib_uverbs_ex_create_cq_resp resp;
+	struct cmd cmd = {
+		.m = M_EX_CREATE_CQ,
+		.command = IB_USER_VERBS_EX_CMD_CREATE_CQ |
+			   IB_USER_VERBS_CMD_FLAG_EXTENDED,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+		.drv = req, .drv_len = sizeof(*req),
+	};
+	int ret = cmd_run(&cmd);
+
+	*handle = resp.base.cq_handle;
+	return ret;
+}
+
+static int create_cq_ioctl(struct keel_uapi_create_cq_req *req,
+			   struct obj *chan, uint32_t *handle)
+{
+	uint32_t cqe = req->ring.entries, vector = 0, got;
+	uint64_t user = 0;
+	struct raw_cmd raw;
+	int ret;
+
+	raw_init(&raw, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
+	raw_new(&raw, UVERBS_ATTR_CREATE_CQ_HANDLE);
+	raw_in(&raw, UVERBS_ATTR_CREATE_CQ_CQE, ROOM_OF(&cqe));
+	raw_in(&raw, UVERBS_ATTR_CREATE_CQ_USER_HANDLE, ROOM_OF(&user));
+	raw_in(&raw, UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, ROOM_OF(&vector));
+	raw_out(&raw, UVERBS_ATTR_CREATE_CQ_RESP_CQE, ROOM_OF(&got));
+	raw_in(&raw, UVERBS_ATTR_UHW_IN, req, sizeof(*req));
+	if (chan)
+		raw_obj(&raw, UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, chan->handle);
+	ret = cmd_ioctl(M_CQ_CREATE, &raw);
+	*handle = raw.attrs[0].data;
+	return ret;
+}
+
+struct obj *cq_new(uint8_t size, uint8_t how, struct obj *chan)
+{
+	struct keel_uapi_create_cq_req req = {};
+	struct ring ring;
+	uint32_t handle;
+	struct obj *cq;
+	int ret;
+
+	if (!ring_new(&ring, 4U << size % 6, CQE_BYTES))
+		return NULL;
+	req.ring = ring_buf(&ring);
+	if (how % 3 == 0)
+		ret = create_cq(&req, chan, &handle);
+	else if (how % 3 == 1)
+		ret = create_cq_ex(&req, chan, how / 3 % 2, &handle);
+	else
+		ret = create_cq_ioctl(&req, chan, &handle);
+	if (ret)
+		return NULL;
+	cq = obj_new(K_CQ);
+	cq->handle = handle;
+	cq->ring = ring;
+	cq->live = true;
+	return cq;
+}
+
+/* cq SIZE HOW CHANNEL */
+static void op_cq(const uint8_t *a)
+{
+	cq_new(a[0], a[1], a[2] % 2 ? obj_pick(K_CHAN, a[2]) : NULL);
+}
+
+/* resize_cq CQ SIZE */
+static void op_resize_cq(const uint8_t *a)
+{
+	struct obj *cq = obj_pick(K_CQ, a[0]);
+	struct ib_uverbs_resize_cq core = {};
+	struct ib_uverbs_resize_cq_resp resp;
+	struct keel_uapi_resize_cq_req req;
+	struct cmd cmd = {
+		.m = M_RESIZE_CQ, .command = IB_USER_VERBS_CMD_RESIZE_CQ,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+		.drv = &req, .drv_len = sizeof(req),
+	};
+	struct ring ring;
+
+	if (!cq || !ring_new(&ring, 4U << a[1] % 6, CQE_BYTES))
+		return;
+	core.cq_handle = cq->handle;
+	core.cqe = ring.entries - 1;
+	req.ring = ring_buf(&ring);
+	if (!cmd_run(&cmd))
+		cq->ring = ring;
+}
+
+/* arm CQ HOW: ask for an event in the ring. */
+static void op_arm(const uint8_t *a)
+{
+	struct obj *cq = obj_pick(K_CQ, a[0]);
+
+	if (cq && cq->ring.head)
+		__atomic_store_n(&cq->ring.head->arm, a[1] % 8 == 7 ? a[2] :
+				 a[1] % 2 + 1, __ATOMIC_SEQ_CST);
+}
+
+static struct obj *srq_done(uint32_t handle, uint32_t num, struct obj *pd,
+			    uint8_t type, const struct ring *ring)
+{
+	struct obj *srq = obj_new(K_SRQ);
+
+	srq->handle = handle;
+	srq->num = num;
+	srq->domain = pd->domain;
+	srq->type = type;
+	srq->ring = *ring;
+	srq->live = true;
+	return srq;
+}
+
+static void create_srq(struct obj *pd, const struct ring *ring, uint8_t limit)
+{
+	struct ib_uverbs_create_srq core = {
+		.pd_handle = pd->handle, .max_wr = ring->entries, .max_sge = 2,
+		.srq_limit = limit,
+	};
+	struct keel_uapi_create_srq_req req = { .ring = ring_buf(ring) };
+	struct ib_uverbs_create_srq_resp resp;
+	struct cmd cmd = {
+		.m = M_CREATE_SRQ, .command = IB_USER_VERBS_CMD_CREATE_SRQ,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+		.drv = &req, .drv_len = sizeof(req),
+	};
+
+	if (!cmd_run(&cmd))
+		srq_done(resp.srq_handle, resp.srqn, pd, IBV_SRQT_BASIC, ring);
+}
+
+static void create_xsrq(struct obj *pd, struct obj *xrcd, struct obj *cq,
+			const struct ring *ring)
+{
+	struct ib_uverbs_create_xsrq core = {
+		.srq_type = IBV_SRQT_XRC, .pd_handle = pd->handle,
+		.max_wr = ring->entries, .max_sge = 2,
+		.xrcd_handle = xrcd->handle, .cq_handle = cq->handle,
+	};
+	struct keel_uapi_create_srq_req req = { .ring = ring_buf(ring) };
+	struct ib_uverbs_create_srq_resp resp;
+	struct cmd cmd = {
+		.m = M_CREATE_XSRQ, .command = IB_USER_VERBS_CMD_CREATE_XSRQ,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+		.drv = &req, .drv_len = sizeof(req),
+	};
+
+	if (!cmd_run(&cmd))
+		srq_done(resp.srq_handle, resp.srqn, pd, IBV_SRQT_XRC, ring);
+}
+
+/* srq PD TYPE XRCD CQ SIZE LIMIT */
+static void op_srq(const uint8_t *a)
+{
+	struct obj *pd = obj_need(K_PD, a[0]), *xrcd = obj_pick(K_XRCD, a[2]);
+	struct obj *cq = obj_pick(K_CQ, a[3]);
+	struct ring ring;
+
+	if (!pd || !ring_new(&ring, 1U << a[4] % 6, KEEL_RQ_STRIDE(2)))
+		return;
+	if (a[1] % 2 == 0)
+		create_srq(pd, &ring, a[5]);
+	else if (xrcd && cq)
+		create_xsrq(pd, xrcd, cq, &ring);
+}
+
+/* modify_srq SRQ MASK SIZE LIMIT */
+static void op_modify_srq(const uint8_t *a)
+{
+	struct obj *srq = obj_pick(K_SRQ, a[0]);
+	struct ib_uverbs_modify_srq core = {
+		.attr_mask = a[1] % 3 + 1, .srq_limit = a[3] % 40,
+	};
+	struct keel_uapi_modify_srq_req req = {};
+	struct cmd cmd = {
+		.m = M_MODIFY_SRQ, .command = IB_USER_VERBS_CMD_MODIFY_SRQ,
+		.core = &core, .core_len = sizeof(core),
+		.drv = &req, .drv_len = sizeof(req),
+	};
+	struct ring ring;
+
+	if (!srq)
+		return;
+	core.srq_handle = srq->handle;
+	if (core.attr_mask & IBV_SRQ_MAX_WR) {
+		if (!ring_new(&ring, 1U << a[2] % 6, KEEL_RQ_STRIDE(2)))
+			return;
+		core.max_wr = ring.entries;
+		req.ring = ring_buf(&ring);
+	}
+	if (!cmd_run(&cmd) && core.attr_mask & IBV_SRQ_MAX_WR)
+		srq->ring = ring;
+}
+
+/* query_srq SRQ */
+static void op_query_srq(const uint8_t *a)
+{
+	struct obj *srq = obj_pick(K_SRQ, a[0]);
+	struct ib_uverbs_query_srq core = {};
+	struct ib_uverbs_query_srq_resp resp;
+	struct cmd cmd = {
+		.m = M_QUERY_SRQ, .command = IB_USER_VERBS_CMD_QUERY_SRQ,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+	};
+
+	if (!srq)
+		return;
+	core.srq_handle = srq->handle;
+	cmd_run(&cmd);
+}
+
+const struct op queue_ops[] = {
+	{ "chan", op_chan, 1 }, { "cq", op_cq, 3 },
+	{ "resize_cq", op_resize_cq, 3 }, { "arm", op_arm, 3 },
+	{ "srq", op_srq, 3 }, { "modify_srq", op_modify_srq, 3 },
+	{ "query_srq", op_query_srq, 1 },
+};
+
+const int queue_ops_count = sizeof(queue_ops) / sizeof(*queue_ops);

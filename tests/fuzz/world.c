@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The objects, rings and memory of an input. See world.h.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "world.h"
+
+#define DATA_AT		((void *)0x200000000000UL)
+#define RINGS_AT	((void *)0x210000000000UL)
+#define MEM_FLAGS	(MAP_ANONYMOUS | MAP_FIXED)
+
+/* Files of an input have this number or a higher one. */
+static int first_fd;
+struct world w;
+uint8_t *data_area;
+static uint8_t *rings_area;
+uint8_t gid[16];
+static char device[64];
+
+static void die(const char *what)
+{
+	perror(what);
+	_exit(2);
+}
+
+/* Half of it is shared memory: a child of fork() has the same pages then. */
+static void map_data(void)
+{
+	size_t half = DATA_PAGES / 2 * PAGE;
+
+	data_area = mmap(DATA_AT, half, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MEM_FLAGS, -1, 0);
+	if (data_area == MAP_FAILED ||
+	    mmap(data_area + half, half, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MEM_FLAGS, -1, 0) == MAP_FAILED)
+		die("data");
+}
+
+static void read_gid(void)
+{
+	FILE *f = fopen("/sys/class/infiniband/keel0/ports/1/gids/0", "r");
+	unsigned int part;
+	int i;
+
+	for (i = 0; f && i < 16; i += 2) {
+		if (fscanf(f, i ? ":%4x" : "%4x", &part) != 1)
+			die("the GID");
+		gid[i] = part >> 8;
+		gid[i + 1] = part;
+	}
+	if (f)
+		fclose(f);
+}
+
+static void find_device(void)
+{
+	FILE *f = popen("grep -lx keel0 /sys/class/infiniband_verbs/*/ibdev | "
+			"cut -d / -f 5", "r");
+	char name[32] = "";
+
+	if (!f || !fgets(name, sizeof(name), f))
+		die("keel0");
+	pclose(f);
+	name[strcspn(name, "\n")] = 0;
+	read_gid();
+	snprintf(device, sizeof(device), "/dev/infiniband/%s", name);
+}
+
+void world_init(void)
+{
+	find_device();
+	rings_area = mmap(RINGS_AT, RINGS * RING_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MEM_FLAGS, -1, 0);
+	if (rings_area == MAP_FAILED)
+		die("rings");
+}
+
+static void get_context(void)
+{
+	struct ib_uverbs_get_context core = {};
+	struct ib_uverbs_get_context_resp resp = { .async_fd = -1 };
+	struct keel_uapi_context_resp drv;
+	struct cmd cmd = {
+		.m = M_GET_CONTEXT, .command = IB_USER_VERBS_CMD_GET_CONTEXT,
+		.core = &core, .core_len = sizeof(core),
+		.resp = &resp, .resp_len = sizeof(resp),
+		.dresp = &drv, .dresp_len = sizeof(drv),
+	};
+
+	cmd_run(&cmd);
+	w.async_fd = (int)resp.async_fd;
+	if (w.async_fd >= 0)
+		fcntl(w.async_fd, F_SETFL, O_NONBLOCK);
+}
+
+/* Open the device, and get a context. */
+static void open_device(void)
+{
+	int fd = open(device, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die(device);
+	/* All files that outlive an input are open when the first one starts. */
+	if (!first_fd)
+		first_fd = fd;
+	cmd_set_fd(fd);
+	/* Without a context, only write() is accepted. */
+	cmd_via(true);
+	get_context();
+	cmd_via(false);
+}
+
+void world_open(void)
+{
+	memset(&w, 0, sizeof(w));
+	map_data();
+	open_device();
+}
+
+void world_of_child(void)
+{
+	int i;
+
+	close(cmd_fd());
+	for (i = 0; i < KINDS; i++)
+		if (i != K_SHPD)
+			memset(w.objs[i], 0, sizeof(w.objs[i]));
+	open_device();
+}
+
+void world_close(void)
+{
+	int i;
+
+	for (i = 0; i < MAPS; i++)
+		if (w.map_len[i])
+			munmap(w.maps[i], w.map_len[i]);
+	/* Also those of events and dma-bufs. */
+	close_range(first_fd, ~0U, 0);
+	munmap(data_area, DATA_PAGES * PAGE);
+	cmd_set_fd(-1);
+}
+
+struct obj *obj_new(enum kind kind)
+{
+	unsigned int i = atomic_fetch_add(&w.next[kind], 1) % SLOTS;
+	struct obj *obj = &w.objs[kind][i];
+
+	memset(obj, 0, sizeof(*obj));
+	return obj;
+}
+
+struct obj *obj_pick(enum kind kind, uint8_t sel)
+{
+	struct obj *objs = w.objs[kind], *live[SLOTS];
+	int i, n = 0;
+
+	if (sel >= STALE)
+		return &objs[sel % SLOTS];
+	for (i = 0; i < SLOTS; i++)
+		if (objs[i].live)
+			live[n++] = &objs[i];
+	return n ? live[sel % n] : NULL;
+}
+
+struct obj *mr_pick(uint32_t domain, uint32_t access, uint8_t sel)
+{
+	struct obj *objs = w.objs[K_MR], *good[SLOTS];
+	int i, n = 0;
+
+	if (sel >= STALE)
+		return &objs[sel % SLOTS];
+	for (i = 0; i < SLOTS; i++)
+		if (objs[i].live && objs[i].domain == domain &&
+		    !(access & ~objs[i].access))
+			good[n++] = &objs[i];
+	return n ? good[sel % n] : NULL;
+}
+
+bool ring_new(struct ring *ring, uint32_t entries, uint32_t stride)
+{
+	if (sizeof(*ring->head) + (size_t)entries * stride > RING_BYTES)
+		return false;
+	ring->head = (void *)(rings_area + atomic_fetch_add(&w.rings, 1) %
+			      RINGS * RING_BYTES);
+	ring->entries = entries;
+	ring->stride = stride;
+	memset(ring->head, 0, sizeof(*ring->head));
+	return true;
+}
+
+struct keel_uapi_buf ring_buf(const struct ring *ring)
+{
+	return (struct keel_uapi_buf){
+		.addr = (uintptr_t)ring->head, .entries = ring->entries,
+		.stride = ring->stride,
+	};
+}
