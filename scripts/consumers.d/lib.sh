@@ -212,14 +212,15 @@ start_load() {
 	kill -0 "$load"
 }
 
-# load_ends STATUS: wait for fio, which ends with this status: 0, or 1 for an I/O
-# error.
+# load_ends STATUS: wait for fio, which ends with this status: 0, or 1 for an error of
+# the disk.
 load_ends() {
 	local rc=0
 	wait "$load" || rc=$?
 	cat load
 	[ "$rc" -eq "$1" ]
-	[ "$rc" -eq 0 ] || grep -qi 'error=.*I/O error' load
+	[ "$rc" -eq 0 ] || grep -q 'io_u error on file' load
+	not grep -q 'verify: bad' load
 }
 
 # on_own_device: the commands after this use a device that own_device adds.
