@@ -69,7 +69,7 @@
  * @job: for @worker
  * @work: used instead of @job if there is no worker, or a dead one
  * @ended: the last flush for a dead @worker has begun: no further flush until a
- *	process takes the QP over
+ *	process takes the QP over, or the CQE of an error was written
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {
@@ -211,7 +211,7 @@ static inline bool keel_qp_connected(const struct keel_qp *qp,
 
 	return peer->type == wanted && !READ_ONCE(peer->dying) &&
 	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&
-	       peer->attr.dest_qp_num == qp->qpn &&
+	       READ_ONCE(peer->attr.dest_qp_num) == qp->qpn &&
 	       keel_qp_psns_match(qp, peer) && keel_qp_knows(qp, peer) &&
 	       keel_qp_knows(peer, qp);
 }
