@@ -16,11 +16,9 @@ static struct fake_cq *fcq;
 
 static void setup(void)
 {
-	struct ibv_cq_init_attr_ex attr = { .cqe = CQES };
-
 	fake_open();
 	pd = MUST(ibv_alloc_pd(fake.ctx));
-	ex = MUST(ibv_create_cq_ex(fake.ctx, &attr));
+	ex = fake_new_cq_ex(CQES, 0, 0);
 	cq = ibv_cq_ex_to_cq(ex);
 	fcq = fake_cq(cq);
 	qp = fake_new_qp(pd, cq, IBV_QPT_RC, WRS);

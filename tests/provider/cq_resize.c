@@ -11,13 +11,8 @@ static struct fake_cq *fcq;
 
 static void setup(uint32_t cqes, uint32_t flags)
 {
-	struct ibv_cq_init_attr_ex attr = {
-		.cqe = cqes, .flags = flags,
-		.comp_mask = flags ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0,
-	};
-
 	fake_open();
-	ex = MUST(ibv_create_cq_ex(fake.ctx, &attr));
+	ex = fake_new_cq_ex(cqes, 0, flags);
 	cq = ibv_cq_ex_to_cq(ex);
 	fcq = fake_cq(cq);
 }
@@ -26,14 +21,6 @@ static void finish(void)
 {
 	CHECK_OK(ibv_destroy_cq(cq));
 	fake_close();
-}
-
-static void add(uint64_t first, int n)
-{
-	int i;
-
-	for (i = 0; i < n; i++)
-		fake_wc(cq, first + i, 1);
 }
 
 static void poll(uint64_t first, int n)
@@ -67,7 +54,7 @@ TEST(moved, "DEV-4", "CQEs in the CQ arrive after a resize, in order, each once,
 			for (n = 0; n <= 8 && n <= size; n++) {
 				fake_at(&to_kcq(cq)->ring, &fcq->ring,
 					starts[i]);
-				add(0, n);
+				fake_wcs(cq, 0, n);
 				CHECK_OK(ibv_resize_cq(cq, size));
 				CHECK_EQ(cq->cqe, size);
 				CHECK(to_kcq(cq)->ring.shared ==
@@ -75,7 +62,7 @@ TEST(moved, "DEV-4", "CQEs in the CQ arrive after a resize, in order, each once,
 				CHECK_EQ(fcq->ring.head->user, starts[i]);
 				poll_all(0, n);
 				/* All of the new size can be used. */
-				add(100, size);
+				fake_wcs(cq, 100, size);
 				poll_all(100, size);
 				CHECK_OK(ibv_resize_cq(cq, 8));
 			}
@@ -88,14 +75,14 @@ TEST(partly, "DEV-4", "CQEs that were polled before a resize do not come back")
 {
 	setup(8, 0);
 	fake_at(&to_kcq(cq)->ring, &fcq->ring, -4U);
-	add(0, 8);
+	fake_wcs(cq, 0, 8);
 	poll(0, 5);
 	CHECK_OK(ibv_resize_cq(cq, 4));
 	poll(5, 1);
-	add(8, 2);
+	fake_wcs(cq, 8, 2);
 	CHECK_OK(ibv_resize_cq(cq, 100));
 	CHECK_EQ(cq->cqe, 128);
-	add(10, 60);
+	fake_wcs(cq, 10, 60);
 	poll_all(6, 64);
 	finish();
 }
@@ -104,14 +91,14 @@ TEST(partly, "DEV-4", "CQEs that were polled before a resize do not come back")
 static void advance(enum fake_call call, uint32_t handle)
 {
 	if (call == FAKE_RESIZE_CQ)
-		add(3, 4);
+		fake_wcs(cq, 3, 4);
 }
 
 TEST(during, "DEV-4", "CQEs that the kernel adds to the new ring before the resize returns are polled after the others")
 {
 	setup(4, 0);
 	fake_at(&to_kcq(cq)->ring, &fcq->ring, -2U);
-	add(0, 3);
+	fake_wcs(cq, 0, 3);
 	fake.hook = advance;
 	CHECK_OK(ibv_resize_cq(cq, 8));
 	fake.hook = NULL;
@@ -127,7 +114,7 @@ TEST(fails, "DEV-4", "a resize that fails changes nothing, frees the new ring an
 	setup(8, 0);
 	head = fcq->ring.head;
 	dontfork = fake.dontfork;
-	add(0, 6);
+	fake_wcs(cq, 0, 6);
 	CHECK_OK(ibv_req_notify_cq(cq, 1));
 	/* The CQEs do not fit. */
 	CHECK_RET(ibv_resize_cq(cq, 4), EINVAL);
@@ -158,7 +145,7 @@ TEST(overrun, "DEV-4", "a CQ that overran cannot be resized, and keeps its CQEs"
 	struct keel_uapi_cqe cqe = {};
 
 	setup(4, 0);
-	add(0, 4);
+	fake_wcs(cq, 0, 4);
 	CHECK_RET(fake_add(cq, &cqe, false), EIO);
 	CHECK_RET(ibv_resize_cq(cq, 8), EINVAL);
 	poll_all(0, 4);
@@ -172,7 +159,7 @@ static void check_poller(uint32_t flags)
 
 	setup(8, flags);
 	fake_at(&to_kcq(cq)->ring, &fcq->ring, -3U);
-	add(0, 6);
+	fake_wcs(cq, 0, 6);
 	CHECK_OK(ibv_start_poll(ex, &attr));
 	CHECK_OK(ibv_next_poll(ex));
 	locks = fake_locks;
@@ -189,12 +176,12 @@ static void check_poller(uint32_t flags)
 	ibv_end_poll(ex);
 	poll_all(3, 3);
 	/* Without a current CQE. */
-	add(0, 1);
+	fake_wcs(cq, 0, 1);
 	CHECK_OK(ibv_start_poll(ex, &attr));
 	CHECK_RET(ibv_next_poll(ex), ENOENT);
 	CHECK_OK(ibv_resize_cq(cq, 4));
 	CHECK(!to_kcq(cq)->cur);
-	add(1, 1);
+	fake_wcs(cq, 1, 1);
 	CHECK_OK(ibv_next_poll(ex));
 	CHECK_EQ(ex->wr_id, 1);
 	ibv_end_poll(ex);

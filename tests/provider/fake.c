@@ -237,6 +237,14 @@ void fake_wc(struct ibv_cq *cq, uint64_t wr_id, uint32_t qpn)
 	CHECK_OK(fake_add(cq, &cqe, false));
 }
 
+void fake_wcs(struct ibv_cq *cq, uint64_t first, int n)
+{
+	int i;
+
+	for (i = 0; i < n; i++)
+		fake_wc(cq, first + i, 1);
+}
+
 static void *take(struct fake_ring *ring)
 {
 	static __thread uint8_t wqe[KEEL_MAX_STRIDE]
@@ -278,6 +286,17 @@ struct ibv_cq *fake_new_cq(int cqe)
 	return MUST(ibv_create_cq(fake.ctx, cqe, NULL, NULL, 0));
 }
 
+struct ibv_cq_ex *fake_new_cq_ex(uint32_t cqe, uint64_t wc_flags,
+				 uint32_t flags)
+{
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe, .wc_flags = wc_flags, .flags = flags,
+		.comp_mask = flags ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0,
+	};
+
+	return MUST(ibv_create_cq_ex(fake.ctx, &attr));
+}
+
 struct ibv_qp *fake_new_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 			   enum ibv_qp_type type, uint32_t wrs)
 {
@@ -289,6 +308,21 @@ struct ibv_qp *fake_new_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 	};
 
 	return MUST(ibv_create_qp(pd, &attr));
+}
+
+struct ibv_qp *fake_new_qp_ex(struct ibv_pd *pd, struct ibv_cq *cq,
+			      struct ibv_qp_init_attr_ex *attr)
+{
+	struct ibv_qp *qp;
+
+	attr->comp_mask |= IBV_QP_INIT_ATTR_PD |
+			   IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	attr->pd = pd;
+	attr->send_cq = cq;
+	attr->recv_cq = cq;
+	qp = MUST(ibv_create_qp_ex(fake.ctx, attr));
+	fake_to(qp, IBV_QPS_RTS);
+	return qp;
 }
 
 void fake_to(struct ibv_qp *qp, enum ibv_qp_state state)

@@ -183,6 +183,8 @@ int fake_add(struct ibv_cq *cq, const struct keel_uapi_cqe *cqe,
 	     bool solicited);
 /* Add a CQE with this wr_id, of this QP. */
 void fake_wc(struct ibv_cq *cq, uint64_t wr_id, uint32_t qpn);
+/* Add @n CQEs, with wr_ids from @first on. */
+void fake_wcs(struct ibv_cq *cq, uint64_t first, int n);
 /*
  * Take the next send WQE, and check that it has this wr_id. It is copied to a
  * buffer of KEEL_MAX_STRIDE bytes that the next call overwrites.
@@ -196,8 +198,13 @@ struct keel_uapi_recv_wqe *fake_take_recv(struct fake_ring *ring,
 /* Objects, with default attributes. */
 struct ibv_pd *fake_parent(struct ibv_pd *pd, struct ibv_td *td);
 struct ibv_cq *fake_new_cq(int cqe);
+struct ibv_cq_ex *fake_new_cq_ex(uint32_t cqe, uint64_t wc_flags,
+				 uint32_t flags);
 struct ibv_qp *fake_new_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 			   enum ibv_qp_type type, uint32_t wrs);
+/* The same for ibv_wr_*(), with other attributes, in RTS. */
+struct ibv_qp *fake_new_qp_ex(struct ibv_pd *pd, struct ibv_cq *cq,
+			      struct ibv_qp_init_attr_ex *attr);
 void fake_to(struct ibv_qp *qp, enum ibv_qp_state state);
 
 /* Rounds of a test with threads: fewer in a short run. */

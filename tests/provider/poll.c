@@ -46,13 +46,8 @@ static struct ibv_cq_ex *ex;
 
 static void setup(uint64_t wc_flags, uint32_t cq_flags)
 {
-	struct ibv_cq_init_attr_ex attr = {
-		.cqe = CQES, .wc_flags = wc_flags, .flags = cq_flags,
-		.comp_mask = cq_flags ? IBV_CQ_INIT_ATTR_MASK_FLAGS : 0,
-	};
-
 	fake_open();
-	ex = MUST(ibv_create_cq_ex(fake.ctx, &attr));
+	ex = fake_new_cq_ex(CQES, wc_flags, cq_flags);
 	cq = ibv_cq_ex_to_cq(ex);
 }
 
@@ -60,14 +55,6 @@ static void finish(void)
 {
 	CHECK_OK(ibv_destroy_cq(cq));
 	fake_close();
-}
-
-static void add(uint64_t first, int n)
-{
-	int i;
-
-	for (i = 0; i < n; i++)
-		fake_wc(cq, first + i, 1);
 }
 
 /* Poll at most @room, and check that these wr_ids arrive. */
@@ -187,16 +174,16 @@ TEST(room, "DEV-2", "ibv_poll_cq() returns as many CQEs as fit or are there, in 
 	for (i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
 		fake_at(&to_kcq(cq)->ring, &fake_cq(cq)->ring, starts[i]);
 		poll(4, 0, 0);
-		add(0, CQES);
+		fake_wcs(cq, 0, CQES);
 		poll(0, 0, 0);
 		poll(-1, 0, 0);
 		CHECK_EQ(fake_queued(&fake_cq(cq)->ring), CQES);
 		poll(3, 0, 3);
 		CHECK_EQ(fake_queued(&fake_cq(cq)->ring), CQES - 3);
-		add(CQES, 3);
+		fake_wcs(cq, CQES, 3);
 		poll(CQES, 3, CQES);
 		poll(CQES, 0, 0);
-		add(100, 1);
+		fake_wcs(cq, 100, 1);
 		poll(2 * CQES, 100, 1);
 	}
 	finish();
@@ -217,7 +204,7 @@ TEST(iterate, "DEV-2", "start, next and end poll iterate over the CQEs in order,
 		CHECK_RET(ibv_start_poll(ex, &attr), ENOENT);
 		/* The CQ is not locked now. */
 		CHECK_RET(ibv_start_poll(ex, &attr), ENOENT);
-		add(0, CQES);
+		fake_wcs(cq, 0, CQES);
 		CHECK_OK(ibv_start_poll(ex, &attr));
 		CHECK_EQ(ex->wr_id, 0);
 		CHECK_EQ(fake_queued(ring), CQES);
@@ -237,7 +224,7 @@ TEST(iterate, "DEV-2", "start, next and end poll iterate over the CQEs in order,
 		CHECK_RET(ibv_next_poll(ex), ENOENT);
 		CHECK_EQ(fake_queued(ring), 0);
 		/* The kernel adds one meanwhile. */
-		add(50, 1);
+		fake_wcs(cq, 50, 1);
 		CHECK_OK(ibv_next_poll(ex));
 		CHECK_EQ(ex->wr_id, 50);
 		CHECK_RET(ibv_next_poll(ex), ENOENT);
@@ -253,7 +240,7 @@ TEST(start_attr, "DEV-4", "ibv_start_poll() refuses an unknown comp_mask, and ta
 	struct ibv_poll_cq_attr attr = { .comp_mask = 1 };
 
 	setup(0, 0);
-	add(1, 1);
+	fake_wcs(cq, 1, 1);
 	CHECK_RET(ibv_start_poll(ex, &attr), EINVAL);
 	CHECK_EQ(fake_locks, 0);
 	poll(1, 1, 1);
@@ -265,7 +252,7 @@ TEST(overrun, "DEV-4", "CQEs that were added before an overrun can be polled, an
 	struct keel_uapi_cqe cqe = { .wr_id = 99 };
 
 	setup(0, 0);
-	add(0, CQES);
+	fake_wcs(cq, 0, CQES);
 	CHECK_RET(fake_add(cq, &cqe, false), EIO);
 	poll(CQES, 0, CQES);
 	/* No CQE is added any more. */
@@ -283,7 +270,7 @@ TEST(invalid_index, "DEV-4", "a producer index that claims more CQEs than the ri
 	setup(0, 0);
 	ring = &fake_cq(cq)->ring;
 	fake_at(&to_kcq(cq)->ring, ring, -3U);
-	add(0, CQES);
+	fake_wcs(cq, 0, CQES);
 	ring->head->kernel++;
 	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), -EIO);
 	CHECK_RET(ibv_start_poll(ex, &attr), EIO);
@@ -307,7 +294,7 @@ TEST(gone, "DEV-3", "after device removal, CQEs that are there can be polled, an
 	struct ibv_wc wc;
 
 	setup(0, 0);
-	add(0, 4);
+	fake_wcs(cq, 0, 4);
 	fake_gone();
 	poll(2, 0, 2);
 	CHECK_OK(ibv_start_poll(ex, &attr));
@@ -332,7 +319,7 @@ TEST(lock, "PDM-4", "polling takes the lock once, and none in a single-threaded 
 		setup(0, single ? IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0);
 		spin = &to_kcq(cq)->lock.spin;
 		fake_locks = 0;
-		add(0, 4);
+		fake_wcs(cq, 0, 4);
 		poll(1, 0, 1);
 		CHECK_EQ(fake_locks, !single);
 		CHECK_OK(ibv_start_poll(ex, &attr));

@@ -29,15 +29,10 @@ static atomic_int held;
 
 static void setup(uint32_t flags)
 {
-	struct ibv_cq_init_attr_ex attr = {
-		.cqe = CQES, .wc_flags = IBV_WC_EX_WITH_BYTE_LEN,
-		.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS, .flags = flags,
-	};
-
 	rounds = fake_rounds(40000);
 	seen = MUST(calloc(rounds, sizeof(*seen)));
 	fake_open();
-	ex = MUST(ibv_create_cq_ex(fake.ctx, &attr));
+	ex = fake_new_cq_ex(CQES, IBV_WC_EX_WITH_BYTE_LEN, flags);
 	cq = ibv_cq_ex_to_cq(ex);
 	fake_at(&to_kcq(cq)->ring, &fake_cq(cq)->ring, -100U);
 }
@@ -190,14 +185,16 @@ static void *resize(void *arg)
 	return NULL;
 }
 
-TEST(poll, "DEV-4", "threads that poll one CQ by both interfaces get each CQE once, while another arms it")
+/* Poll all CQEs in threads, while others arm the CQ and run @more, if not NULL. */
+static void run_threads(void *(*more)(void *))
 {
-	pthread_t thread[THREADS], kernel, armer;
+	pthread_t thread[THREADS], kernel, armer, other;
 	int i;
 
-	setup(0);
 	start(&kernel, produce);
 	start(&armer, arm);
+	if (more)
+		start(&other, more);
 	for (i = 0; i < THREADS; i++)
 		start(&thread[i], poll);
 	for (i = 0; i < THREADS; i++)
@@ -205,29 +202,24 @@ TEST(poll, "DEV-4", "threads that poll one CQ by both interfaces get each CQE on
 	CHECK_OK(pthread_join(kernel, NULL));
 	stop = true;
 	CHECK_OK(pthread_join(armer, NULL));
+	if (more)
+		CHECK_OK(pthread_join(other, NULL));
+}
+
+TEST(poll, "DEV-4", "threads that poll one CQ by both interfaces get each CQE once, while another arms it")
+{
+	setup(0);
+	run_threads(NULL);
 	finish();
 }
 
 TEST(resize, "DEV-4", "the same while a thread resizes the CQ and resets QPs")
 {
-	pthread_t thread[THREADS], kernel, armer, resizer;
-	int i;
-
 	setup(0);
 	rounds /= 4;
 	victims = true;
-	start(&kernel, produce);
-	start(&armer, arm);
-	start(&resizer, resize);
-	for (i = 0; i < THREADS; i++)
-		start(&thread[i], poll);
-	for (i = 0; i < THREADS; i++)
-		CHECK_OK(pthread_join(thread[i], NULL));
-	CHECK_OK(pthread_join(kernel, NULL));
-	stop = true;
-	CHECK_OK(pthread_join(armer, NULL));
-	CHECK_OK(pthread_join(resizer, NULL));
-	/* Some were removed while CQEs came and went. */
+	run_threads(resize);
+	/* At least the one that the kernel has waited for. */
 	CHECK(victims_polled < victims_added);
 	finish();
 }

@@ -34,8 +34,6 @@ static void setup(enum ibv_qp_type type)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = type, .send_ops_flags = all_ops(type),
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.cap = { .max_send_wr = WRS, .max_recv_wr = 1,
 			 .max_send_sge = 4, .max_recv_sge = 1,
 			 .max_inline_data = 64 },
@@ -45,13 +43,9 @@ static void setup(enum ibv_qp_type type)
 	fake_open();
 	pd = MUST(ibv_alloc_pd(fake.ctx));
 	cq = fake_new_cq(16);
-	attr.pd = pd;
-	attr.send_cq = cq;
-	attr.recv_cq = cq;
-	qp = MUST(ibv_create_qp_ex(fake.ctx, &attr));
+	qp = fake_new_qp_ex(pd, cq, &attr);
 	ex = MUST(ibv_qp_to_qp_ex(qp));
 	fqp = fake_qp(qp);
-	fake_to(qp, IBV_QPS_RTS);
 	for (i = 0; i < 8; i++)
 		list[i] = (struct ibv_sge){ 0x1000 + i, 10 + i, 0x20 + i };
 	for (i = 0; i < 80; i++)

@@ -18,8 +18,6 @@ static void setup_signaled(enum ibv_qp_type type, int sig_all)
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_type = type, .send_ops_flags = IBV_QP_EX_WITH_SEND,
 		.sq_sig_all = sig_all,
-		.comp_mask = IBV_QP_INIT_ATTR_PD |
-			     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.cap = { .max_send_wr = WRS, .max_recv_wr = 1,
 			 .max_send_sge = 4, .max_recv_sge = 1 },
 	};
@@ -27,13 +25,9 @@ static void setup_signaled(enum ibv_qp_type type, int sig_all)
 	fake_open();
 	pd = MUST(ibv_alloc_pd(fake.ctx));
 	cq = fake_new_cq(16);
-	attr.pd = pd;
-	attr.send_cq = cq;
-	attr.recv_cq = cq;
-	qp = MUST(ibv_create_qp_ex(fake.ctx, &attr));
+	qp = fake_new_qp_ex(pd, cq, &attr);
 	ex = MUST(ibv_qp_to_qp_ex(qp));
 	fqp = fake_qp(qp);
-	fake_to(qp, IBV_QPS_RTS);
 }
 
 static void setup(enum ibv_qp_type type)
