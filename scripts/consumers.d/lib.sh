@@ -34,6 +34,12 @@ try() {
 	fi
 }
 
+# broken TITLE: print that something is wrong, while a consumer cleans up.
+broken() {
+	printf '\nnot ok - %s\n' "$1"
+	bad=1
+}
+
 # must TITLE COMMAND...: the same, and end if it failed: the rest needs it.
 must() {
 	try "$@"
@@ -75,6 +81,11 @@ load_modules() {
 			xargs -r -n 1 modprobe -q || :
 		insmod "$file"
 	done
+}
+
+# unload MODULE...: unload modules as soon as nothing uses them.
+unload() {
+	soon modprobe -r "$@" || broken "$* cannot be unloaded"
 }
 
 tcp_listens() {
@@ -243,10 +254,10 @@ own_device() {
 
 # The objects of the device, without counters. rxe does not show them.
 own_objects() {
+	[ "$KIND" = keel ] || return 0
 	sed -E 's/\b(refs|added|taken) [0-9]+/\1/g' \
-		"/sys/kernel/debug/keel/$own/objects" 2>/dev/null || :
+		"/sys/kernel/debug/keel/$own/objects"
 }
-
 
 # The kernel waits until the consumers have left the device.
 delete_device() {
@@ -259,7 +270,7 @@ delete_device() {
 no_own_device() {
 	if [ -e "/sys/class/infiniband/$own" ]; then
 		soon eval 'own_objects | cmp "$own_before" -' ||
-			printf '\nnot ok - no object is left on %s\n' "$own"
+			broken "no object is left on $own"
 		rdma link delete "$own" || :
 	fi
 	ip link delete own0 2>/dev/null || :

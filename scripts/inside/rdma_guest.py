@@ -97,8 +97,9 @@ def add_rxe(device):
 
 
 def renew_rxe(device):
-    """Replace the device by a new one."""
-    call('rdma', 'link', 'delete', device.name)
+    """Replace the device by a new one. Raises RuntimeError if it cannot be deleted
+    or added."""
+    call('timeout', '60', 'rdma', 'link', 'delete', device.name)
     add_rxe(device)
     return device.wait()
 
