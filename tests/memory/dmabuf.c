@@ -6,79 +6,23 @@
 #include <fcntl.h>
 #include <linux/dma-buf.h>
 #include <linux/dma-heap.h>
-#include <linux/udmabuf.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 
+#include "buf.h"
 #include "domain.h"
 #include "peer.h"
 #include "qp.h"
 #include "t.h"
 #include "tree.h"
 
-#define PAGE	4096
-#define PAGES	4
-#define SIZE	(PAGES * PAGE)
 /* The remote address of the first byte of the third page. */
 #define IOVA	0x700000000000ULL
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 
-#define TEST_DMABUF(fn, its_ids, its_title)				\
-	TEST_CASE(fn, its_ids, its_title, .not_kernel = "6.1.",		\
-		  .not_kernel_why = "which has no udmabuf")
-
 static char user[SIZE] __attribute__((aligned(PAGE)));
-
-/**
- * struct buf - a dma-buf of a memfd's pages, back to front
- * @memfd: the memory
- * @fd: the dma-buf
- * @p: @memfd, mapped
- */
-struct buf {
-	int memfd;
-	int fd;
-	char *p;
-};
-
-/*
- * The order of pages differs from the memfd's: page n of the dma-buf is page
- * PAGES - 1 - n of the memfd.
- */
-static struct buf buf_new(void)
-{
-	struct {
-		struct udmabuf_create_list head;
-		struct udmabuf_create_item item[PAGES];
-	} create = { .head.flags = UDMABUF_FLAGS_CLOEXEC,
-		     .head.count = PAGES };
-	int dev = SYS(open("/dev/udmabuf", O_RDWR | O_CLOEXEC));
-	struct buf b;
-	int i;
-
-	b.memfd = SYS(memfd_create("dmabuf", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-	SYS(ftruncate(b.memfd, SIZE));
-	SYS(fcntl(b.memfd, F_ADD_SEALS, F_SEAL_SHRINK));
-	b.p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, b.memfd, 0);
-	CHECK(b.p != MAP_FAILED);
-	memset(b.p, 'b', SIZE);
-	for (i = 0; i < PAGES; i++)
-		create.item[i] = (struct udmabuf_create_item){
-			.memfd = b.memfd, .size = PAGE,
-			.offset = (PAGES - 1 - i) * PAGE,
-		};
-	b.fd = SYS(ioctl(dev, UDMABUF_CREATE_LIST, &create));
-	close(dev);
-	return b;
-}
-
-/* Return page @n of the dma-buf. */
-static char *buf_page(const struct buf *b, int n)
-{
-	return b->p + (PAGES - 1 - n) * PAGE;
-}
 
 static int heap_new(int mode)
 {
@@ -90,40 +34,6 @@ static int heap_new(int mode)
 	SYS(ioctl(heap, DMA_HEAP_IOCTL_ALLOC, &data));
 	close(heap);
 	return data.fd;
-}
-
-/* Return the number of dma-bufs of all processes. */
-static long buf_count(void)
-{
-	char *text = t_read_file("/sys/kernel/debug/dma_buf/bufinfo");
-	char *at = NULL, *next = text;
-	long n;
-
-	/*
-	 * Find the last "Total": each dma-buf has a "Total" of its devices
-	 * before.
-	 */
-	while ((next = strstr(next, "\nTotal ")))
-		at = ++next;
-	CHECK(at);
-	n = atol(at + 6);
-	free(text);
-	return n;
-}
-
-/*
- * The kernel may release a dma-buf some time after its last file is closed. The
- * count of references in the text tells whether somebody still has it.
- */
-static void check_bufs(long want)
-{
-	int i;
-
-	for (i = 0; i < 3000 && buf_count() != want; i++)
-		usleep(10000);
-	if (buf_count() != want)
-		FAIL("got %ld dma-bufs, want %ld:\n%s", buf_count(), want,
-		     t_read_file("/sys/kernel/debug/dma_buf/bufinfo"));
 }
 
 /* Register the third and fourth page. */
@@ -468,9 +378,7 @@ TEST_DMABUF(closed, "PDM-3", "an MR keeps its dma-buf usable after its files and
 	int i;
 
 	CHECK_EQ(buf_count(), before + 1);
-	SYS(munmap(b.p, SIZE));
-	close(b.memfd);
-	close(b.fd);
+	buf_close(&b);
 	for (i = 0; i < 2; i++) {
 		memset(user, 'u' + i, SIZE);
 		post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 1,
@@ -483,10 +391,10 @@ TEST_DMABUF(closed, "PDM-3", "an MR keeps its dma-buf usable after its files and
 		CHECK_WC(l.cq[0], 2, IBV_WC_SUCCESS);
 		CHECK_ALL(user, 'u' + i, 32);
 		CHECK_ALL(user + 32, 'b', PAGE - 32);
-		check_bufs(before + 1);
+		buf_check_count(before + 1);
 		CHECK_OK(ibv_dereg_mr(mr[i]));
 	}
-	check_bufs(before);
+	buf_check_count(before);
 }
 
 TEST_DMABUF(rereg, "DEV-4,PDM-3", "ibv_rereg_mr() of a dma-buf's MR fails with EINVAL and changes nothing")
@@ -537,5 +445,5 @@ TEST_DMABUF(killed, "PD-3,PDM-3", "the kernel frees the dma-bufs that only the M
 	CHECK_EQ(buf_count(), before + MANY);
 	peer_kill(&p, SIGKILL);
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
-	check_bufs(before);
+	buf_check_count(before);
 }
