@@ -42,18 +42,31 @@ struct keel_memreq {
  * struct keel_fetch - a transfer and its request for memory
  * @ctl: the transfer
  * @req: the pending request, or NULL
+ * @ended: number of earlier transfers of the queue
  */
 struct keel_fetch {
 	struct keel_copy_ctl ctl;
 	struct keel_memreq *req;
+	u64 ended;
+};
+
+/**
+ * struct keel_lack - memory that a transfer was missing
+ * @need: the memory
+ * @ended: &keel_fetch.ended at that time: identifies the transfer
+ */
+struct keel_lack {
+	struct keel_need need;
+	u64 ended;
 };
 
 void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg));
 bool keel_fetch_collect(struct keel_fetch *fetch);
 void keel_fetch_close(struct keel_fetch *fetch);
 void keel_fetch_abandon(struct keel_fetch *fetch);
+void keel_fetch_take(struct keel_fetch *fetch, struct keel_lack *lack);
 void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
-			struct keel_qp *qp, struct keel_need *need);
+			struct keel_qp *qp, struct keel_lack *lack);
 void keel_fetch_discard(struct keel_fetch *fetch);
 
 #endif /* KEEL_MEMREQ_H */

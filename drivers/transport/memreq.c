@@ -239,22 +239,37 @@ void keel_fetch_abandon(struct keel_fetch *fetch)
 }
 
 /**
+ * keel_fetch_take() - move &keel_copy_ctl.need out of a transfer
+ * @fetch: the transfer
+ * @lack: gets the missing memory, or KEEL_NEED_NONE; the caller owns its
+ *	references. KEEL_NEED_NONE before.
+ *
+ * Context: as keel_fetch_collect().
+ */
+void keel_fetch_take(struct keel_fetch *fetch, struct keel_lack *lack)
+{
+	swap(lack->need, fetch->ctl.need);
+	lack->ended = fetch->ended;
+}
+
+/**
  * keel_fetch_provide() - provide memory that is missing, or request it
  * @fetch: the transfer
  * @lock: protects @fetch; taken here
  * @qp: the QP of the transfer; it runs again when the memory is present
- * @need: the missing memory, moved out of &keel_copy_ctl.need; its references
- *	are dropped here
+ * @lack: from keel_fetch_take(); its references are dropped here
  *
  * Memory of the caller's own process is provided at once, if this does not have
- * to wait. Otherwise the owner of the memory is asked.
+ * to wait. Otherwise the owner of the memory is asked. Without the lock, another
+ * thread may have ended the transfer. Then nobody is asked: the next transfer
+ * must not wait for that, and it may never come.
  *
  * Context: may sleep; no lock and no reference on a key is held.
  */
 void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
-			struct keel_qp *qp, struct keel_need *need)
+			struct keel_qp *qp, struct keel_lack *lack)
 {
-	struct keel_need lacks = *need;
+	struct keel_need *need = &lack->need, lacks = *need;
 	struct keel_memreq *req = NULL;
 	int ret = -EAGAIN;
 
@@ -268,14 +283,16 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 	while (!keel_resp_try(lock))
 		if (fatal_signal_pending(current) || READ_ONCE(qp->dying))
 			goto drop;
-	if (req && !fetch->req && !READ_ONCE(qp->dying)) {
-		fetch->req = req;
-		fetch->ctl.asked = true;
-		keel_memreq_submit(req);
-		req = NULL;
+	if (fetch->ended == lack->ended && !READ_ONCE(qp->dying)) {
+		if (req && !fetch->req) {
+			fetch->req = req;
+			fetch->ctl.asked = true;
+			keel_memreq_submit(req);
+			req = NULL;
+		}
+		if (ret && ret != -EINTR)
+			fetch->ctl.lacks = lacks;
 	}
-	if (ret && ret != -EINTR)
-		fetch->ctl.lacks = lacks;
 	mutex_unlock(lock);
 	keel_resp_relax();
 drop:
@@ -301,4 +318,5 @@ void keel_fetch_discard(struct keel_fetch *fetch)
 		keel_memreq_abandon(req);
 	}
 	keel_fetch_init(fetch, fetch->ctl.stop);
+	fetch->ended++;
 }

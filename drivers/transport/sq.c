@@ -383,7 +383,7 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
  */
 void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 {
-	struct keel_need need = {};
+	struct keel_lack lack = {};
 	struct keel_sq *sq = &qp->sq;
 	enum keel_action action;
 
@@ -408,13 +408,13 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		    !READ_ONCE(qp->ended))
 			keel_qp_schedule(qp);
 		/* Its references are dropped without the lock. */
-		swap(need, sq->fetch.ctl.need);
+		keel_fetch_take(&sq->fetch, &lack);
 		mutex_unlock(&sq->lock);
 		if (action == KEEL_ACTION_ABSENT) {
-			keel_fetch_provide(&sq->fetch, &sq->lock, qp, &need);
+			keel_fetch_provide(&sq->fetch, &sq->lock, qp, &lack);
 			atomic_set(&sq->again, 1);
 		}
-		keel_need_put(&need);
+		keel_need_put(&lack.need);
 		/*
 		 * Pairs with the barrier above. A thread that found the lock
 		 * taken has set @again: run the queue again for it.

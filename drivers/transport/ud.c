@@ -207,7 +207,7 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 }
 
 /* As keel_dgram_lacks(). @pending gets whether the datagram is kept. */
-static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
+static bool keel_dgram_try(struct keel_qp *qp, struct keel_lack *lack,
 			   bool *pending)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
@@ -226,12 +226,12 @@ static bool keel_dgram_try(struct keel_qp *qp, struct keel_need *need,
 		keel_fetch_close(fetch);
 		return false;
 	}
-	swap(*need, fetch->ctl.need);
-	return need->kind != KEEL_NEED_NONE;
+	keel_fetch_take(fetch, lack);
+	return lack->need.kind != KEEL_NEED_NONE;
 }
 
-/* Return: true if @need is missing, and was not requested yet. */
-static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
+/* Return: true if @lack is missing, and was not requested yet. */
+static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_lack *lack)
 {
 	bool pending, lacks;
 
@@ -239,7 +239,7 @@ static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
 		return false;
 	/* While the QP is full, no requester retries for the lock. */
 	keel_resp_relax();
-	lacks = keel_dgram_try(qp, need, &pending);
+	lacks = keel_dgram_try(qp, lack, &pending);
 	/* Requesters retry for the lock from here on, and get it soon. */
 	keel_resp_stay();
 	WRITE_ONCE(qp->resp.dgram->pending, pending);
@@ -258,12 +258,12 @@ static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_need *need)
  */
 void keel_ud_run(struct keel_qp *qp)
 {
-	struct keel_need need = {};
+	struct keel_lack lack = {};
 
 	while (READ_ONCE(qp->resp.dgram->pending) &&
-	       keel_dgram_lacks(qp, &need))
+	       keel_dgram_lacks(qp, &lack))
 		keel_fetch_provide(&qp->resp.dgram->fetch, &qp->resp.lock, qp,
-				   &need);
+				   &lack);
 }
 
 static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
