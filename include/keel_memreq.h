@@ -42,23 +42,36 @@ struct keel_memreq {
  * struct keel_fetch - a transfer and its request for memory
  * @ctl: the transfer
  * @req: the pending request, or NULL
- * @ended: number of earlier transfers of the queue
+ * @round: changes when a request is made, is collected or given up, and when the
+ *	transfer ends; written under the lock of @ctl
  */
 struct keel_fetch {
 	struct keel_copy_ctl ctl;
 	struct keel_memreq *req;
-	u64 ended;
+	unsigned long round;
 };
 
 /**
  * struct keel_lack - memory that a transfer was missing
  * @need: the memory
- * @ended: &keel_fetch.ended at that time: identifies the transfer
+ * @round: &keel_fetch.round at that time
  */
 struct keel_lack {
 	struct keel_need need;
-	u64 ended;
+	unsigned long round;
 };
+
+/**
+ * keel_fetch_is_busy() - check whether a transfer uses or requests memory
+ * @fetch: the transfer
+ *
+ * Context: the lock that protects @fetch is held.
+ * Return: true if a request is pending, or if access to a dma-buf has begun.
+ */
+static inline bool keel_fetch_is_busy(const struct keel_fetch *fetch)
+{
+	return fetch->req || !list_empty(&fetch->ctl.open);
+}
 
 void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg));
 bool keel_fetch_collect(struct keel_fetch *fetch);

@@ -111,6 +111,19 @@ struct keel_turn {
 	u64 until;
 };
 
+/**
+ * keel_sq_begun() - check whether an attempt has begun the first WQE
+ * @sq: the send queue
+ *
+ * Context: the lock of the queue is held.
+ * Return: true if so: another attempt finishes it, on the slow path and in SQD.
+ */
+static inline bool keel_sq_begun(const struct keel_sq *sq)
+{
+	return sq->wait != KEEL_WAIT_NONE || sq->fetch.ctl.done ||
+	       sq->stage != KEEL_STAGE_NEW || keel_fetch_is_busy(&sq->fetch);
+}
+
 /* sq.c */
 void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
 void keel_sq_discard(struct keel_sq *sq);

@@ -18,8 +18,7 @@
  * Both paths keep these rules; a change to a rule is made in both places:
  *
  *	rule					fast path, slow path
- *	a WQE that was begun is finished first	keel_fast_run(),
- *						keel_sq_begun()
+ *	a WQE that was begun is finished first	keel_sq_begun()
  *	attributes are at least as new as	keel_fast_drain(),
  *	the state they came with		keel_sq_step()
  *	a WQE is read once, then validated	keel_fast_fetch(),
@@ -316,8 +315,7 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	/* RC has a send queue; a user process's always has memory. */
 	if (qp->type != IB_QPT_RC || !mutex_trylock(&sq->lock))
 		return KEEL_FAST_SLOW;
-	if (!READ_ONCE(qp->dying) && sq->wait == KEEL_WAIT_NONE &&
-	    !sq->fetch.ctl.done && sq->stage == KEEL_STAGE_NEW) {
+	if (!READ_ONCE(qp->dying) && !keel_sq_begun(sq)) {
 		/* The lock keeps the ring. */
 		if (*budget == KEEL_FAST_FIRST)
 			*budget = keel_fast_budget(qp);

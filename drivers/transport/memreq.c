@@ -155,6 +155,12 @@ static void keel_memreq_abandon(struct keel_memreq *req)
 	keel_memreq_put(req);
 }
 
+/* Other threads that lacked memory before this request nothing. */
+static void keel_fetch_next(struct keel_fetch *fetch)
+{
+	WRITE_ONCE(fetch->round, fetch->round + 1);
+}
+
 /**
  * keel_fetch_init() - initialize a transfer that has no request for memory
  * @fetch: the transfer
@@ -187,6 +193,7 @@ bool keel_fetch_collect(struct keel_fetch *fetch)
 	ret = req->result;
 	fetch->req = NULL;
 	ctl->asked = false;
+	keel_fetch_next(fetch);
 	if (req->open.need.kind == KEEL_NEED_OPEN && !ret) {
 		list_add_tail(&req->open.node, &ctl->open);
 		return false;
@@ -215,6 +222,7 @@ void keel_fetch_close(struct keel_fetch *fetch)
 	list_del_init(&req->open.node);
 	fetch->req = req;
 	fetch->ctl.asked = true;
+	keel_fetch_next(fetch);
 	keel_memreq_close(req);
 }
 
@@ -236,6 +244,7 @@ void keel_fetch_abandon(struct keel_fetch *fetch)
 	keel_memreq_abandon(fetch->req);
 	fetch->req = NULL;
 	fetch->ctl.asked = false;
+	keel_fetch_next(fetch);
 }
 
 /**
@@ -249,7 +258,7 @@ void keel_fetch_abandon(struct keel_fetch *fetch)
 void keel_fetch_take(struct keel_fetch *fetch, struct keel_lack *lack)
 {
 	swap(lack->need, fetch->ctl.need);
-	lack->ended = fetch->ended;
+	lack->round = fetch->round;
 }
 
 /**
@@ -260,9 +269,10 @@ void keel_fetch_take(struct keel_fetch *fetch, struct keel_lack *lack)
  * @lack: from keel_fetch_take(); its references are dropped here
  *
  * Memory of the caller's own process is provided at once, if this does not have
- * to wait. Otherwise the owner of the memory is asked. Without the lock, another
- * thread may have ended the transfer. Then nobody is asked: the next transfer
- * must not wait for that, and it may never come.
+ * to wait. Otherwise the owner of the memory is asked. Before this gets the lock,
+ * another thread may have asked or ended the transfer. Then nothing is left to do:
+ * a request that no transfer needs would stay until the next one. The caller runs
+ * the queue again in any case.
  *
  * Context: may sleep; no lock and no reference on a key is held.
  */
@@ -281,12 +291,14 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 	}
 	/* Do not sleep on the lock, as in keel_resp_enter(). Stop if killed. */
 	while (!keel_resp_try(lock))
-		if (fatal_signal_pending(current) || READ_ONCE(qp->dying))
+		if (fatal_signal_pending(current) || READ_ONCE(qp->dying) ||
+		    READ_ONCE(fetch->round) != lack->round)
 			goto drop;
-	if (fetch->ended == lack->ended && !READ_ONCE(qp->dying)) {
-		if (req && !fetch->req) {
+	if (fetch->round == lack->round && !READ_ONCE(qp->dying)) {
+		if (req) {
 			fetch->req = req;
 			fetch->ctl.asked = true;
+			keel_fetch_next(fetch);
 			keel_memreq_submit(req);
 			req = NULL;
 		}
@@ -318,5 +330,5 @@ void keel_fetch_discard(struct keel_fetch *fetch)
 		keel_memreq_abandon(req);
 	}
 	keel_fetch_init(fetch, fetch->ctl.stop);
-	fetch->ended++;
+	keel_fetch_next(fetch);
 }

@@ -56,6 +56,18 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 }
 
 /**
+ * keel_sq_discard() - drop the progress of the first WQE
+ * @sq: the send queue, whose WQE has completed, or which is reset or destroyed
+ *
+ * Context: process context; the lock of the queue is held.
+ */
+void keel_sq_discard(struct keel_sq *sq)
+{
+	keel_fetch_discard(&sq->fetch);
+	sq->stage = KEEL_STAGE_NEW;
+}
+
+/**
  * keel_sq_complete() - complete the first WQE
  * @qp: the QP; &keel_sq.wqe has the WQE's wr_id, opcode and flags
  * @status: status of the completion
@@ -68,6 +80,8 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len)
 {
 	lockdep_assert_held(&qp->sq.lock);
+	/* However the WQE ended: nothing waits for its memory any more. */
+	keel_sq_discard(&qp->sq);
 	keel_ring_advance(&qp->sq.ring);
 	if (qp->sq.wait != KEEL_WAIT_NONE) {
 		hrtimer_try_to_cancel(&qp->sq.timer);
@@ -115,6 +129,9 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 	/* Only compared, without references. */
 	if (wait == KEEL_WAIT_MEMORY)
 		sq->waited = sq->fetch.req->open.need;
+	/* No memory stays in use for a peer that may never be ready. */
+	else if (keel_fetch_is_busy(&sq->fetch))
+		keel_fetch_discard(&sq->fetch);
 	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
 	if (sq->deadline != U64_MAX)
 		hrtimer_start(&sq->timer, ns_to_ktime(sq->deadline),
@@ -214,18 +231,6 @@ static enum keel_action keel_sq_absent(struct keel_qp *qp)
 	return KEEL_ACTION_MORE;
 }
 
-/**
- * keel_sq_discard() - drop the progress of the first WQE
- * @sq: the send queue, whose WQE has completed, or which is reset or destroyed
- *
- * Context: process context; the lock of the queue is held.
- */
-void keel_sq_discard(struct keel_sq *sq)
-{
-	keel_fetch_discard(&sq->fetch);
-	sq->stage = KEEL_STAGE_NEW;
-}
-
 static void keel_sq_fetch(struct keel_sq *sq)
 {
 	memcpy(&sq->wqe, keel_ring_entry(&sq->ring, sq->ring.index),
@@ -235,7 +240,6 @@ static void keel_sq_fetch(struct keel_sq *sq)
 static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
 {
 	keel_sq_fetch(&qp->sq);
-	keel_sq_discard(&qp->sq);
 	keel_srq_wait_end(qp);
 	keel_count(qp->kdev, flushes, 1);
 	keel_sq_complete(qp, IB_WC_WR_FLUSH_ERR, KEEL_WHY_FLUSH, 0);
@@ -244,7 +248,6 @@ static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
 
 static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
 {
-	keel_sq_discard(&qp->sq);
 	if (x->status != IB_WC_SUCCESS) {
 		keel_sq_error(qp, x->status, x->why, x->byte_len);
 		return;
@@ -297,17 +300,12 @@ static enum keel_action keel_sq_drained(struct keel_qp *qp)
 {
 	if (!qp->sq.drained) {
 		qp->sq.drained = true;
+		/* Also for a thread that found memory absent before SQD. */
+		keel_sq_discard(&qp->sq);
 		if (qp->attr.en_sqd_async_notify)
 			keel_qp_event(qp, IB_EVENT_SQ_DRAINED);
 	}
 	return KEEL_ACTION_IDLE;
-}
-
-/* Return: true if an earlier attempt has begun the first WQE. */
-static bool keel_sq_begun(const struct keel_sq *sq)
-{
-	return sq->wait != KEEL_WAIT_NONE || sq->fetch.ctl.done ||
-	       sq->stage != KEEL_STAGE_NEW;
 }
 
 static enum keel_action keel_sq_send(struct keel_qp *qp,

@@ -17,7 +17,10 @@
  * same side comes first, this doubles each time.
  */
 #define SHIFTS		20
-#define MAX_SHIFT	30
+#define MAX_SHIFT	28
+/* The longest delay, and how often a side may come first in a row with it. */
+#define MAX_DELAY	268435456L
+#define MAX_IN_A_ROW	60
 
 /**
  * struct field - where both sides meet
@@ -100,6 +103,13 @@ static void change_delay(struct field *f, enum duel_first side)
 	shift += f->in_a_row;
 	step = 1L << (shift < MAX_SHIFT ? shift : MAX_SHIFT);
 	f->duel->delay += side == DUEL_A ? step : -step;
+	if (f->duel->delay > MAX_DELAY)
+		f->duel->delay = MAX_DELAY;
+	if (f->duel->delay < -MAX_DELAY)
+		f->duel->delay = -MAX_DELAY;
+	if (f->in_a_row == MAX_IN_A_ROW)
+		FAIL("%s came first %d times in a row, however long it waited",
+		     side == DUEL_A ? "A" : "B", MAX_IN_A_ROW);
 }
 
 void duel_run(struct duel *d)

@@ -34,7 +34,7 @@ struct duel {
 
 /*
  * Run rounds until each side came first DUEL_GOAL times (from the environment; 5 by
- * default), and print how often. Fail if that takes too many rounds.
+ * default), and print how often. Fail if one side always comes first.
  */
 void duel_run(struct duel *d);
 /* The same for short rounds. */

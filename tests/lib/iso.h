@@ -17,12 +17,8 @@
 
 #include "peer.h"
 
-/*
- * No call may take longer because of another process. keel itself ends waits for
- * memory after 5 seconds, which must not hide a wait. On a busy machine, a process
- * may not run for a second.
- */
-#define ISO_MS		3000
+/* No call may take longer because of another process. */
+#define ISO_MS		1000
 
 #define ISO_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)

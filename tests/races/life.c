@@ -2,7 +2,6 @@
 /*
  * A process is killed while it sends, and a device is removed while it is used.
  */
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -41,12 +40,16 @@ static long idle;
 
 static void victim_run(struct peer *parent)
 {
-	struct ibv_pd *mine = MUST(ibv_alloc_pd(dev_open(KEEL0)));
-	struct ibv_mr *from = MUST(ibv_reg_mr(mine, shared->from, LEN, 0));
-	struct ibv_cq *done = cq_new(mine->context);
-	struct ibv_qp *sender = qp_new(mine, done, IBV_QPT_RC, NULL);
+	struct ibv_pd *mine;
+	struct ibv_mr *from ;
 	struct ibv_send_wr *wr;
+	struct ibv_qp *sender;
 
+	/* The objects of a file live as long as any process has it. */
+	SYS(close(ctx->cmd_fd));
+	mine = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	from = MUST(ibv_reg_mr(mine, shared->from, LEN, 0));
+	sender = qp_new(mine, cq_new(mine->context), IBV_QPT_RC, NULL);
 	shared->qpn = sender->qp_num;
 	peer_tell(parent);
 	peer_wait(parent);
@@ -99,9 +102,9 @@ static enum duel_first judge_kill(void)
 	int n;
 
 	peer_kill(&victim, SIGKILL);
-	close(victim.fd);
 	CHECK_EQ(tree_count(KEEL0, NULL), idle + 1);
 	n = ibv_poll_cq(cq, 1, &wc);
+	CHECK(n >= 0);
 	if (n) {
 		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		CHECK_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
@@ -123,9 +126,7 @@ TEST_SLOW(kill, "PD-3,ISO-1", "SIGKILL against an RDMA write, both orders: the m
 	for (i = 0; i < LEN; i++)
 		shared->from[i] = i * 7 + i / 4096;
 	to = MUST(aligned_alloc(4096, LEN));
-	/* The victims must not have this file. */
 	ctx = dev_open(KEEL0);
-	SYS(fcntl(ctx->cmd_fd, F_SETFD, FD_CLOEXEC));
 	pd = MUST(ibv_alloc_pd(ctx));
 	cq = cq_new(ctx);
 	mr = MUST(ibv_reg_mr(pd, to, LEN, IBV_ACCESS_LOCAL_WRITE |
