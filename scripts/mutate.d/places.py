@@ -3,82 +3,61 @@
 
 libclang parses the file with the flags of its build, so each place is a whole
 statement, condition, operator or constant of a function. A bug is a list of
-edits (start, end, new text) of the bytes of the file. An edit keeps the number
-of lines, so that __LINE__ stays the same in the rest of the file.
+edits (start, end, new text) of the bytes of the file, each of which is a character
+here. An edit keeps the number of lines, so that __LINE__ stays the same in the rest
+of the file.
 """
 import ctypes
+import os
 import re
+import sys
 
 from clang import cindex
 from clang.cindex import CursorKind as Kind
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '../lib'))
+# pylint: disable=wrong-import-position
+from csource import arguments, blank, closing
 
 RULES = ('drop', 'negate', 'compare', 'constant', 'logic', 'return', 'swap',
          'lock', 'reference', 'barrier')
 
 # No test can notice the loss of a message, a trace event or a check.
 SILENT = re.compile(
-    rb'(pr|dev|ibdev|netdev|trace)_\w+|(WARN|BUG|BUILD_BUG)\w*|lockdep_\w+|'
-    rb'might_\w+|static_assert|cond_resched|mutex_destroy|verbs_(err|debug)\w*|'
-    rb'kunit_\w+|KUNIT_\w+|__context_unsafe|unreachable|assert|prefetch\w*')
-CALL = re.compile(rb'([A-Za-z_]\w*)\s*\(')
-LOCK = re.compile(rb'(\w+_)?(un)?lock(_irqsave|_irqrestore|_irq|_bh|_nested)?$|'
-                  rb'(down|up)_(read|write)$')
-UNLOCK = re.compile(rb'unlock|up_')
-REFERENCE = re.compile(rb'(\w+_)?(get|put|hold|tryget)$|(kref|refcount|percpu_ref)_'
-                       rb'(get|put|inc|dec|add|sub|kill)\w*|'
-                       rb'mm(get|put|grab|drop)$')
-TAKES = re.compile(rb'\w+_(tryget|get_not_zero|get_unless_zero|inc_not_zero)$')
+    r'(pr|dev|ibdev|netdev|trace)_\w+|(WARN|BUG|BUILD_BUG)\w*|lockdep_\w+|'
+    r'might_\w+|static_assert|cond_resched|mutex_destroy|verbs_(err|debug)\w*|'
+    r'kunit_\w+|KUNIT_\w+|__context_unsafe|unreachable|assert|prefetch\w*')
+CALL = re.compile(r'([A-Za-z_]\w*)\s*\(')
+LOCK = re.compile(r'(\w+_)?(un)?lock(_irqsave|_irqrestore|_irq|_bh|_nested)?$|'
+                  r'(down|up)_(read|write)$')
+UNLOCK = re.compile(r'unlock|up_')
+REFERENCE = re.compile(r'(\w+_)?(get|put|hold|tryget)$|(kref|refcount|percpu_ref)_'
+                       r'(get|put|inc|dec|add|sub|kill)\w*|'
+                       r'mm(get|put|grab|drop)$')
+TAKES = re.compile(r'\w+_(tryget|get_not_zero|get_unless_zero|inc_not_zero)$')
 COMPARE = {'<': '<=', '<=': '<', '>': '>=', '>=': '>', '==': '!=', '!=': '=='}
 LOGIC = {'&&': '||', '||': '&&'}
 CONTROL = {Kind.DECL_STMT, Kind.RETURN_STMT, Kind.IF_STMT, Kind.FOR_STMT,
            Kind.WHILE_STMT, Kind.SWITCH_STMT, Kind.GOTO_STMT, Kind.BREAK_STMT,
            Kind.CONTINUE_STMT, Kind.LABEL_STMT, Kind.CASE_STMT,
            Kind.DEFAULT_STMT, Kind.COMPOUND_STMT, Kind.NULL_STMT}
-COMMENT = re.compile(rb'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.S)
-
-
-def blank(text):
-    """The text with spaces instead of comments and strings."""
-    return COMMENT.sub(lambda m: re.sub(rb'[^\n]', b' ', m[0]), text)
-
-
-def closing(text, start):
-    """The offset after the parenthesis that closes the one at start."""
-    depth = 0
-    for at in range(start, len(text)):
-        depth += {40: 1, 41: -1}.get(text[at], 0)
-        if not depth:
-            return at + 1
-    return len(text)
-
-
-def arguments(text, start, end):
-    """Split the text between two parentheses at its outer commas."""
-    depth, last, out = 0, start, []
-    for at in range(start, end):
-        char = text[at:at + 1]
-        depth += (char in b'([{') - (char in b')]}')
-        if char == b',' and not depth:
-            out.append(text[last:at].strip())
-            last = at + 1
-    return out + [text[last:end].strip()]
 
 
 def stores(one, two):
     """Whether a statement only sets what another statement does not use."""
-    if re.search(rb'\w\(', one):
-        found = re.fullmatch(rb'(?:\w+_init|INIT_\w+)\(&?([^,;]*)\);', one)
+    if re.search(r'\w\(', one):
+        found = re.fullmatch(r'(?:\w+_init|INIT_\w+)\(&?([^,;]*)\);', one)
     else:
-        found = re.match(rb'([^=]*\w)\s*=[^=]', one)
+        found = re.match(r'([^=]*\w)\s*=[^=]', one)
     return bool(found) and not re.search(
-        rb'(?<![\w.>])' + re.escape(found[1]) + rb'(?!\w)', two)
+        r'(?<![\w.>])' + re.escape(found[1]) + r'(?!\w)', two)
 
 
 class Finder:
     """The places of one file, as (rule, function, edits)."""
 
     def __init__(self, path, args):
-        with open(path, 'rb') as file:
+        with open(path, encoding='latin-1', newline='') as file:
             self.text = file.read()
         self.bare = blank(self.text)
         self.found = {}
@@ -108,8 +87,8 @@ class Finder:
         """Note a bug. Code of a macro may be found more than once."""
         whole = []
         for start, end, new in edits:
-            lines = self.text.count(b'\n', start, end) - new.count(b'\n')
-            whole.append((start, end, new + b'\n' * lines))
+            lines = self.text.count('\n', start, end) - new.count('\n')
+            whole.append((start, end, new + '\n' * lines))
         self.found.setdefault((tuple(whole)), (rule, self.function))
 
     def body(self, cursor):
@@ -152,17 +131,17 @@ class Finder:
         if cursor.kind in CONTROL:
             return None
         start, end = self.span(cursor)
-        after = re.compile(rb'\s*;').match(self.bare, end)
+        after = re.compile(r'\s*;').match(self.bare, end)
         text = self.bare[start:end]
-        if not after or not text or text.count(b'(') != text.count(b')') or \
-                b';' in text or not re.match(rb'[A-Za-z_*(+-]', text):
+        if not after or not text or text.count('(') != text.count(')') or \
+                ';' in text or not re.match(r'[A-Za-z_*(+-]', text):
             return None
         before = self.bare[:start].rstrip()[-1:]
-        if before not in (b';', b'{', b'}', b')', b':') and \
-                not self.bare[:start].rstrip().endswith((b'else', b'do')):
+        if before not in (';', '{', '}', ')', ':') and \
+                not self.bare[:start].rstrip().endswith(('else', 'do')):
             return None
         call = CALL.match(text)
-        if call and SILENT.fullmatch(call[1]) or text.startswith(b'(void)'):
+        if call and SILENT.fullmatch(call[1]) or text.startswith('(void)'):
             return None
         return start, after.end()
 
@@ -171,7 +150,7 @@ class Finder:
         call = CALL.match(self.bare, span[0])
         if call and closing(self.bare, call.end() - 1) >= span[1] - 2:
             return call[1]
-        return b''
+        return ''
 
     def statements(self, cursors, swap=True):
         """Drop each statement, and swap neighbours."""
@@ -181,9 +160,9 @@ class Finder:
             if span:
                 name = self.name(span)
                 if REFERENCE.match(name):
-                    self.add('reference', (*span, b';'))
-                elif not LOCK.match(name) and not name.startswith((b'smp_', b'guard')):
-                    self.add('drop', (*span, b';'))
+                    self.add('reference', (*span, ';'))
+                elif not LOCK.match(name) and not name.startswith(('smp_', 'guard')):
+                    self.add('drop', (*span, ';'))
                 if swap and last:
                     self.swap(last, span)
             last = span
@@ -192,44 +171,44 @@ class Finder:
         """Exchange two statements, unless it makes no difference."""
         first, second = self.text[slice(*one)], self.text[slice(*two)]
         if first != second and not (stores(first, second) and stores(second, first)):
-            moved = first.count(b'\n') - second.count(b'\n')
+            moved = first.count('\n') - second.count('\n')
             self.found.setdefault(
-                ((*one, second + b'\n' * max(moved, 0)),
-                 (*two, first + b'\n' * max(-moved, 0))), ('swap', self.function))
+                ((*one, second + '\n' * max(moved, 0)),
+                 (*two, first + '\n' * max(-moved, 0))), ('swap', self.function))
 
     def condition(self, cursor):
         """Negate the condition of an if or a while."""
         start, end = self.span(cursor)
-        if re.search(rb'\b(if|while)\s*\(\s*$', self.bare[:start]) and \
-                re.match(rb'\s*\)', self.bare[end:]):
+        if re.search(r'\b(if|while)\s*\(\s*$', self.bare[:start]) and \
+                re.match(r'\s*\)', self.bare[end:]):
             self.conditions.add((start, end))
-            self.add('negate', (start, end, b'!(' + self.text[start:end] + b')'))
+            self.add('negate', (start, end, '!(' + self.text[start:end] + ')'))
 
     def result(self, cursor):
         """Return success instead of an error."""
         start, end = self.span(cursor)
         text = self.bare[start:end]
-        if re.fullmatch(rb'return -E[A-Z0-9]+', text) or \
-                re.fullmatch(rb'return E[A-Z0-9]+', text):
-            self.add('return', (start, end, b'return 0'))
-        elif re.fullmatch(rb'return ERR_PTR\(-E[A-Z0-9]+\)', text):
-            self.add('return', (start, end, b'return NULL'))
+        if re.fullmatch(r'return -E[A-Z0-9]+', text) or \
+                re.fullmatch(r'return E[A-Z0-9]+', text):
+            self.add('return', (start, end, 'return 0'))
+        elif re.fullmatch(r'return ERR_PTR\(-E[A-Z0-9]+\)', text):
+            self.add('return', (start, end, 'return NULL'))
 
     def operator(self, cursor, children):
         """Shift or negate a comparison; exchange && and ||."""
         left, right = self.span(children[0])[1], self.span(children[1])[0]
-        found = re.fullmatch(rb'[\s)]*([<>=!]=?|&&|\|\|)[\s(]*',
+        found = re.fullmatch(r'[\s)]*([<>=!]=?|&&|\|\|)[\s(]*',
                              self.bare[left:right]) if left < right else None
         if not found:
             return
-        old = found[1].decode()
+        old = found[1]
         new = COMPARE.get(old) or LOGIC.get(old)
         if old in ('==', '!=') and self.span(cursor) in self.conditions:
             return  # the same as negate
         if new:
             start = left + found.start(1)
             self.add('logic' if old in LOGIC else 'compare',
-                     (start, start + len(old), new.encode()))
+                     (start, start + len(old), new))
 
     def taken(self, cursor):
         """A reference that is taken if the object lives: do not take it."""
@@ -237,69 +216,69 @@ class Finder:
         call = CALL.match(self.bare, start)
         if call and TAKES.fullmatch(call[1]) and \
                 closing(self.bare, call.end() - 1) == end:
-            self.add('reference', (start, end, b'(true)'))
+            self.add('reference', (start, end, '(true)'))
 
     def constant(self, cursor):
         """Add one to a constant."""
         start, end = self.span(cursor)
         text = self.bare[start:end]
-        if re.fullmatch(rb'0|[1-9][0-9]*', text):
-            self.add('constant', (start, end, str(int(text) + 1).encode()))
-        elif re.fullmatch(rb'[A-Z][A-Z0-9_]{3,}', text) and \
-                not re.match(rb'E[A-Z]+$|GFP_|NULL$|THIS_MODULE|HZ$', text):
+        if re.fullmatch(r'0|[1-9][0-9]*', text):
+            self.add('constant', (start, end, str(int(text) + 1)))
+        elif re.fullmatch(r'[A-Z][A-Z0-9_]{3,}', text) and \
+                not re.match(r'E[A-Z]+$|GFP_|NULL$|THIS_MODULE|HZ$', text):
             if cursor.kind == Kind.INTEGER_LITERAL or cursor.referenced and \
                     cursor.referenced.kind == Kind.ENUM_CONSTANT_DECL:
-                self.add('constant', (start, end, b'(' + text + b' + 1)'))
+                self.add('constant', (start, end, '(' + text + ' + 1)'))
 
     # --- by the text ---------------------------------------------------------
 
     def guards(self, start, end):
         """Take out a lock that the compiler drops at the end of a block."""
-        for match in re.finditer(rb'\b(scoped_)?guard\(', self.bare[start:end]):
+        for match in re.finditer(r'\b(scoped_)?guard\(', self.bare[start:end]):
             at = start + match.start()
             stop = closing(self.bare, start + match.end() - 1)
             if not match[1]:
                 stop = closing(self.bare, stop)
-            self.add('lock', (at, stop, b''))
+            self.add('lock', (at, stop, ''))
 
     def pairs(self, cursor):
         """Take out the calls that take and drop one lock."""
         locks = {}
         for inner in cursor.walk_preorder():
             span = self.statement(inner)
-            name = self.name(span) if span else b''
+            name = self.name(span) if span else ''
             if not LOCK.match(name):
                 continue
-            at = self.bare.index(b'(', span[0])
+            at = self.bare.index('(', span[0])
             lock = arguments(self.bare, at + 1, closing(self.bare, at) - 1)[0]
             locks.setdefault(lock, {})[span] = bool(UNLOCK.search(name))
         for spans in locks.values():
             if set(spans.values()) == {False, True}:
-                self.add('lock', *((*span, b';') for span in sorted(spans)))
+                self.add('lock', *((*span, ';') for span in sorted(spans)))
 
     def barriers(self, start, end):
         """Take out a barrier, or weaken an access that is one."""
         bare = self.bare
         for match in re.finditer(
-                rb'\b(smp|dma)_(mb|rmb|wmb)(__\w+)?\(\)|\bbarrier\(\)|'
-                rb'\budma_\w+_barrier\(\)|\b(smp_store_release|smp_load_acquire)\(|'
-                rb'\batomic\w*_(?:acquire|release)\(|'
-                rb'\bmemory_order_(?:acquire|release|acq_rel|seq_cst)\b',
+                r'\b(smp|dma)_(mb|rmb|wmb)(__\w+)?\(\)|\bbarrier\(\)|'
+                r'\budma_\w+_barrier\(\)|\b(smp_store_release|smp_load_acquire)\(|'
+                r'\batomic\w*_(?:acquire|release)\(|'
+                r'\bmemory_order_(?:acquire|release|acq_rel|seq_cst)\b',
                 bare[start:end]):
             at, stop, text = start + match.start(), start + match.end(), match[0]
-            if text.endswith(b'()'):
-                self.add('barrier', (at, stop, b'(void)0'))
-            elif text.startswith(b'memory_order'):
-                self.add('barrier', (at, stop, b'memory_order_relaxed'))
-            elif text.startswith(b'atomic'):
-                plain = re.search(rb'_(set|read)_', text)
-                new = re.sub(rb'_(acquire|release)\($',
-                             b'(' if plain else b'_relaxed(', text)
+            if text.endswith('()'):
+                self.add('barrier', (at, stop, '(void)0'))
+            elif text.startswith('memory_order'):
+                self.add('barrier', (at, stop, 'memory_order_relaxed'))
+            elif text.startswith('atomic'):
+                plain = re.search(r'_(set|read)_', text)
+                new = re.sub(r'_(acquire|release)\($',
+                             '(' if plain else '_relaxed(', text)
                 self.add('barrier', (at, stop, new))
             else:
                 last = closing(bare, stop - 1)
                 args = arguments(self.text, stop, last - 1)
-                new = b'READ_ONCE(*(' + args[0] + b'))'
+                new = 'READ_ONCE(*(' + args[0] + '))'
                 if len(args) == 2:
-                    new = b'WRITE_ONCE(*(' + args[0] + b'), ' + args[1] + b')'
+                    new = 'WRITE_ONCE(*(' + args[0] + '), ' + args[1] + ')'
                 self.add('barrier', (at, last, new))
