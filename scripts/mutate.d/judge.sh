@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=bash
+# Part of scripts/mutate: run the parts on one mutant, and judge it. The functions use
+# the variables of scripts/mutate.
+# shellcheck disable=SC2154
+
+# run_part PART NEAR LIMIT: run a part with the build of the copy.
+run_part() {
+	local limit=$3 command=()
+	local guest=("$copy/scripts/guest" --built "$boot" --timeout "$limit")
+	case $1 in
+	suite)
+		command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit" --suite "$2")
+		;;
+	kunit) command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit") ;;
+	folder) command=("${guest[@]}" -- /usr/lib/keel-tests/run "$2") ;;
+	e2e) command=("${guest[@]}" -- /usr/lib/keel-tests/run) ;;
+	debug)
+		command=("$copy/scripts/guest" --debug --timeout "$limit" -- run "$2")
+		;;
+	torture) command=("$copy/scripts/torture.d/provider" --short) ;;
+	bar) command=("$copy/scripts/bar-test" bytes refuse unplug export) ;;
+	esac
+	spawn TERM timeout -k 30 "$((limit + 180))" "${command[@]}" </dev/null
+}
+
+# time_file PART NEAR: print the file with the seconds that a part takes.
+time_file() {
+	echo "$base/$1-${2%\*}-$sources"
+}
+
+# baseline PART NEAR: run a part without a bug, in all copies at once, as mutants
+# run. A part that fails then would notice anything.
+baseline() {
+	local file
+	file=$(time_file "$@")
+	[ ! -s "$file" ] || return 0
+	say "$1 ($2): first without a bug"
+	in_copies time_part "$1" "$2" || die "$1 ($2) fails without a bug" \
+		"its output is in $file.1.log and those of the other copies"
+	sort -n "$file".*.seconds | tail -n 1 >"$file"
+}
+
+# time_part PART NEAR: run a part in one copy, and write the seconds that it takes.
+time_part() {
+	local file start=$SECONDS rc=0
+	file=$(time_file "$@").$worker
+	run_part "$1" "$2" 1500 >"$file.log" 2>&1 || rc=$?
+	if [ "$rc" -ne 0 ]; then
+		say "status $rc:"
+		grep -E "$complaint|$too_late" "$file.log" >&2 || tail -n 20 "$file.log" >&2
+		return "$rc"
+	fi
+	echo $((SECONDS - start)) >"$file.seconds"
+}
+
+# baselines: run each part that the mutants need without a bug.
+baselines() {
+	local file part parts
+	while read -r _ _ file _ <&3; do
+		mapfile -t parts < <(parts_of "$file")
+		for part in "${parts[@]}"; do
+			baseline "$part" "$(near "$part" "$file")"
+		done
+	done 3<"$out/order"
+}
+
+# Lines of a part that has noticed a bug, and of a part that stopped its guest.
+complaint='^not ok|^Bail out|kernel report:|does not (un)?load|guest died'
+too_late='did not end in time|was stopped after'
+
+# remark LOG: print the first complaint of a part.
+remark() {
+	grep -m 1 -E "$complaint|$too_late" "$1" | cut -c 1-150 ||
+		tail -n 1 "$1" | cut -c 1-150
+}
+
+# state_of PART STATUS LOG: print passed, noticed, or broken if the part has no
+# result: a build failed, a guest did not start, the disk is full.
+state_of() {
+	case $1,$2 in
+	*,0) echo passed ;;
+	torture,124 | torture,137 | bar,124 | bar,137) echo noticed ;;
+	*,124) grep -qE "$too_late" "$3" && echo noticed || echo broken ;;
+	*,1 | *,2 | *,97 | *,98)
+		# bar-test goes on after a guest that did not start.
+		if grep -qE "$complaint" "$3" && ! grep -q 'exit status 99' "$3"; then
+			echo noticed
+		else
+			echo broken
+		fi
+		;;
+	*) echo broken ;;
+	esac
+}
+
+# result STATE PART SECONDS REMARK
+result() {
+	printf '%s\t%s\t%s\t%s\t%s\n' "$id" "$@" >>"$out/results"
+	case $1 in
+	noticed) set -- "noticed by $2 after $3 s: $4" ;;
+	survived) set -- "SURVIVED $2, $3 s" ;;
+	equivalent) set -- "the same code, not counted" ;;
+	discarded) set -- "does not build, not counted" ;;
+	unseen) set -- "no part can see it, not counted" ;;
+	flaky) set -- "FLAKY, not counted: $2 failed once, and then passed: $4" ;;
+	broken) set -- "NO RESULT of $2: $4" ;;
+	esac
+	echo "$id $rule $file:$line $function(): $1"
+}
+
+# attempt PART LOG: run a part with the mutant. Sets state.
+attempt() {
+	local rc=0 near
+	near=$(near "$1" "$file")
+	run_part "$1" "$near" $((120 + 4 * $(<"$(time_file "$1" "$near")"))) >"$2" 2>&1 ||
+		rc=$?
+	state=$(state_of "$1" "$rc" "$2")
+}
+
+# confirm PART LOG: a part with user processes may fail for another cause, so run it
+# once more. Sets state to flaky if the result differs.
+confirm() {
+	case $1 in suite | kunit) return 0 ;; esac
+	attempt "$1" "$2"
+	[ "$state" != passed ] || state=flaky
+}
+
+# build_mutant: build the mutant. Returns 1 with a result if no part needs to run.
+build_mutant() {
+	local log=$out/$id.build.log code
+	if ! build "$file" >"$log" 2>&1; then
+		if is_refused "$log"; then
+			result discarded build $((SECONDS - start)) ""
+		else
+			result broken build $((SECONDS - start)) "$(tail -n 1 "$log")"
+		fi
+		return 1
+	fi
+	if ! code=$(code_of "$file"); then
+		result broken build $((SECONDS - start)) "no object of $file"
+		return 1
+	fi
+	[ "$code" = "${codes[$file]}" ] || return 0
+	result equivalent build $((SECONDS - start)) ""
+	return 1
+}
+
+# is_refused LOG: is an error of the compiler or linker in the file the cause?
+is_refused() {
+	if grep -qE '\.[ch]:[0-9]+:([0-9]+:)? error: ' "$1"; then
+		grep -qE "(^|[/ ])$file:[0-9]+" "$1"
+	else
+		grep -qE '^ERROR: modpost: |undefined reference to ' "$1"
+	fi
+}
+
+# judge: plant the mutant, and run the parts until one notices it.
+judge() {
+	local part all=() start=$SECONDS log state
+	mapfile -t all < <(parts_of "$file")
+	if [ ${#all[@]} -eq 0 ]; then
+		result unseen none 0 ""
+		return
+	fi
+	clean_boot
+	cp --no-preserve=timestamps "$out/$id.c" "$copy/$file"
+	build_mutant || return 0
+	for part in "${all[@]}"; do
+		say "$id: $part"
+		log=$out/$id.$part.log
+		attempt "$part" "$log"
+		[ "$state" != noticed ] || confirm "$part" "$out/$id.$part-2.log"
+		[ "$state" != passed ] || continue
+		result "$state" "$part" $((SECONDS - start)) "$(remark "$log")"
+		return
+	done
+	result survived "${all[*]}" $((SECONDS - start)) ""
+}
+
+declare -A codes=()
+
+# run_worker: judge the mutants that no other worker has claimed.
+run_worker() {
+	# The copy was built without a bug.
+	while read -r _ _ file _ <&3; do
+		codes[$file]=$(code_of "$file")
+	done 3<"$out/order"
+	while read -r id rule file line function <&3; do
+		mkdir "$out/claim-$id" 2>/dev/null || continue
+		cp "$copy/$file" "$boot/original"
+		judge
+		cp --no-preserve=timestamps "$boot/original" "$copy/$file"
+	done 3<"$out/order"
+}
