@@ -35,6 +35,21 @@ REFERENCE = re.compile(r'(\w+_)?(get|put|hold|tryget)$|(kref|refcount|percpu_ref
                        r'(get|put|inc|dec|add|sub|kill)\w*|'
                        r'mm(get|put|grab|drop)$')
 TAKES = re.compile(r'\w+_(tryget|get_not_zero|get_unless_zero|inc_not_zero)$')
+# A fence; a grace period; an access that orders; the order of an access of C11; an
+# atomic operation of the kernel that has a relaxed variant.
+BARRIER = re.compile(r'''\b(?:
+    (?P<fence>(?:(?:smp_|dma_|virt_)?[rw]?mb | smp_mb__\w+ | barrier | mmio_\w+ |
+        smp_acquire__after_ctrl_dep | udma_\w*barrier | (?:__)?atomic_thread_fence |
+        synchronize_\w*rcu\w* | keel_bar_order | keel_aperture_order)\s*\() |
+    (?P<free>kv?free_rcu\s*\() |
+    (?P<access>(?:smp_store_release | smp_load_acquire | smp_store_mb |
+        clear_bit_unlock)\s*\() |
+    (?P<order>(?:__ATOMIC_|memory_order_)(?!relaxed|RELAXED)\w+\b) |
+    (?:atomic(?:64|_long)?_\w+_(?:acquire|release) |
+        (?:atomic(?:64|_long)?_)?(?:try_)?c?m?p?xchg(?:64)?(?:_acquire|_release)? |
+        atomic(?:64|_long)?_(?:fetch_(?:add|sub|and|or|xor|andnot|inc|dec) |
+                               (?:add|sub|inc|dec)_return))\s*\(
+)''', re.X)
 COMPARE = {'<': '<=', '<=': '<', '>': '>=', '>=': '>', '==': '!=', '!=': '=='}
 LOGIC = {'&&': '||', '||': '&&'}
 CONTROL = {Kind.DECL_STMT, Kind.RETURN_STMT, Kind.IF_STMT, Kind.FOR_STMT,
@@ -152,6 +167,11 @@ class Finder:
             return call[1]
         return ''
 
+    def is_fence(self, span):
+        """Whether a statement is a barrier only."""
+        match = BARRIER.match(self.bare, span[0])
+        return bool(match and match['fence'])
+
     def statements(self, cursors, swap=True):
         """Drop each statement, and swap neighbours."""
         last = None
@@ -161,7 +181,8 @@ class Finder:
                 name = self.name(span)
                 if REFERENCE.match(name):
                     self.add('reference', (*span, ';'))
-                elif not LOCK.match(name) and not name.startswith(('smp_', 'guard')):
+                elif not LOCK.match(name) and not name.startswith('guard') and \
+                        not self.is_fence(span):
                     self.add('drop', (*span, ';'))
                 if swap and last:
                     self.swap(last, span)
@@ -258,27 +279,39 @@ class Finder:
 
     def barriers(self, start, end):
         """Take out a barrier, or weaken an access that is one."""
-        bare = self.bare
-        for match in re.finditer(
-                r'\b(smp|dma)_(mb|rmb|wmb)(__\w+)?\(\)|\bbarrier\(\)|'
-                r'\budma_\w+_barrier\(\)|\b(smp_store_release|smp_load_acquire)\(|'
-                r'\batomic\w*_(?:acquire|release)\(|'
-                r'\bmemory_order_(?:acquire|release|acq_rel|seq_cst)\b',
-                bare[start:end]):
-            at, stop, text = start + match.start(), start + match.end(), match[0]
-            if text.endswith('()'):
-                self.add('barrier', (at, stop, '(void)0'))
-            elif text.startswith('memory_order'):
-                self.add('barrier', (at, stop, 'memory_order_relaxed'))
-            elif text.startswith('atomic'):
-                plain = re.search(r'_(set|read)_', text)
-                new = re.sub(r'_(acquire|release)\($',
-                             '(' if plain else '_relaxed(', text)
-                self.add('barrier', (at, stop, new))
+        for match in BARRIER.finditer(self.bare, start, end):
+            at, stop, text = match.start(), match.end(), match[0]
+            if match['fence']:
+                self.add('barrier', (at, closing(self.bare, stop - 1), '(void)0'))
+            elif match['free']:
+                self.free(at, stop)
+            elif match['access']:
+                self.access(at, stop)
+            elif match['order']:
+                word = '__ATOMIC_RELAXED' if text[0] == '_' else 'memory_order_relaxed'
+                self.add('barrier', (at, stop, word))
             else:
-                last = closing(bare, stop - 1)
-                args = arguments(self.text, stop, last - 1)
-                new = 'READ_ONCE(*(' + args[0] + '))'
-                if len(args) == 2:
-                    new = 'WRITE_ONCE(*(' + args[0] + '), ' + args[1] + ')'
-                self.add('barrier', (at, last, new))
+                plain = re.search(r'(?:_acquire|_release)?\s*\($', text)
+                name = text[:plain.start()]
+                weak = name if re.search(r'_(set|read)$', name) else name + '_relaxed'
+                self.add('barrier', (at, stop, weak + '('))
+
+    def free(self, at, stop):
+        """Free without a grace period."""
+        last = closing(self.bare, stop - 1)
+        name = 'kvfree(' if self.text[at:].startswith('kv') else 'kfree('
+        pointer = arguments(self.text, stop, last - 1)[0]
+        self.add('barrier', (at, last, name + pointer + ')'))
+
+    def access(self, at, stop):
+        """Make an acquire or a release a plain marked access."""
+        last = closing(self.bare, stop - 1)
+        args = arguments(self.text, stop, last - 1)
+        new = 'READ_ONCE(*(' + args[0] + '))'
+        if self.text[at:].startswith('smp_store_mb'):
+            new = 'WRITE_ONCE(' + args[0] + ', ' + args[1] + ')'
+        elif self.text[at:].startswith('clear_bit_unlock'):
+            new = 'clear_bit(' + ', '.join(args) + ')'
+        elif len(args) == 2:
+            new = 'WRITE_ONCE(*(' + args[0] + '), ' + args[1] + ')'
+        self.add('barrier', (at, last, new))
