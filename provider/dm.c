@@ -177,6 +177,8 @@ static int keel_memcpy_to_dm(struct ibv_dm *ibdm, uint64_t offset,
 		return ret;
 	memcpy(byte, host_addr, length);
 	mmio_flush_writes();
+	/* Removal that check_gone() does not see begins after these stores. */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	return check_gone(to_kdm(ibdm));
 }
 

@@ -186,7 +186,7 @@ static inline struct keel_context *to_kctx(struct ibv_context *ibctx)
 /*
  * Returns true if device removal has begun. The kernel sets the flag before it
  * removes anything. So if this returns false, the device was present for all
- * earlier accesses of the caller.
+ * earlier loads of the caller, and for all stores before its last full barrier.
  */
 static inline bool keel_is_gone(struct ibv_context *ibctx)
 {
