@@ -165,6 +165,8 @@ static void keel_qp_reset(struct keel_qp *qp)
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	atomic64_set(&qp->remote, 0);
 	keel_qp_clean_cqs(qp);
+	/* keel_qp_find_peer() of another QP may read it now. */
+	WRITE_ONCE(qp->attr.dest_qp_num, 0);
 	memset(&qp->attr, 0, sizeof(qp->attr));
 	memset(&qp->av, 0, sizeof(qp->av));
 }
