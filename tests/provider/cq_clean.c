@@ -106,7 +106,7 @@ TEST(current, "DEV-4", "between start and end poll, the current CQE stays, whate
 		CHECK_EQ(ex->wr_id, 0);
 		/* The kernel may write to its old place. */
 		CHECK(to_kcq(cq)->cur ==
-		      fake_entry(&fcq->ring, fcq->ring.head->user));
+		      fake_slot(&fcq->ring, fcq->ring.head->user));
 		CHECK_EQ(to_kcq(cq)->cur->wr_id, 0);
 		CHECK_EQ(to_kcq(cq)->cur->qp_num,
 			 places[i][0] == 'x' ? qp->qp_num :

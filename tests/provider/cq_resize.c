@@ -169,7 +169,7 @@ static void check_poller(uint32_t flags)
 	/* The current CQE is the same, in the new ring. */
 	CHECK_EQ(ex->wr_id, 1);
 	CHECK(to_kcq(cq)->cur->wr_id == 1);
-	CHECK(to_kcq(cq)->cur == fake_entry(&fcq->ring, -2U));
+	CHECK(to_kcq(cq)->cur == fake_slot(&fcq->ring, -2U));
 	CHECK_EQ(ibv_wc_read_opcode(ex), IBV_WC_SEND);
 	CHECK_OK(ibv_next_poll(ex));
 	CHECK_EQ(ex->wr_id, 2);

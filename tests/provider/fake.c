@@ -151,7 +151,7 @@ void fake_at(struct keel_ring *user, struct fake_ring *ring, uint32_t index)
 	ring->head->kernel = index;
 }
 
-void *fake_entry(const struct fake_ring *ring, uint32_t index)
+void *fake_slot(const struct fake_ring *ring, uint32_t index)
 {
 	return (uint8_t *)(ring->head + 1) +
 	       (size_t)(index & ring->mask) * ring->stride;
@@ -219,7 +219,7 @@ int fake_add(struct ibv_cq *ibcq, const struct keel_uapi_cqe *cqe,
 	if (cq->dead || fake_queued(ring) > ring->mask) {
 		cq->dead = true;
 	} else {
-		memcpy(fake_entry(ring, ring->index), cqe, sizeof(*cqe));
+		memcpy(fake_slot(ring, ring->index), cqe, sizeof(*cqe));
 		fake_advance(ring);
 		raise_event(cq, solicited || cqe->status != IBV_WC_SUCCESS);
 	}
@@ -252,7 +252,7 @@ static void *take(struct fake_ring *ring)
 
 	CHECK(fake_posted(ring) > 0);
 	CHECK(fake_posted(ring) <= ring->mask + 1);
-	memcpy(wqe, fake_entry(ring, ring->index), ring->stride);
+	memcpy(wqe, fake_slot(ring, ring->index), ring->stride);
 	fake_advance(ring);
 	return wqe;
 }

@@ -169,7 +169,7 @@ int fake_ring_map(struct fake_ring *ring, const struct keel_uapi_buf *buf,
 		  uint32_t entries, uint32_t stride, bool exact);
 /* Set the indexes of both sides. */
 void fake_at(struct keel_ring *user, struct fake_ring *ring, uint32_t index);
-void *fake_entry(const struct fake_ring *ring, uint32_t index);
+void *fake_slot(const struct fake_ring *ring, uint32_t index);
 /* Number of WQEs, or of CQEs, in the ring. */
 uint32_t fake_posted(const struct fake_ring *ring);
 uint32_t fake_queued(const struct fake_ring *ring);

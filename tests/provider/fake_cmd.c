@@ -109,7 +109,7 @@ static int move(struct fake_ring *from, struct fake_ring *to, uint32_t first,
 	if (n > from->mask + 1 || n > to->mask + 1)
 		return EINVAL;
 	for (i = first; i != first + n; i++)
-		memcpy(fake_entry(to, i), fake_entry(from, i),
+		memcpy(fake_slot(to, i), fake_slot(from, i),
 		       from->stride < to->stride ? from->stride : to->stride);
 	to->index = from->index;
 	to->head->user = from->head->user;

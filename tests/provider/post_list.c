@@ -265,7 +265,7 @@ TEST(inline_limit, "DEV-4", "inline data of several SGEs, some empty, fits up to
 	sges[2] = (struct ibv_sge){ 8, 0, 0 };
 	sges[3] = (struct ibv_sge){ (uintptr_t)data + 30, 34, 0 };
 	sges[4] = (struct ibv_sge){ 0, 0, 0 };
-	memset(fake_entry(&fqp->sq, 0), 0xff, WRS * fqp->sq.stride);
+	memset(fake_slot(&fqp->sq, 0), 0xff, WRS * fqp->sq.stride);
 	wr->send_flags = IBV_SEND_INLINE | IBV_SEND_SOLICITED;
 	wr->num_sge = 5;
 	post(wr, 0, NULL);

@@ -107,7 +107,7 @@ TEST(opcodes, "DEV-4", "each opcode has the members that the contract names in i
 
 	setup(IBV_QPT_RC);
 	/* Bytes of older WQEs must not remain. */
-	memset(fake_entry(&fqp->sq, 0), 0xff, WRS * fqp->sq.stride);
+	memset(fake_slot(&fqp->sq, 0), 0xff, WRS * fqp->sq.stride);
 	for (i = 0; i < 3; i++) {
 		wr.opcode = plain[i];
 		post(&wr, 0, NULL);

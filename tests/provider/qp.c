@@ -186,7 +186,7 @@ TEST(objects, "DEV-4", "missing objects, and those of another context, are refus
 	fake_to(qp, IBV_QPS_RTS);
 	fake_to(qp, IBV_QPS_RESET);
 	CHECK_OK(ibv_destroy_qp(qp));
-	/* Sends of XRC need no CQ for receives. */
+	/* An XRC QP that sends needs no CQ for receive WQEs. */
 	attr = good;
 	attr.qp_type = IBV_QPT_XRC_SEND;
 	attr.comp_mask = IBV_QP_INIT_ATTR_PD;

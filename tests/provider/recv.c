@@ -94,7 +94,7 @@ TEST(sges, "DEV-4", "a receive WQE has its SGEs, as many as the queue was create
 
 	for (kind = 0; kind < 2; kind++) {
 		setup(kind);
-		memset(fake_entry(ring, 0), 0xff, WRS * ring->stride);
+		memset(fake_slot(ring, 0), 0xff, WRS * ring->stride);
 		wr = recvs(0, 1);
 		for (n = 0; n <= 2; n++) {
 			wr->num_sge = n;
@@ -244,7 +244,7 @@ static void run(enum fake_call call, uint32_t handle)
 		fake_advance(ring);
 }
 
-TEST(published, "DEV-4", "the doorbell finds all receives of the list in the queue")
+TEST(published, "DEV-4", "the doorbell finds all receive WQEs of the list in the queue")
 {
 	int kind, i;
 

@@ -56,7 +56,7 @@ static uint32_t rounded(uint32_t entries)
 	return n;
 }
 
-TEST(sizes, "DEV-2", "a ring has the next power of two of entries, whole pages, and a header of zeros")
+TEST(sizes, "DEV-2", "a ring has the next power of two of slots, whole pages, and a header of zeros")
 {
 	static const uint32_t entries[] = { 1, 2, 3, 5, 63, 64, 65, 1000 };
 	static const uint32_t strides[] = { 32, 64, 80, 1024 };
@@ -83,7 +83,7 @@ TEST(sizes, "DEV-2", "a ring has the next power of two of entries, whole pages, 
 			CHECK(ring.size >= 128 + n * stride);
 			CHECK(ring.size < 128 + n * stride + FAKE_PAGE);
 			CHECK_ALL(ring.shared, 0, ring.size);
-			/* The last byte of the last entry belongs to it. */
+			/* The last byte of the last slot belongs to it. */
 			memset(keel_ring_entry(&ring, n - 1), 1, stride);
 			CHECK(keel_ring_entry(&ring, n - 1) ==
 			      (uint8_t *)ring.shared + 128 + (n - 1) * stride);

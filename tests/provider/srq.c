@@ -152,7 +152,7 @@ TEST(refused, "DEV-4", "invalid capacities and types, and objects of another con
 	finish();
 }
 
-TEST(resize, "DEV-4", "a resize keeps the receives in the SRQ, under their indexes, and changes how many more fit")
+TEST(resize, "DEV-4", "a resize keeps the receive WQEs in the SRQ, under their indexes, and changes how many more fit")
 {
 	static const uint32_t starts[] = { 0, 5, 0xfffffffa, 0xffffffff };
 	size_t i;
@@ -189,7 +189,7 @@ static void advance(enum fake_call call, uint32_t handle)
 		fake_take_recv(&rq->ring, 0);
 }
 
-TEST(during, "DEV-4", "the kernel may take receives from the new ring before the resize returns, and a requested doorbell stays requested")
+TEST(during, "DEV-4", "the kernel may take receive WQEs from the new ring before the resize returns, and a requested doorbell stays requested")
 {
 	setup(8);
 	CHECK_OK(post(0, 8));
@@ -219,7 +219,7 @@ TEST(resize_fails, "DEV-4", "a resize that fails changes nothing, and frees the 
 	head = rq->ring.head;
 	dontfork = fake.dontfork;
 	CHECK_OK(post(0, 6));
-	/* These receives do not fit. */
+	/* These receive WQEs do not fit. */
 	CHECK_RET(resize(4), EINVAL);
 	CHECK_RET(resize(0), EINVAL);
 	CHECK_RET(resize(KEEL_MAX_WR + 1), EINVAL);

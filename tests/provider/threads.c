@@ -142,9 +142,9 @@ static void *take_sends(void *arg)
 
 		while (fake_posted(ring)) {
 			CHECK(fake_posted(ring) <= WRS);
-			memcpy(&wqe, fake_entry(ring, ring->index),
+			memcpy(&wqe, fake_slot(ring, ring->index),
 			       sizeof(wqe));
-			CHECK_MEM((uint8_t *)fake_entry(ring, ring->index) +
+			CHECK_MEM((uint8_t *)fake_slot(ring, ring->index) +
 				  sizeof(wqe), &sge, sizeof(sge));
 			fake_advance(ring);
 			CHECK_EQ(wqe.num_sge, 1);
@@ -195,7 +195,7 @@ TEST(send_single, "PDM-4", "one thread posts with a thread domain, without locks
 	finish();
 }
 
-/* Post receives, to the QP or the SRQ. */
+/* Post receive WQEs, to the QP or the SRQ. */
 static void *post_recvs(void *arg)
 {
 	struct ibv_recv_wr wr[CHAIN], *bad;
@@ -221,7 +221,7 @@ static void *post_recvs(void *arg)
 }
 
 /*
- * The kernel waits for receives like a requester: it requests a doorbell,
+ * The kernel waits for receive WQEs like a requester: it requests a doorbell,
  * checks the queue once more, and then trusts the doorbell.
  */
 struct wait {
@@ -241,9 +241,9 @@ static void *take_recvs(void *arg)
 	for (;;) {
 		seen = __atomic_load_n(w->doorbells, __ATOMIC_SEQ_CST);
 		while (fake_posted(w->ring)) {
-			memcpy(&wqe, fake_entry(w->ring, w->ring->index),
+			memcpy(&wqe, fake_slot(w->ring, w->ring->index),
 			       sizeof(wqe));
-			CHECK_MEM((uint8_t *)fake_entry(w->ring,
+			CHECK_MEM((uint8_t *)fake_slot(w->ring,
 							w->ring->index) +
 				  sizeof(wqe), &sge, sizeof(sge));
 			fake_advance(w->ring);
@@ -341,7 +341,7 @@ static void *want(void *arg)
 	return NULL;
 }
 
-TEST(doorbell, "DEV-4", "if a receive is posted while the kernel requests a doorbell, the kernel sees it or the doorbell rings")
+TEST(doorbell, "DEV-4", "if a receive WQE is posted while the kernel requests a doorbell, the kernel sees it or the doorbell rings")
 {
 	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
 	struct race race = {};

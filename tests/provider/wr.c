@@ -51,7 +51,7 @@ static void setup(enum ibv_qp_type type)
 	for (i = 0; i < 80; i++)
 		data[i] = i + 1;
 	/* Bytes of older WQEs must not remain. */
-	memset(fake_entry(&fqp->sq, 0), 0xff, WRS * fqp->sq.stride);
+	memset(fake_slot(&fqp->sq, 0), 0xff, WRS * fqp->sq.stride);
 }
 
 static void finish(void)
