@@ -84,6 +84,8 @@ TEST(td, "TD-1,TD-2", "a thread domain that is busy stays, its holders are asked
 	fake.fail[FAKE_FREE_TD] = EBUSY;
 	CHECK_RET(ibv_dealloc_td(td), EBUSY);
 	CHECK_EQ(fake.holders_flags, KEEL_UAPI_HOLDERS_F_REFUSED);
+	CHECK_EQ(fake.holders_of, KEEL_OBJECT_TD);
+	CHECK_EQ(fake.holders_handle, FAKE_TD);
 	fake.nholders = 3;
 	fake.holders[0] = (struct keel_uapi_holder){ .kind = 3, .id = 30 };
 	fake.holders[1] = (struct keel_uapi_holder){ .kind = 7, .id = 70 };
@@ -92,6 +94,8 @@ TEST(td, "TD-1,TD-2", "a thread domain that is busy stays, its holders are asked
 	CHECK_EQ(list[0].id, 30);
 	CHECK_EQ(list[1].kind, 7);
 	CHECK_EQ(fake.holders_flags, 0);
+	CHECK_EQ(fake.holders_room, 2);
+	CHECK_EQ(fake.holders_handle, FAKE_TD);
 	CHECK_OK(ibv_dealloc_td(td));
 	finish();
 }
@@ -144,9 +148,9 @@ TEST(parent, "PDM-2,PDM-5,PDM-8", "a parent domain of invalid members is refused
 	attr.td = td;
 	attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 	second = MUST(ibv_alloc_parent_domain(fake.ctx, &attr));
-	CHECK_EQ(fake.parent_td, 9);
+	CHECK_EQ(fake.parent_td, FAKE_TD);
 	CHECK(to_kparent(second)->pd_context == &attr);
-	CHECK_EQ(second->handle, 8);
+	CHECK_EQ(second->handle, FAKE_PARENT);
 	CHECK_OK(ibv_dealloc_pd(second));
 	CHECK_OK(ibv_dealloc_pd(parent));
 	CHECK_OK(ibv_dealloc_td(td));
@@ -163,6 +167,8 @@ TEST(pd, "PD-2", "a PD that is busy stays, and its holders are asked for once")
 	CHECK_RET(ibv_dealloc_pd(pd), EBUSY);
 	CHECK_EQ(fake.calls[FAKE_HOLDERS], 1);
 	CHECK_EQ(fake.holders_flags, KEEL_UAPI_HOLDERS_F_REFUSED);
+	CHECK_EQ(fake.holders_of, UVERBS_OBJECT_PD);
+	CHECK_EQ(fake.holders_handle, FAKE_PD);
 	/* Another error is not a holder. */
 	fake.fail[FAKE_DEALLOC_PD] = EPERM;
 	CHECK_RET(ibv_dealloc_pd(pd), EPERM);
@@ -190,12 +196,13 @@ TEST(import, "SPD-9", "an imported parent domain has locks and default memory, a
 
 	setup();
 	fake.fail[FAKE_QUERY_PD] = ENOENT;
-	CHECK_NULL(ibv_import_pd(fake.ctx, 8), ENOENT);
+	CHECK_NULL(ibv_import_pd(fake.ctx, FAKE_PARENT), ENOENT);
 	fake.fail[FAKE_CALLOC] = ENOMEM;
-	CHECK_NULL(ibv_import_pd(fake.ctx, 8), ENOMEM);
+	CHECK_NULL(ibv_import_pd(fake.ctx, FAKE_PARENT), ENOMEM);
 	fake.kind = KEEL_UAPI_PD_PARENT;
-	imported = MUST(ibv_import_pd(fake.ctx, 8));
-	CHECK_EQ(imported->handle, 8);
+	imported = MUST(ibv_import_pd(fake.ctx, FAKE_PARENT));
+	CHECK_EQ(fake.queried_pd, FAKE_PARENT);
+	CHECK_EQ(imported->handle, FAKE_PARENT);
 	attr.parent_domain = imported;
 	ex = MUST(ibv_create_cq_ex(fake.ctx, &attr));
 	/* The CQ does not need it any more. */
@@ -203,7 +210,7 @@ TEST(import, "SPD-9", "an imported parent domain has locks and default memory, a
 	CHECK(!to_kcq_ex(ex)->lock.single_threaded);
 	CHECK_OK(ibv_destroy_cq(ibv_cq_ex_to_cq(ex)));
 	fake.kind = KEEL_UAPI_PD_PLAIN;
-	imported = MUST(ibv_import_pd(fake.ctx, 8));
+	imported = MUST(ibv_import_pd(fake.ctx, FAKE_PARENT));
 	attr.parent_domain = imported;
 	CHECK_NULL(ibv_create_cq_ex(fake.ctx, &attr), EINVAL);
 	ibv_unimport_pd(imported);
@@ -247,16 +254,68 @@ TEST(mr, "DEV-4", "a region is not moved to a PD, or made of a buffer, of anothe
 	finish();
 }
 
+static void check_request(struct fake_mr_request want)
+{
+	CHECK_MEM(&fake.mr, &want, sizeof(want));
+}
+
+TEST(requests, "PD-4,DM-7", "a region is requested in its own PD, with each argument of the application")
+{
+	int flags = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD |
+		    IBV_REREG_MR_CHANGE_ACCESS;
+	struct ibv_alloc_dm_attr attr = { .length = 4096 };
+	struct ibv_mr *mr, *dm_mr;
+	struct ibv_dm *first, *dm;
+	struct ibv_pd *parent;
+	char mem[256];
+
+	setup();
+	parent = fake_parent(pd, NULL);
+	mr = MUST(ibv_reg_mr_iova(pd, mem + 16, 48, 0x12340010,
+				  IBV_ACCESS_REMOTE_READ));
+	check_request((struct fake_mr_request){
+		.pd = FAKE_PD, .addr = mem + 16, .length = 48,
+		.iova = 0x12340010, .access = IBV_ACCESS_REMOTE_READ });
+	CHECK_OK(ibv_rereg_mr(mr, flags, parent, mem + 32, 64,
+			      IBV_ACCESS_LOCAL_WRITE));
+	check_request((struct fake_mr_request){
+		.flags = flags, .pd = FAKE_PARENT, .addr = mem + 32,
+		.length = 64, .iova = (uintptr_t)(mem + 32),
+		.access = IBV_ACCESS_LOCAL_WRITE });
+	/* The handle of the second buffer is not 0. */
+	first = MUST(ibv_alloc_dm(fake.ctx, &attr));
+	dm = MUST(ibv_alloc_dm(fake.ctx, &attr));
+	dm_mr = MUST(ibv_reg_dm_mr(parent, dm, 512, 1024,
+				   IBV_ACCESS_ZERO_BASED |
+				   IBV_ACCESS_REMOTE_ATOMIC));
+	check_request((struct fake_mr_request){
+		.pd = FAKE_PARENT, .dm = 1, .iova = 512, .length = 1024,
+		.access = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_ATOMIC });
+	CHECK_OK(ibv_dereg_mr(dm_mr));
+	CHECK_OK(ibv_dereg_mr(mr));
+	CHECK_OK(ibv_free_dm(dm));
+	CHECK_OK(ibv_free_dm(first));
+	CHECK_OK(ibv_dealloc_pd(parent));
+	finish();
+}
+
 TEST(mw, "DEV-4", "windows and address handles that cannot be created or destroyed are reported, and stay")
 {
-	struct ibv_ah_attr attr = {};
-	struct ibv_mw *mw;
+	struct ibv_ah_attr attr = {
+		.grh = { .sgid_index = 1, .hop_limit = 2, .flow_label = 3 },
+		.is_global = 1, .port_num = 1, .sl = 4,
+	};
+	struct ibv_mw *mw, *one;
 	struct ibv_ah *ah;
 
 	setup();
 	fake.fail[FAKE_ALLOC_MW] = ENOMEM;
 	CHECK_NULL(ibv_alloc_mw(pd, IBV_MW_TYPE_2), ENOMEM);
 	mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_2));
+	CHECK_EQ(mw->handle, FAKE_MW + IBV_MW_TYPE_2);
+	one = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
+	CHECK_EQ(one->handle, FAKE_MW + IBV_MW_TYPE_1);
+	CHECK_OK(ibv_dealloc_mw(one));
 	fake.fail[FAKE_DEALLOC_MW] = EBUSY;
 	CHECK_RET(ibv_dealloc_mw(mw), EBUSY);
 	CHECK_EQ(mw->rkey, 0x3300);
@@ -264,6 +323,10 @@ TEST(mw, "DEV-4", "windows and address handles that cannot be created or destroy
 	fake.fail[FAKE_CREATE_AH] = ENETUNREACH;
 	CHECK_NULL(ibv_create_ah(pd, &attr), ENETUNREACH);
 	ah = MUST(ibv_create_ah(pd, &attr));
+	CHECK_EQ(fake.ah.grh.sgid_index, 1);
+	CHECK_EQ(fake.ah.grh.hop_limit, 2);
+	CHECK_EQ(fake.ah.grh.flow_label, 3);
+	CHECK_EQ(fake.ah.sl, 4);
 	fake.fail[FAKE_DESTROY_AH] = EBUSY;
 	CHECK_RET(ibv_destroy_ah(ah), EBUSY);
 	CHECK_EQ(to_kah(ah)->ah, 0xa4);

@@ -90,6 +90,26 @@ void fake_count(int n)
 	__atomic_fetch_add(&fake.live, n, __ATOMIC_RELAXED);
 }
 
+void fake_has_object(enum fake_kind kind, uint32_t handle)
+{
+	CHECK(handle < FAKE_OBJECTS);
+	CHECK(fake.objects[kind][handle] > 0);
+}
+
+void fake_add_object(enum fake_kind kind, uint32_t handle)
+{
+	CHECK(handle < FAKE_OBJECTS);
+	fake.objects[kind][handle]++;
+	fake_count(1);
+}
+
+void fake_drop_object(enum fake_kind kind, uint32_t handle)
+{
+	fake_has_object(kind, handle);
+	fake.objects[kind][handle]--;
+	fake_count(-1);
+}
+
 int fake_enter(enum fake_call call)
 {
 	int err = fake.fail[call];
@@ -187,6 +207,24 @@ struct fake_rq *fake_srq(struct ibv_srq *srq)
 struct fake_qp *fake_qp(struct ibv_qp *qp)
 {
 	return &fake.qp[qp->handle];
+}
+
+struct fake_cq *fake_live_cq(struct ibv_cq *cq)
+{
+	CHECK(cq->handle < FAKE_OBJECTS && fake_cq(cq)->live);
+	return fake_cq(cq);
+}
+
+struct fake_rq *fake_live_srq(struct ibv_srq *srq)
+{
+	CHECK(srq->handle < FAKE_OBJECTS && fake_srq(srq)->live);
+	return fake_srq(srq);
+}
+
+struct fake_qp *fake_live_qp(struct ibv_qp *qp)
+{
+	CHECK(qp->handle < FAKE_OBJECTS && fake_qp(qp)->live);
+	return fake_qp(qp);
 }
 
 static void raise_event(struct fake_cq *cq, bool solicited)

@@ -18,6 +18,22 @@
 #define FAKE_QPN	0x100
 #define FAKE_SRQN	0x300
 #define FAKE_OBJECTS	64
+/* Handles of PDs, parent domains, thread domains; first ones of MRs and MWs. */
+#define FAKE_PD		7
+#define FAKE_PARENT	8
+#define FAKE_TD		9
+#define FAKE_MR		20
+#define FAKE_MW		30
+
+/* Objects without a structure of their own; a handle may exist several times. */
+enum fake_kind {
+	FAKE_PDS,
+	FAKE_TDS,
+	FAKE_AHS,
+	FAKE_MRS,
+	FAKE_MWS,
+	FAKE_KINDS
+};
 
 /* Calls of the provider. */
 enum fake_call {
@@ -101,7 +117,22 @@ struct fake_qp {
 	bool live;
 	enum ibv_qp_type type;
 	struct ibv_qp_cap cap;
+	/* Members of the newest request to modify it; mask of the newest query. */
+	struct ibv_qp_attr attr;
+	int mask;
 	unsigned int doorbells;
+};
+
+/* A request to register or reregister a region. */
+struct fake_mr_request {
+	uint32_t pd;
+	uint32_t dm;
+	uint32_t flags;
+	uint32_t access;
+	void *addr;
+	uint64_t length;
+	/* The offset, for device memory. */
+	uint64_t iova;
 };
 
 struct fake_dm {
@@ -140,12 +171,22 @@ struct fake {
 	/* The holders of any object. */
 	struct keel_uapi_holder holders[32];
 	uint32_t nholders;
+	/* Members of the newest request for them. */
+	uint32_t holders_of;
+	uint32_t holders_handle;
+	uint32_t holders_room;
 	uint32_t holders_flags;
 	/* Kind of the next PD that is imported. */
 	enum keel_uapi_pd_kind kind;
 	/* Members of the newest request to allocate a parent domain. */
 	uint32_t parent_pd;
 	int64_t parent_td;
+	/* Members of other newest requests. */
+	uint32_t queried_pd;
+	struct fake_mr_request mr;
+	struct ibv_ah_attr ah;
+	/* Objects by kind and handle. */
+	int objects[FAKE_KINDS][FAKE_OBJECTS];
 };
 
 extern struct fake fake;
@@ -161,6 +202,10 @@ struct ibv_context *fake_try_open(void);
 void fake_close(void);
 /* Count the objects; begin a call, which may fail; end it. */
 void fake_count(int n);
+void fake_add_object(enum fake_kind kind, uint32_t handle);
+void fake_drop_object(enum fake_kind kind, uint32_t handle);
+/* Check that it exists. */
+void fake_has_object(enum fake_kind kind, uint32_t handle);
 int fake_enter(enum fake_call call);
 int fake_leave(enum fake_call call, uint32_t handle);
 void fake_gone(void);
@@ -178,6 +223,10 @@ void fake_advance(struct fake_ring *ring);
 struct fake_cq *fake_cq(struct ibv_cq *cq);
 struct fake_rq *fake_srq(struct ibv_srq *srq);
 struct fake_qp *fake_qp(struct ibv_qp *qp);
+/* The same, for commands: check that the object exists. */
+struct fake_cq *fake_live_cq(struct ibv_cq *cq);
+struct fake_rq *fake_live_srq(struct ibv_srq *srq);
+struct fake_qp *fake_live_qp(struct ibv_qp *qp);
 /* Add a CQE; returns 0, or EIO if the CQ is in error now. */
 int fake_add(struct ibv_cq *cq, const struct keel_uapi_cqe *cqe,
 	     bool solicited);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The common commands of uverbs, at the functions of libibverbs that issue
- * them: each checks its request as the kernel does. See fake.h.
+ * them: each checks that its objects exist. A command with a ring checks it as
+ * the kernel does. The others record their arguments for the test. See fake.h.
  */
 #include "fake.h"
 
@@ -40,9 +41,9 @@ int ibv_cmd_alloc_pd(struct ibv_context *context, struct ibv_pd *pd,
 
 	if (ret)
 		return ret;
-	fake_count(1);
 	pd->context = context;
-	pd->handle = 7;
+	pd->handle = FAKE_PD;
+	fake_add_object(FAKE_PDS, pd->handle);
 	info->kind = req->kind;
 	info->domain = 5;
 	return 0;
@@ -52,8 +53,9 @@ int ibv_cmd_dealloc_pd(struct ibv_pd *pd)
 {
 	int ret = fake_enter(FAKE_DEALLOC_PD);
 
+	fake_has_object(FAKE_PDS, pd->handle);
 	if (!ret)
-		fake_count(-1);
+		fake_drop_object(FAKE_PDS, pd->handle);
 	return ret;
 }
 
@@ -128,7 +130,7 @@ int ibv_cmd_resize_cq(struct ibv_cq *ibcq, int cqe, struct ibv_resize_cq *cmd,
 {
 	struct keel_uapi_resize_cq_req *req =
 		DRIVER_PART(cmd, cmd_size, struct keel_uapi_resize_cq_req);
-	struct fake_cq *cq = fake_cq(ibcq);
+	struct fake_cq *cq = fake_live_cq(ibcq);
 	struct fake_ring to;
 	int ret = fake_enter(FAKE_RESIZE_CQ);
 
@@ -148,11 +150,12 @@ int ibv_cmd_resize_cq(struct ibv_cq *ibcq, int cqe, struct ibv_resize_cq *cmd,
 
 int ibv_cmd_destroy_cq(struct ibv_cq *ibcq)
 {
+	struct fake_cq *cq = fake_live_cq(ibcq);
 	int ret = fake_enter(FAKE_DESTROY_CQ);
 
 	if (ret)
 		return ret;
-	fake_cq(ibcq)->live = false;
+	cq->live = false;
 	fake_count(-1);
 	return 0;
 }
@@ -203,7 +206,7 @@ int ibv_cmd_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 {
 	struct keel_uapi_modify_srq_req *req =
 		DRIVER_PART(cmd, cmd_size, struct keel_uapi_modify_srq_req);
-	struct fake_rq *rq = fake_srq(ibsrq);
+	struct fake_rq *rq = fake_live_srq(ibsrq);
 	struct fake_ring to;
 	int ret = fake_enter(FAKE_MODIFY_SRQ);
 
@@ -230,7 +233,7 @@ int ibv_cmd_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 int ibv_cmd_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 		      struct ibv_query_srq *cmd, size_t cmd_size)
 {
-	struct fake_rq *rq = fake_srq(ibsrq);
+	struct fake_rq *rq = fake_live_srq(ibsrq);
 	int ret = fake_enter(FAKE_QUERY_SRQ);
 
 	if (ret)
@@ -243,11 +246,12 @@ int ibv_cmd_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr,
 
 int ibv_cmd_destroy_srq(struct ibv_srq *ibsrq)
 {
+	struct fake_rq *rq = fake_live_srq(ibsrq);
 	int ret = fake_enter(FAKE_DESTROY_SRQ);
 
 	if (ret)
 		return ret;
-	fake_srq(ibsrq)->live = false;
+	rq->live = false;
 	fake_count(-1);
 	return 0;
 }
@@ -329,13 +333,16 @@ static void reset(struct fake_ring *ring)
 int ibv_cmd_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		      struct ibv_modify_qp *cmd, size_t cmd_size)
 {
+	struct fake_qp *qp = fake_live_qp(ibqp);
 	int ret = fake_enter(FAKE_MODIFY_QP);
 
 	if (ret)
 		return ret;
+	qp->attr = *attr;
+	qp->mask = mask;
 	if (mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
-		reset(&fake_qp(ibqp)->sq);
-		reset(&fake_qp(ibqp)->rq);
+		reset(&qp->sq);
+		reset(&qp->rq);
 	}
 	return fake_leave(FAKE_MODIFY_QP, ibqp->handle);
 }
@@ -344,22 +351,25 @@ int ibv_cmd_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		     struct ibv_qp_init_attr *init_attr,
 		     struct ibv_query_qp *cmd, size_t cmd_size)
 {
+	struct fake_qp *qp = fake_live_qp(ibqp);
 	int ret = fake_enter(FAKE_QUERY_QP);
 
 	if (ret)
 		return ret;
-	init_attr->cap = fake_qp(ibqp)->cap;
+	qp->mask = mask;
+	init_attr->cap = qp->cap;
 	attr->cap = init_attr->cap;
 	return 0;
 }
 
 int ibv_cmd_destroy_qp(struct ibv_qp *ibqp)
 {
+	struct fake_qp *qp = fake_live_qp(ibqp);
 	int ret = fake_enter(FAKE_DESTROY_QP);
 
 	if (ret)
 		return ret;
-	fake_qp(ibqp)->live = false;
+	qp->live = false;
 	fake_count(-1);
 	return fake_leave(FAKE_DESTROY_QP, ibqp->handle);
 }
@@ -372,13 +382,15 @@ int ibv_cmd_create_ah(struct ibv_pd *pd, struct ibv_ah *ah,
 		DRIVER_PART(resp, resp_size, struct keel_uapi_create_ah_resp);
 	int ret = fake_enter(FAKE_CREATE_AH);
 
+	fake_has_object(FAKE_PDS, pd->handle);
 	if (ret)
 		return ret;
-	fake_count(1);
+	fake.ah = *attr;
 	ah->context = pd->context;
 	ah->pd = pd;
 	/* Its number differs from its handle. */
 	ah->handle = 3;
+	fake_add_object(FAKE_AHS, ah->handle);
 	drv->ah = 0xa4;
 	return 0;
 }
@@ -387,8 +399,9 @@ int ibv_cmd_destroy_ah(struct ibv_ah *ah)
 {
 	int ret = fake_enter(FAKE_DESTROY_AH);
 
+	fake_has_object(FAKE_AHS, ah->handle);
 	if (!ret)
-		fake_count(-1);
+		fake_drop_object(FAKE_AHS, ah->handle);
 	return ret;
 }
 
@@ -399,10 +412,16 @@ int ibv_cmd_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 {
 	int ret = fake_enter(FAKE_REG_MR);
 
+	fake_has_object(FAKE_PDS, pd->handle);
 	if (ret)
 		return ret;
-	fake_count(1);
+	fake.mr = (struct fake_mr_request){
+		.pd = pd->handle, .addr = addr, .length = length,
+		.iova = hca_va, .access = access,
+	};
 	vmr->ibv_mr.context = pd->context;
+	vmr->ibv_mr.handle = FAKE_MR;
+	fake_add_object(FAKE_MRS, FAKE_MR);
 	vmr->ibv_mr.lkey = 0x1100;
 	vmr->ibv_mr.rkey = 0x1100;
 	vmr->mr_type = IBV_MR_TYPE_MR;
@@ -415,7 +434,18 @@ int ibv_cmd_rereg_mr(struct verbs_mr *vmr, uint32_t flags, void *addr,
 		     size_t cmd_sz, struct ib_uverbs_rereg_mr_resp *resp,
 		     size_t resp_sz)
 {
-	return fake_enter(FAKE_REREG_MR);
+	int ret = fake_enter(FAKE_REREG_MR);
+
+	fake_has_object(FAKE_MRS, vmr->ibv_mr.handle);
+	if (flags & IBV_REREG_MR_CHANGE_PD)
+		fake_has_object(FAKE_PDS, pd->handle);
+	if (ret)
+		return ret;
+	fake.mr = (struct fake_mr_request){
+		.flags = flags, .addr = addr, .length = length, .iova = hca_va,
+		.access = access, .pd = pd ? pd->handle : 0,
+	};
+	return 0;
 }
 
 int ibv_cmd_reg_dm_mr(struct ibv_pd *pd, struct verbs_dm *dm, uint64_t offset,
@@ -424,10 +454,17 @@ int ibv_cmd_reg_dm_mr(struct ibv_pd *pd, struct verbs_dm *dm, uint64_t offset,
 {
 	int ret = fake_enter(FAKE_REG_DM_MR);
 
+	fake_has_object(FAKE_PDS, pd->handle);
+	CHECK(dm->handle < FAKE_OBJECTS && fake.dm[dm->handle].live);
 	if (ret)
 		return ret;
-	fake_count(1);
+	fake.mr = (struct fake_mr_request){
+		.pd = pd->handle, .dm = dm->handle, .iova = offset,
+		.length = length, .access = access,
+	};
 	vmr->ibv_mr.context = pd->context;
+	vmr->ibv_mr.handle = FAKE_MR + 1;
+	fake_add_object(FAKE_MRS, FAKE_MR + 1);
 	vmr->ibv_mr.lkey = 0x2200;
 	vmr->mr_type = IBV_MR_TYPE_MR;
 	return 0;
@@ -437,8 +474,9 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 {
 	int ret = fake_enter(FAKE_DEREG_MR);
 
+	fake_has_object(FAKE_MRS, vmr->ibv_mr.handle);
 	if (!ret)
-		fake_count(-1);
+		fake_drop_object(FAKE_MRS, vmr->ibv_mr.handle);
 	return ret;
 }
 
@@ -449,9 +487,11 @@ int ibv_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type,
 {
 	int ret = fake_enter(FAKE_ALLOC_MW);
 
+	fake_has_object(FAKE_PDS, pd->handle);
 	if (ret)
 		return ret;
-	fake_count(1);
+	mw->handle = FAKE_MW + type;
+	fake_add_object(FAKE_MWS, mw->handle);
 	mw->context = pd->context;
 	mw->pd = pd;
 	mw->rkey = 0x3300;
@@ -463,7 +503,8 @@ int ibv_cmd_dealloc_mw(struct ibv_mw *mw)
 {
 	int ret = fake_enter(FAKE_DEALLOC_MW);
 
+	fake_has_object(FAKE_MWS, mw->handle);
 	if (!ret)
-		fake_count(-1);
+		fake_drop_object(FAKE_MWS, mw->handle);
 	return ret;
 }

@@ -44,11 +44,14 @@ static int alloc_parent(struct ibv_command_buffer *cmd)
 
 	if (ret)
 		return ret;
-	fake_count(1);
 	td = find(cmd, KEEL_ATTR_PD_ALLOC_PARENT_TD);
 	fake.parent_pd = must(cmd, KEEL_ATTR_PD_ALLOC_PARENT_PD)->data;
+	fake_has_object(FAKE_PDS, fake.parent_pd);
 	fake.parent_td = td ? (int64_t)td->data : -1;
-	must(cmd, KEEL_ATTR_PD_ALLOC_PARENT_HANDLE)->data = 8;
+	if (td)
+		fake_has_object(FAKE_TDS, td->data);
+	must(cmd, KEEL_ATTR_PD_ALLOC_PARENT_HANDLE)->data = FAKE_PARENT;
+	fake_add_object(FAKE_PDS, FAKE_PARENT);
 	respond(cmd, KEEL_ATTR_PD_ALLOC_PARENT_RESP, &info, sizeof(info));
 	return 0;
 }
@@ -58,6 +61,7 @@ static int query_pd(struct ibv_command_buffer *cmd)
 	struct keel_uapi_pd_info info = { .domain = 5, .kind = fake.kind };
 	int ret = fake_enter(FAKE_QUERY_PD);
 
+	fake.queried_pd = must(cmd, KEEL_ATTR_PD_QUERY_HANDLE)->data;
 	if (ret)
 		return ret;
 	respond(cmd, KEEL_ATTR_PD_QUERY_RESP, &info, sizeof(info));
@@ -70,19 +74,20 @@ static int alloc_td(struct ibv_command_buffer *cmd)
 
 	if (ret)
 		return ret;
-	fake_count(1);
-	must(cmd, KEEL_ATTR_TD_ALLOC_HANDLE)->data = 9;
+	must(cmd, KEEL_ATTR_TD_ALLOC_HANDLE)->data = FAKE_TD;
+	fake_add_object(FAKE_TDS, FAKE_TD);
 	return 0;
 }
 
 static int free_td(struct ibv_command_buffer *cmd)
 {
+	uint32_t handle = must(cmd, KEEL_ATTR_TD_FREE_HANDLE)->data;
 	int ret = fake_enter(FAKE_FREE_TD);
 
+	fake_has_object(FAKE_TDS, handle);
 	if (ret)
 		return ret;
-	CHECK_EQ(must(cmd, KEEL_ATTR_TD_FREE_HANDLE)->data, 9);
-	fake_count(-1);
+	fake_drop_object(FAKE_TDS, handle);
 	return 0;
 }
 
@@ -95,6 +100,9 @@ static int list_holders(struct ibv_command_buffer *cmd)
 
 	if (ret)
 		return ret;
+	fake.holders_of = cmd->hdr.object_id;
+	fake.holders_handle = must(cmd, KEEL_ATTR_HOLDERS_HANDLE)->data;
+	fake.holders_room = list ? list->len / sizeof(*fake.holders) : 0;
 	fake.holders_flags = flags ? flags->data : 0;
 	if (list)
 		memcpy((void *)(uintptr_t)list->data, fake.holders,
@@ -104,10 +112,16 @@ static int list_holders(struct ibv_command_buffer *cmd)
 	return 0;
 }
 
+static struct fake_dm *live_dm(uint32_t handle)
+{
+	CHECK(handle < FAKE_OBJECTS && fake.dm[handle].live);
+	return &fake.dm[handle];
+}
+
 static int query_dm(struct ibv_command_buffer *cmd)
 {
 	struct fake_dm *dm =
-		&fake.dm[must(cmd, KEEL_ATTR_DM_QUERY_HANDLE)->data];
+		live_dm(must(cmd, KEEL_ATTR_DM_QUERY_HANDLE)->data);
 	struct keel_uapi_dm_info info = {
 		.start = (dm->page - 1) * FAKE_PAGE, .length = dm->length,
 	};
@@ -122,7 +136,7 @@ static int query_dm(struct ibv_command_buffer *cmd)
 /* The extents of a buffer lie in reverse order in the device. */
 static int map_dm(struct ibv_command_buffer *cmd)
 {
-	struct fake_dm *dm = &fake.dm[must(cmd, KEEL_ATTR_DM_MAP_HANDLE)->data];
+	struct fake_dm *dm = live_dm(must(cmd, KEEL_ATTR_DM_MAP_HANDLE)->data);
 	uint64_t offset = must(cmd, KEEL_ATTR_DM_MAP_OFFSET)->data;
 	uint64_t size = (dm->length + FAKE_PAGE - 1) / FAKE_PAGE * FAKE_PAGE;
 	uint64_t extent = dm->extent * FAKE_PAGE;
@@ -213,11 +227,12 @@ int ibv_cmd_alloc_dm(struct ibv_context *ctx,
 
 int ibv_cmd_free_dm(struct verbs_dm *vdm)
 {
+	struct fake_dm *dm = live_dm(vdm->handle);
 	int ret = fake_enter(FAKE_FREE_DM);
 
 	if (ret)
 		return ret;
-	fake.dm[vdm->handle].live = false;
+	dm->live = false;
 	fake_count(-1);
 	return 0;
 }

@@ -287,6 +287,37 @@ TEST(locks, "PDM-4", "both queues take no lock with a thread domain, and one loc
 	}
 }
 
+TEST(modify, "DEV-2", "a modify passes all attributes and the mask, and the state changes if it succeeds")
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_INIT, .pkey_index = 1, .port_num = 2,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE, .dest_qp_num = 3,
+	};
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		   IBV_QP_ACCESS_FLAGS;
+	struct ibv_qp *first, *qp;
+
+	setup();
+	first = MUST(ibv_create_qp_ex(fake.ctx, &good));
+	qp = MUST(ibv_create_qp_ex(fake.ctx, &good));
+	fake.fail[FAKE_MODIFY_QP] = EINVAL;
+	CHECK_RET(ibv_modify_qp(qp, &attr, mask), EINVAL);
+	CHECK_EQ(qp->state, IBV_QPS_RESET);
+	CHECK_OK(ibv_modify_qp(qp, &attr, mask));
+	CHECK_EQ(qp->state, IBV_QPS_INIT);
+	CHECK_EQ(fake_qp(qp)->mask, mask);
+	CHECK_EQ(fake_qp(qp)->attr.qp_state, IBV_QPS_INIT);
+	CHECK_EQ(fake_qp(qp)->attr.pkey_index, 1);
+	CHECK_EQ(fake_qp(qp)->attr.port_num, 2);
+	CHECK_EQ(fake_qp(qp)->attr.qp_access_flags, IBV_ACCESS_REMOTE_WRITE);
+	CHECK_EQ(fake_qp(qp)->attr.dest_qp_num, 3);
+	/* The other QP got no request. */
+	CHECK_EQ(fake_qp(first)->mask, 0);
+	CHECK_OK(ibv_destroy_qp(qp));
+	CHECK_OK(ibv_destroy_qp(first));
+	finish();
+}
+
 TEST(query, "DEV-2", "a query returns the capacities that the kernel has")
 {
 	struct ibv_qp_init_attr init_attr;
@@ -298,6 +329,7 @@ TEST(query, "DEV-2", "a query returns the capacities that the kernel has")
 	CHECK_OK(ibv_query_qp(qp, &attr, IBV_QP_CAP, &init_attr));
 	CHECK_EQ(init_attr.cap.max_send_wr, 8);
 	CHECK_EQ(attr.cap.max_recv_wr, 16);
+	CHECK_EQ(fake_qp(qp)->mask, IBV_QP_CAP);
 	fake.fail[FAKE_QUERY_QP] = EIO;
 	CHECK_RET(ibv_query_qp(qp, &attr, IBV_QP_CAP, &init_attr), EIO);
 	CHECK_OK(ibv_destroy_qp(qp));
