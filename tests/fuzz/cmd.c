@@ -44,6 +44,12 @@ void cmd_set_fd(int fd)
 	file = fd;
 }
 
+void cmd_reset(void)
+{
+	memset(&fault, 0, sizeof(fault));
+	by_write = false;
+}
+
 void cmd_via(bool write)
 {
 	by_write = write;
@@ -143,7 +149,8 @@ static int run_write(const struct cmd *cmd, uint8_t *core, const uint8_t *drv)
 	struct ib_uverbs_cmd_hdr hdr = { .command = cmd->command };
 	uint8_t resp[BUF] = {};
 	uint64_t at = (uintptr_t)resp;
-	uint8_t buf[2 * BUF];
+	/* A length with a fault may reach beyond the command. */
+	uint8_t buf[2 * BUF] = {};
 	size_t len = sizeof(hdr);
 	bool good;
 
@@ -162,8 +169,10 @@ static int run_write(const struct cmd *cmd, uint8_t *core, const uint8_t *drv)
 	cmd_count(cmd->m, good);
 	if (!good)
 		return errno;
-	memcpy(cmd->resp, resp, cmd->resp_len);
-	memcpy(cmd->dresp, resp + cmd->resp_len, cmd->dresp_len);
+	if (cmd->resp_len)
+		memcpy(cmd->resp, resp, cmd->resp_len);
+	if (cmd->dresp_len)
+		memcpy(cmd->dresp, resp + cmd->resp_len, cmd->dresp_len);
 	return 0;
 }
 
@@ -172,6 +181,11 @@ int cmd_run(const struct cmd *cmd)
 {
 	uint8_t core[BUF] = {}, drv[BUF] = {};
 
+	/* With a fault, a command may succeed without a response. */
+	if (cmd->resp_len)
+		memset(cmd->resp, 0, cmd->resp_len);
+	if (cmd->dresp_len)
+		memset(cmd->dresp, 0, cmd->dresp_len);
 	memcpy(core, cmd->core, cmd->core_len);
 	if (cmd->drv_len)
 		memcpy(drv, cmd->drv, cmd->drv_len);

@@ -92,6 +92,7 @@ static void *worker_run(void *arg)
 			pthread_cond_wait(&me->cond, &me->lock);
 		pthread_mutex_unlock(&me->lock);
 		kcov_start(&me->kcov);
+		cmd_reset();
 		cmd_set_fd(me->fd);
 		run_calls(me->calls, me->n);
 		kcov_collect(&me->kcov);
@@ -164,6 +165,7 @@ static void last_completions(void)
 static void execute(struct kcov *kcov)
 {
 	kcov_start(kcov);
+	cmd_reset();
 	world_open();
 	run_calls((const struct call *)sh->input,
 		  sh->len / sizeof(struct call));

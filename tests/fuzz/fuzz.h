@@ -144,6 +144,8 @@ int cmd_run(const struct cmd *cmd);
 int cmd_ioctl(enum method m, struct raw_cmd *cmd);
 void cmd_count(enum method m, bool good);
 void cmd_spoil(const uint8_t *a);
+/* Forget what the previous calls of this thread have set: an input starts. */
+void cmd_reset(void);
 /* Apply a pending fault to a WQE. */
 void cmd_spoil_wqe(void *wqe, size_t len);
 /* Send the next commands by write(). */

@@ -138,7 +138,7 @@ static void op_share(const uint8_t *a)
 	struct obj *pd = obj_need(K_PD, a[0]), *share;
 	uint64_t key = a[1];
 	struct raw_cmd raw;
-	uint32_t handle;
+	uint32_t handle = 0;
 
 	if (!pd)
 		return;
@@ -261,7 +261,7 @@ static void op_dm_map(const uint8_t *a)
 static void op_dm_mr(const uint8_t *a)
 {
 	struct obj *pd = obj_need(K_PD, a[0]), *dm = obj_pick(K_DM, a[1]), *mr;
-	uint32_t access = rights[a[4] % 8] | ZERO_BASED, lkey, rkey;
+	uint32_t access = rights[a[4] % 8] | ZERO_BASED, lkey = 0, rkey;
 	uint64_t offset, len;
 	struct raw_cmd raw;
 
@@ -325,7 +325,7 @@ static int udmabuf(uint64_t size)
 static void op_dmabuf_mr(const uint8_t *a)
 {
 	uint64_t offset = a[1] * 16, iova = a[2] * 0x10000 + offset, len;
-	uint32_t access = rights[a[3] % 8] & RIGHTS & ~0x10, lkey, rkey;
+	uint32_t access = rights[a[3] % 8] & RIGHTS & ~0x10, lkey = 0, rkey;
 	struct obj *pd = obj_need(K_PD, a[0]), *mr;
 	struct raw_cmd raw;
 	int fd, ret;

@@ -244,7 +244,7 @@ static void op_events(const uint8_t *a)
 	struct pollfd fds = { .fd = fd, .events = POLLIN };
 	struct ib_uverbs_async_event_desc event;
 
-	if (fd < 0)
+	if (fd <= 0)
 		return;
 	poll(&fds, 1, a[1] % 4);
 	if (a[2] % 4 != 3 && read(fd, &event, sizeof(event)) < 0)

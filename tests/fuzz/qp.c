@@ -238,7 +238,7 @@ void qp_connect(struct obj *qp, const uint8_t *a)
 	qp_modify(qp, IBV_QPS_RTS, 0, a);
 }
 
-/* modify QP STATE MASK ACCESS MTU ... */
+/* modify QP STATE MASK ACCESS MTU READS RNR-RETRY */
 static void op_modify(const uint8_t *a)
 {
 	static const uint32_t extras[] = {
@@ -248,11 +248,12 @@ static void op_modify(const uint8_t *a)
 		IBV_QP_CAP, IBV_QP_PATH_MIG_STATE, IBV_QP_RNR_RETRY,
 		IBV_QP_MAX_QP_RD_ATOMIC,
 	};
+	const uint8_t values[] = { a[3], a[4], a[5], a[6], a[2] >> 4 };
 	struct obj *qp = obj_pick(K_QP, a[0]);
 
 	if (!qp)
 		return;
-	qp_modify(qp, a[1] % 7, extras[a[2] % 16], a + 3 - (a[2] & 1));
+	qp_modify(qp, a[1] % 7, extras[a[2] % 16], values);
 	if (a[1] % 7 == IBV_QPS_ERR || a[1] % 7 < IBV_QPS_RTS)
 		qp->failed = true;
 }

@@ -24,7 +24,7 @@ static void op_chan(const uint8_t *a)
 	};
 	struct obj *chan;
 
-	if (cmd_run(&cmd))
+	if (cmd_run(&cmd) || !resp.fd)
 		return;
 	fcntl(resp.fd, F_SETFL, O_NONBLOCK);
 	chan = obj_new(K_CHAN);

@@ -84,7 +84,7 @@ void world_init(void)
 static void get_context(void)
 {
 	struct ib_uverbs_get_context core = {};
-	struct ib_uverbs_get_context_resp resp = { .async_fd = -1 };
+	struct ib_uverbs_get_context_resp resp;
 	struct keel_uapi_context_resp drv;
 	struct cmd cmd = {
 		.m = M_GET_CONTEXT, .command = IB_USER_VERBS_CMD_GET_CONTEXT,
@@ -93,9 +93,9 @@ static void get_context(void)
 		.dresp = &drv, .dresp_len = sizeof(drv),
 	};
 
-	cmd_run(&cmd);
-	w.async_fd = (int)resp.async_fd;
-	if (w.async_fd >= 0)
+	if (!cmd_run(&cmd))
+		w.async_fd = (int)resp.async_fd;
+	if (w.async_fd)
 		fcntl(w.async_fd, F_SETFL, O_NONBLOCK);
 }
 
@@ -119,6 +119,8 @@ static void open_device(void)
 void world_open(void)
 {
 	memset(&w, 0, sizeof(w));
+	/* The kernel may read or write beyond a ring whose size had a fault. */
+	memset(rings_area, 0, RINGS * RING_BYTES);
 	map_data();
 	open_device();
 }
@@ -191,7 +193,8 @@ bool ring_new(struct ring *ring, uint32_t entries, uint32_t stride)
 			      RINGS * RING_BYTES);
 	ring->entries = entries;
 	ring->stride = stride;
-	memset(ring->head, 0, sizeof(*ring->head));
+	/* The ring may have been used before, if there are more than RINGS. */
+	memset(ring->head, 0, RING_BYTES);
 	return true;
 }
 

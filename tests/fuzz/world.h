@@ -37,7 +37,7 @@ struct obj {
 #define SLOTS		16
 #define DATA_PAGES	64
 #define RING_BYTES	16384
-#define RINGS		128
+#define RINGS		64
 #define MAPS		8
 
 /* First number of a reference that may name a dead object. */
@@ -50,7 +50,7 @@ struct world {
 	void *maps[MAPS];
 	size_t map_len[MAPS];
 	atomic_uint n_maps;
-	int async_fd;
+	int async_fd;		/* 0 if there is none */
 	atomic_int waiting;	/* signaled work requests without a completion */
 };
 
