@@ -57,8 +57,10 @@ void cmd_via(bool write)
 
 void cmd_count(enum method m, bool good)
 {
-	if (sh->show && !good)
+	if (sh->show && !good) {
 		printf("# %s: %s\n", method_names[m], strerror(errno));
+		fflush(stdout);
+	}
 	atomic_fetch_add_explicit(&sh->calls[m], 1, memory_order_relaxed);
 	if (good)
 		atomic_fetch_add_explicit(&sh->good[m], 1,
@@ -108,6 +110,7 @@ static void spoil(enum where where, void *p, size_t len)
 	value = fault_value();
 	memcpy((char *)p + at, &value, width);
 	fault.set = false;
+	atomic_store(&sh->fault, true);
 }
 
 void cmd_spoil_wqe(void *wqe, size_t len)
@@ -120,6 +123,7 @@ static size_t spoil_len(size_t len, size_t max)
 	if (!fault.set || fault.where != LENGTH)
 		return len;
 	fault.set = false;
+	atomic_store(&sh->fault, true);
 	len += (int8_t)fault.value;
 	return len > max ? max : len;
 }

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inputs are executed in a process of its own, which the fuzzer starts again if
- * it dies. The fuzzer watches it: a process that cannot be killed is a finding,
- * and so is an object that outlives its input.
+ * The process that executes inputs, and its threads. watch.c starts it, and hands
+ * over the inputs.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/reboot.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,13 +17,6 @@
 #include "t.h"
 
 #define THREADS		2
-/* Seconds that an input may take, and that a killed process may take to end. */
-#define PATIENCE	10
-#define PATIENCE_KILL	30
-#define OBJECTS		"/sys/kernel/debug/keel/keel0/objects"
-
-struct shared *sh;
-static pid_t executor;
 
 /* A thread that waits for calls to run beside the main thread. */
 struct worker {
@@ -45,6 +31,8 @@ struct worker {
 };
 
 static struct worker workers[THREADS];
+/* Their files must be open before those of the first input. */
+static pthread_barrier_t started;
 static __thread bool is_main;
 
 /* tests/lib/raw.c needs these three. */
@@ -64,9 +52,14 @@ char *t_shell(const char *fmt, ...)
 	return strdup("");
 }
 
-bool proc_is_main(void)
+bool exec_is_main(void)
 {
 	return is_main;
+}
+
+void exec_without_threads(void)
+{
+	is_main = false;
 }
 
 static void futex_wait(atomic_uint *word, unsigned int old, int ms)
@@ -81,11 +74,19 @@ static void futex_wake(atomic_uint *word)
 	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
+/* A run without KCOV would find nothing. */
+static void open_kcov(struct kcov *kcov)
+{
+	if (!kcov_open(kcov) && getenv("FUZZ_GUEST"))
+		_exit(2);
+}
+
 static void *worker_run(void *arg)
 {
 	struct worker *me = arg;
 
-	kcov_open(&me->kcov);
+	open_kcov(&me->kcov);
+	pthread_barrier_wait(&started);
 	pthread_mutex_lock(&me->lock);
 	for (;;) {
 		while (!me->busy)
@@ -140,14 +141,15 @@ static void start_threads(void)
 {
 	int i;
 
+	pthread_barrier_init(&started, NULL, THREADS + 1);
 	for (i = 0; i < THREADS; i++) {
 		pthread_mutex_init(&workers[i].lock, NULL);
 		pthread_cond_init(&workers[i].cond, NULL);
-		pthread_create(&workers[i].thread, NULL, worker_run,
-			       &workers[i]);
+		if (pthread_create(&workers[i].thread, NULL, worker_run,
+				   &workers[i]))
+			_exit(2);
 	}
-	/* Their files must be open before those of the first input. */
-	usleep(50000);
+	pthread_barrier_wait(&started);
 }
 
 /* Work may be left to the kernel's thread of this process. */
@@ -176,7 +178,7 @@ static void execute(struct kcov *kcov)
 	kcov_collect(kcov);
 }
 
-static void executor_run(void)
+void exec_run(void)
 {
 	struct kcov kcov;
 	unsigned int turn;
@@ -187,7 +189,7 @@ static void executor_run(void)
 	for (i = 1; i < SIGRTMIN; i++)
 		signal(i, i == SIGPIPE ? SIG_IGN : SIG_DFL);
 	world_init();
-	kcov_open(&kcov);
+	open_kcov(&kcov);
 	start_threads();
 	for (;;) {
 		turn = atomic_load(&sh->done);
@@ -197,134 +199,4 @@ static void executor_run(void)
 		atomic_store(&sh->done, turn + 1);
 		futex_wake(&sh->done);
 	}
-}
-
-static void start_executor(void)
-{
-	executor = fork();
-	if (executor < 0)
-		exec_finding("fork");
-	if (!executor) {
-		/* It ends with the fuzzer. */
-		syscall(SYS_prctl, 1, SIGKILL, 0, 0, 0);
-		executor_run();
-	}
-}
-
-void exec_init(void)
-{
-	char line[64] = "";
-	FILE *f;
-
-	sh = mmap(NULL, sizeof(*sh), PROT_READ | PROT_WRITE,
-		  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (sh == MAP_FAILED ||
-	    mmap(counters, COUNTERS, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
-		perror("fuzz: mmap");
-		exit(2);
-	}
-	f = fopen("/sys/module/keel/sections/.text", "r");
-	if (f && fgets(line, sizeof(line), f))
-		sh->text = strtoull(line, NULL, 16);
-	if (f)
-		fclose(f);
-}
-
-/* End the guest: after a finding, nothing in it can be trusted. */
-void exec_finding(const char *what)
-{
-	FILE *f = fopen("/dev/kmsg", "w");
-
-	if (f) {
-		fprintf(f, "<0>BUG: keel-fuzz: %s\n", what);
-		fclose(f);
-	}
-	fprintf(stderr, "fuzz: %s\n", what);
-	sync();
-	usleep(200000);
-	if (getenv("FUZZ_GUEST"))
-		reboot(RB_POWER_OFF);
-	_exit(3);
-}
-
-static void print_stacks(void)
-{
-	char command[128];
-
-	snprintf(command, sizeof(command),
-		 "tail -n +1 /proc/%d/task/*/stack /proc/%d/task/*/status >&2",
-		 executor, executor);
-	if (system(command))
-		fprintf(stderr, "fuzz: no stacks\n");
-}
-
-static bool reaped(void)
-{
-	return waitpid(executor, NULL, WNOHANG) == executor;
-}
-
-/* The process is late: it must at least be possible to kill it. */
-static void kill_executor(void)
-{
-	int i;
-
-	kill(executor, SIGKILL);
-	for (i = 0; i < PATIENCE_KILL * 10; i++) {
-		if (reaped())
-			return;
-		usleep(100000);
-	}
-	print_stacks();
-	exec_finding("a process hangs in the kernel");
-}
-
-/* Objects may live a little longer, because the kernel's thread has them. */
-static void check_objects(void)
-{
-	char text[160];
-	int i, fd;
-	ssize_t n = 0;
-
-	for (i = 0; i < 5000; i++) {
-		fd = open(OBJECTS, O_RDONLY | O_CLOEXEC);
-		n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-		if (fd >= 0)
-			close(fd);
-		if (n <= 0)
-			return;
-		usleep(1000);
-	}
-	text[n] = 0;
-	fprintf(stderr, "fuzz: left: %s\n", text);
-	exec_finding("an object outlives its input");
-}
-
-void exec_input(const uint8_t *data, size_t size)
-{
-	unsigned int turn = atomic_load(&sh->turn);
-	int i;
-
-	if (!executor)
-		start_executor();
-	sh->len = size > MAX_INPUT ? MAX_INPUT : size;
-	memcpy(sh->input, data, sh->len);
-	atomic_store(&sh->turn, turn + 1);
-	futex_wake(&sh->turn);
-	for (i = 0; i < PATIENCE * 10; i++) {
-		if (atomic_load(&sh->done) != turn)
-			break;
-		futex_wait(&sh->done, turn, 100);
-		if (atomic_load(&sh->done) == turn && reaped())
-			executor = 0;
-		if (!executor)
-			break;
-	}
-	if (atomic_load(&sh->done) == turn) {
-		if (executor)
-			kill_executor();
-		executor = 0;
-		atomic_store(&sh->done, turn + 1);
-	}
-	check_objects();
 }

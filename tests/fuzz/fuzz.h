@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A fuzzer of the uapi. An input is a sequence of calls of 8 bytes, and any bytes
- * are a valid sequence. See Documentation/testing.rst.
+ * are a valid sequence. See Documentation/torture.rst.
  */
 #ifndef FUZZ_H
 #define FUZZ_H
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <rdma/ib_user_ioctl_verbs.h>
 
@@ -34,18 +35,14 @@ struct op {
 	int weight;		/* how often the mutator chooses it */
 };
 
-/* The table; the order is part of the format of binary inputs. */
-extern const struct op *const op_tables[];
-extern const int op_table_sizes[];
+/* The tables; the order is part of the format of binary inputs. */
 const struct op *op_of(uint8_t number);
 int op_count(void);
 
 extern const struct op object_ops[], handle_ops[], queue_ops[], qp_ops[],
-	post_ops[],
-	proc_ops[];
+	post_ops[], proc_ops[];
 extern const int object_ops_count, handle_ops_count, queue_ops_count,
-	qp_ops_count,
-	post_ops_count, proc_ops_count;
+	qp_ops_count, post_ops_count, proc_ops_count;
 
 /*
  * The methods, X(name), whose calls and successes are counted. Each must succeed
@@ -95,35 +92,46 @@ struct shared {
 	atomic_ullong posted;		/* signaled work requests */
 	atomic_ullong sent[WC_STATUSES];
 	atomic_ullong received[WC_STATUSES];
+	atomic_ullong late;		/* processes that hung */
+	atomic_ullong died;		/* processes that did not end as planned */
+	atomic_ullong spoiled;		/* the same, after a fault */
+	atomic_bool dies;		/* this input ends its process */
+	atomic_bool fault;		/* the kernel may write to any address */
 	uint8_t seen[MAX_TEXT / 8];	/* bits: covered code */
-	atomic_uint seen_count;
+	atomic_ullong truncated;	/* traces that were too long */
 };
 
 extern struct shared *sh;
 extern uint8_t counters[COUNTERS];
 
 /* exec.c: the process that executes inputs, and its threads. */
-void exec_init(void);
-/* Execute an input; does not return if the kernel hangs or keeps objects. */
-void exec_input(const uint8_t *data, size_t size);
-void exec_finding(const char *what) __attribute__((noreturn));
+void exec_run(void) __attribute__((noreturn));
+/* Run these calls in another thread. */
+void exec_thread(const struct call *calls, int n);
+/* Is this the thread that has others, and may fork? */
+bool exec_is_main(void);
+/* A child of fork() has no other threads. */
+void exec_without_threads(void);
 
-/* kcov.c */
+/* kcov.c: each thread has its own. */
 struct kcov {
 	uint64_t *area;
 };
 
-void kcov_open(struct kcov *k);
+bool kcov_open(struct kcov *k);
 void kcov_start(struct kcov *k);
 void kcov_collect(struct kcov *k);
+/* The same for this thread, which ends. */
+void kcov_collect_own(void);
 
-/* Run these calls in a thread of its own, see proc.c. */
-void exec_thread(const struct call *calls, int n);
+/* proc.c */
 void run_calls(const struct call *calls, int n);
 
 /* text.c: inputs as text, and their mutation. */
-size_t text_read(const char *path, uint8_t *data, size_t max);
-void text_print(const uint8_t *data, size_t size);
+size_t text_read(const char *path, uint8_t *data);
+void text_print(FILE *f, const uint8_t *data, size_t size);
+/* The same without the first line. */
+void text_calls(FILE *f, const uint8_t *data, size_t size);
 uint64_t random_next(uint64_t *seed);
 
 /* cmd.c: issue commands, spoiled or not. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "watch.h"
 
 #define KCOV_INIT_TRACE	_IOR('c', 1, unsigned long)
 #define KCOV_ENABLE	_IO('c', 100)
@@ -23,24 +24,30 @@
 __attribute__((section("__libfuzzer_extra_counters"), aligned(PAGE)))
 uint8_t counters[COUNTERS];
 
-/* Without KCOV, inputs can be executed again, but no new ones are found. */
-void kcov_open(struct kcov *k)
-{
-	int fd = open("/sys/kernel/debug/kcov", O_RDWR | O_CLOEXEC);
+static __thread struct kcov *own;
 
+/* Without KCOV, inputs can be executed again, but no new ones are found. */
+bool kcov_open(struct kcov *k)
+{
+	int fd = open(KCOV_FILE, O_RDWR | O_CLOEXEC);
+	void *area;
+
+	own = k;
 	k->area = NULL;
 	if (fd < 0)
-		return;
+		return false;
 	if (ioctl(fd, KCOV_INIT_TRACE, KCOV_WORDS))
 		goto err;
-	k->area = mmap(NULL, KCOV_WORDS * sizeof(uint64_t),
-		       PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (k->area == MAP_FAILED || ioctl(fd, KCOV_ENABLE, KCOV_TRACE_PC))
+	area = mmap(NULL, KCOV_WORDS * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+		    MAP_SHARED, fd, 0);
+	if (area == MAP_FAILED || ioctl(fd, KCOV_ENABLE, KCOV_TRACE_PC))
 		goto err;
-	return;
+	k->area = area;
+	return true;
 err:
 	perror("kcov");
-	_exit(2);
+	close(fd);
+	return false;
 }
 
 void kcov_start(struct kcov *k)
@@ -56,7 +63,6 @@ static void see(uint64_t offset)
 	if (offset >= MAX_TEXT || sh->seen[offset / 8] & bit)
 		return;
 	sh->seen[offset / 8] |= bit;
-	atomic_fetch_add(&sh->seen_count, 1);
 }
 
 /* An edge is a pair of program counters. */
@@ -67,8 +73,10 @@ void kcov_collect(struct kcov *k)
 	if (!k->area)
 		return;
 	n = __atomic_load_n(&k->area[0], __ATOMIC_RELAXED);
-	if (n > KCOV_WORDS - 1)
+	if (n >= KCOV_WORDS - 1) {
 		n = KCOV_WORDS - 1;
+		atomic_fetch_add(&sh->truncated, 1);
+	}
 	for (i = 1; i <= n; i++) {
 		pc = k->area[i] - sh->text;
 		see(pc);
@@ -78,4 +86,10 @@ void kcov_collect(struct kcov *k)
 		last = pc;
 	}
 	kcov_start(k);
+}
+
+void kcov_collect_own(void)
+{
+	if (own)
+		kcov_collect(own);
 }

@@ -5,12 +5,14 @@
  * fuzz print FILE...            print inputs as text
  * fuzz pack FOLDER FILE...      write inputs as binary files
  * fuzz unpack FOLDER FILE...    write inputs as text files
- * fuzz again HISTORY            execute saved inputs, each several times
+ * fuzz again HISTORY            execute saved inputs, each several times, and then
+ *                               all of them in their order
  * fuzz cut HISTORY              execute parts of the last saved input
  * fuzz newest HISTORY           print the last saved input as text
+ * fuzz history HISTORY FOLDER   write the saved inputs as text, 00.calls first
  *
  * HISTORY is the file that a run keeps in the folder of $FUZZ_SHARE. See
- * Documentation/testing.rst.
+ * Documentation/torture.rst.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@
 #include "fuzz.h"
 #include "report.h"
 #include "text.h"
+#include "watch.h"
 
 /* A race does not happen each time. */
 #define ATTEMPTS	10
@@ -47,37 +50,45 @@ size_t driver_cross(const uint8_t *one, size_t n, const uint8_t *other,
 	return text_cross(one, n, other, m, out, max, seed);
 }
 
-static int execute(const uint8_t *data, size_t size)
+static bool execute(const uint8_t *data, size_t size)
 {
+	bool good;
+
 	if (size > MAX_INPUT)
 		size = MAX_INPUT;
 	report_input(data, size);
-	exec_input(data, size);
+	good = watch_input(data, size);
 	report_counts(0);
+	return good;
+}
+
+static int driver_execute(const uint8_t *data, size_t size)
+{
+	execute(data, size);
 	return 0;
 }
 
+/* The name comes first: reading or executing the file may end the fuzzer. */
 static void replay(const char *path)
 {
 	uint8_t data[MAX_INPUT];
-	size_t size = text_read(path, data, sizeof(data));
+	size_t size;
 
-	printf("# %s\n", path);
+	printf("# replay %s\n", path);
 	fflush(stdout);
-	execute(data, size);
-}
-
-static void print_input(const uint8_t *data, size_t size)
-{
-	printf("# SPDX-License-Identifier: GPL-2.0\n");
-	text_print(data, size);
+	size = text_read(path, data);
+	if (!execute(data, size)) {
+		fprintf(stderr, "fuzz: the input ends or stops its process\n");
+		report_counts(1);
+		exit(3);
+	}
 }
 
 static void print(const char *path)
 {
 	uint8_t data[MAX_INPUT];
 
-	print_input(data, text_read(path, data, sizeof(data)));
+	text_print(stdout, data, text_read(path, data));
 }
 
 static void path_in(char *to, size_t max, const char *dir, const char *path,
@@ -85,7 +96,7 @@ static void path_in(char *to, size_t max, const char *dir, const char *path,
 {
 	const char *name = strrchr(path, '/');
 
-	snprintf(to, max, "%s/%s%s", dir, name ? name + 1 : path, suffix);
+	report_path(to, max, dir, name ? name + 1 : path, suffix);
 }
 
 static void unpack(const char *dir, const char *path)
@@ -103,7 +114,7 @@ static void unpack(const char *dir, const char *path)
 static void pack(const char *dir, const char *path)
 {
 	uint8_t data[MAX_INPUT];
-	size_t size = text_read(path, data, sizeof(data));
+	size_t size = text_read(path, data);
 	char to[256];
 	FILE *f;
 
@@ -115,6 +126,7 @@ static void pack(const char *dir, const char *path)
 	}
 }
 
+/* The last input first: most crashes are its own. */
 static void again(const char *history)
 {
 	uint8_t data[MAX_INPUT];
@@ -125,6 +137,38 @@ static void again(const char *history)
 		size = report_read(history, age, data);
 		for (i = 0; i < ATTEMPTS && size; i++)
 			execute(data, size);
+	}
+	printf("# in their order\n");
+	fflush(stdout);
+	for (i = 0; i < ATTEMPTS; i++)
+		for (age = HISTORY - 1; age >= 0; age--) {
+			size = report_read(history, age, data);
+			if (size)
+				execute(data, size);
+		}
+}
+
+static void write_history(const char *history, const char *dir)
+{
+	uint8_t data[MAX_INPUT];
+	char path[256], name[16];
+	int age, n = 0;
+	size_t size;
+	FILE *f;
+
+	for (age = HISTORY - 1; age >= 0; age--) {
+		size = report_read(history, age, data);
+		if (!size)
+			continue;
+		snprintf(name, sizeof(name), "%02d", n++);
+		report_path(path, sizeof(path), dir, name, ".calls");
+		f = fopen(path, "w");
+		if (f)
+			text_print(f, data, size);
+		if (!f || fclose(f)) {
+			perror(path);
+			exit(2);
+		}
 	}
 }
 
@@ -153,7 +197,7 @@ static void newest(const char *history)
 {
 	uint8_t data[MAX_INPUT];
 
-	print_input(data, report_read(history, 0, data));
+	text_print(stdout, data, report_read(history, 0, data));
 }
 
 /* Modes that need no device; return false if this is none of them. */
@@ -172,6 +216,8 @@ static bool convert(const char *mode, int argc, char **argv)
 			unpack(argv[2], argv[i]);
 	else if (!strcmp(mode, "newest") && argc > 2)
 		newest(argv[2]);
+	else if (!strcmp(mode, "history") && argc > 3)
+		write_history(argv[2], argv[3]);
 	else
 		return false;
 	return true;
@@ -182,22 +228,24 @@ int main(int argc, char **argv)
 	const char *mode = argc > 1 ? argv[1] : "";
 	int i, ret = 0;
 
-	exec_init();
+	watch_alloc();
 	if (convert(mode, argc, argv))
 		return 0;
+	watch_init();
 	report_init(getenv("FUZZ_SHARE"));
 	sh->show = !!getenv("FUZZ_SHOW");
 	if (!strcmp(mode, "replay")) {
 		for (i = 2; i < argc; i++)
 			replay(argv[i]);
+		printf("# all are executed\n");
 	} else if (!strcmp(mode, "again") && argc > 2) {
 		again(argv[2]);
 	} else if (!strcmp(mode, "cut") && argc > 2) {
 		cut(argv[2]);
 	} else if (driver_run) {
-		ret = driver_run(&argc, &argv, execute);
+		ret = driver_run(&argc, &argv, driver_execute);
 	} else {
-		fprintf(stderr, "fuzz: this program has no libFuzzer\n");
+		fprintf(stderr, "fuzz: this fuzzer has no libFuzzer\n");
 		ret = 2;
 	}
 	report_counts(1);

@@ -285,6 +285,7 @@ static void op_scribble(const uint8_t *a)
 
 	if (!ring || !ring->head)
 		return;
+	atomic_store(&sh->fault, true);
 	head = (volatile uint32_t *)ring->head;
 	for (i = 0; i <= rounds; i++) {
 		r = random_next(&seed);

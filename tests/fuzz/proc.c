@@ -8,14 +8,22 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "proc.h"
+#include "watch.h"
+
+/* Seconds that a child may take. */
+#define PATIENCE_CHILD	10
+/* Calls that a thread or a child takes at most. */
+#define CALLS_TAKEN	8
 
 static pid_t children[CHILDREN];
 static int n_children;
+static bool in_child;
 
 /* The calls behind a "thread" or "fork", which takes some of them for itself. */
 static __thread const struct call *rest;
@@ -30,7 +38,7 @@ void run_calls(const struct call *calls, int n)
 	for (i = 0; i < n; i++) {
 		op = op_of(calls[i].op);
 		if (sh->show)
-			text_print((const uint8_t *)&calls[i],
+			text_calls(stdout, (const uint8_t *)&calls[i],
 				   sizeof(calls[i]));
 		rest = calls + i + 1;
 		rest_count = n - i - 1;
@@ -57,7 +65,7 @@ static int take(const struct call **calls, int n)
 static void op_thread(const uint8_t *a)
 {
 	const struct call *calls;
-	int n = take(&calls, a[0] % 8 + 1);
+	int n = take(&calls, a[0] % CALLS_TAKEN + 1);
 
 	if (n)
 		exec_thread(calls, n);
@@ -96,37 +104,63 @@ static int receive_file(int from)
 	return fd;
 }
 
-static void child(int sock, bool apart, const struct call *calls, int n)
+/* The end of a child, with all that it has open. */
+static void child_end(void)
 {
-	alarm(5);
+	kcov_collect_own();
+	kill(getpid(), SIGKILL);
+}
+
+/* @calls is a copy: the parent may be at the next input before the child ends. */
+static void child(pid_t parent, int *socks, bool apart,
+		  const struct call *calls, int n)
+{
+	struct kcov kcov;
+
+	in_child = true;
+	n_children = 0;
+	exec_without_threads();
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		kill(getpid(), SIGKILL);
+	alarm(PATIENCE_CHILD);
+	if (kcov_open(&kcov))
+		kcov_start(&kcov);
 	if (apart)
 		world_of_child();
-	if (sock >= 0) {
+	if (socks[1] >= 0) {
+		/* The parent's end: without it, this end sees the parent's close. */
+		close(socks[0]);
 		close(cmd_fd());
-		cmd_set_fd(receive_file(sock));
+		cmd_set_fd(receive_file(socks[1]));
 	}
 	run_calls(calls, n);
-	kill(getpid(), SIGKILL);
+	child_end();
 }
 
 /*
  * fork N HOW TIME: a child runs the next N calls on the file that it has
  * inherited, or gets over a socket, or opens itself. It is killed at the end, or
- * earlier.
+ * earlier. Threads and children do not fork: they run the calls themselves.
  */
 static void op_fork(const uint8_t *a)
 {
+	struct call copy[CALLS_TAKEN];
 	const struct call *calls;
-	int n = take(&calls, a[0] % 8 + 1), socks[2] = { -1, -1 };
-	pid_t pid;
+	int n, socks[2] = { -1, -1 };
+	pid_t me = getpid(), pid;
 
-	if (n_children == CHILDREN || !proc_is_main())
+	if (!exec_is_main())
+		return;
+	n = take(&calls, a[0] % CALLS_TAKEN + 1);
+	if (n_children == CHILDREN)
 		return;
 	if (a[1] % 2 && socketpair(AF_UNIX, SOCK_STREAM, 0, socks))
 		return;
+	memcpy(copy, calls, n * sizeof(*copy));
 	pid = fork();
 	if (!pid)
-		child(socks[1], a[1] % 4 == 2, calls, n);
+		child(me, socks, a[1] % 4 == 2, copy, n);
 	cmd_count(M_FORK, pid > 0);
 	if (pid > 0)
 		children[n_children++] = pid;
@@ -143,17 +177,30 @@ static void op_fork(const uint8_t *a)
 
 void proc_reap(void)
 {
+	int status;
+	pid_t pid;
+
 	while (n_children) {
-		while (waitpid(children[n_children - 1], NULL, 0) < 0 &&
-		       errno == EINTR)
+		pid = children[--n_children];
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
-		n_children--;
+		/* A child that ends as planned kills itself, or is killed. */
+		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
+			watch_count_end(status);
 	}
 }
 
-/* die: the process ends with all of its objects. */
+/*
+ * die HOW: the process ends with all of its objects, while its threads run. A new
+ * process costs the time of several inputs, so most values of HOW do nothing.
+ */
 static void op_die(const uint8_t *a)
 {
+	if (a[0] % 8 != 7)
+		return;
+	kcov_collect_own();
+	if (!in_child)
+		atomic_store(&sh->dies, true);
 	kill(getpid(), SIGKILL);
 }
 
@@ -282,7 +329,7 @@ static void op_close(const uint8_t *a)
 
 const struct op proc_ops[] = {
 	{ "thread", op_thread, 5 }, { "fork", op_fork, 1 },
-	{ "die", op_die, 0 }, { "spoil", op_spoil, 4 }, { "via", op_via, 1 },
+	{ "die", op_die, 1 }, { "spoil", op_spoil, 4 }, { "via", op_via, 1 },
 	{ "map_state", op_map_state, 1 }, { "unmap", op_unmap, 1 },
 	{ "memory", op_memory, 3 }, { "events", op_events, 2 },
 	{ "async", op_async, 1 }, { "close", op_close, 1 },

@@ -11,7 +11,5 @@
 
 /* Wait for the children. */
 void proc_reap(void);
-/* Is this the thread that may fork? */
-bool proc_is_main(void);
 
 #endif /* PROC_H */

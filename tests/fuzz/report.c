@@ -21,16 +21,26 @@ struct saved {
 
 static int inputs = -1, covered = -1;
 static char counts[256];
+static const char *folder;
 static uint64_t execs;
 static time_t start, last;
 static uint8_t known[MAX_TEXT / 8];
+
+void report_path(char *to, size_t max, const char *dir, const char *name,
+		 const char *suffix)
+{
+	if (snprintf(to, max, "%s/%s%s", dir, name, suffix) >= (int)max) {
+		fprintf(stderr, "fuzz: the path %s is too long\n", dir);
+		exit(2);
+	}
+}
 
 static int file_open(const char *dir, const char *name, int flags)
 {
 	char path[256];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	report_path(path, sizeof(path), dir, name, "");
 	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | flags, 0644);
 	if (fd < 0) {
 		perror(path);
@@ -42,11 +52,12 @@ static int file_open(const char *dir, const char *name, int flags)
 void report_init(const char *dir)
 {
 	start = time(NULL);
+	folder = dir;
 	if (!dir)
 		return;
 	inputs = file_open(dir, "last", O_TRUNC);
 	covered = file_open(dir, "covered", O_APPEND);
-	snprintf(counts, sizeof(counts), "%s/counts", dir);
+	report_path(counts, sizeof(counts), dir, "counts", "");
 }
 
 void report_input(const uint8_t *data, size_t size)
@@ -68,6 +79,23 @@ void report_input(const uint8_t *data, size_t size)
 		perror("fuzz: cannot save the input");
 		exit(2);
 	}
+}
+
+void report_ended(const uint8_t *data, size_t size)
+{
+	static unsigned int number;
+	char path[256], name[32];
+	FILE *f;
+
+	if (!folder || number == HISTORY)
+		return;
+	snprintf(name, sizeof(name), "ended.%u", number++);
+	report_path(path, sizeof(path), folder, name, ".calls");
+	f = fopen(path, "w");
+	if (f)
+		text_print(f, data, size);
+	if (!f || fclose(f))
+		perror(path);
 }
 
 size_t report_read(const char *path, int age, uint8_t *data)
@@ -114,7 +142,8 @@ static void write_covered(void)
 		}
 		known[i] |= new;
 	}
-	fsync(covered);
+	/* Also the inputs that libFuzzer keeps. */
+	syncfs(covered);
 }
 
 static void write_counts(FILE *f)
@@ -124,6 +153,9 @@ static void write_counts(FILE *f)
 	fprintf(f, "execs %llu\nseconds %lld\nposted %llu\n",
 		(unsigned long long)execs, (long long)(time(NULL) - start),
 		atomic_load(&sh->posted));
+	fprintf(f, "late %llu\ndied %llu\nspoiled %llu\ntruncated %llu\n",
+		atomic_load(&sh->late), atomic_load(&sh->died),
+		atomic_load(&sh->spoiled), atomic_load(&sh->truncated));
 	for (i = 0; i < WC_STATUSES; i++) {
 		if (sh->sent[i])
 			fprintf(f, "sent.%d %llu\n", i, sh->sent[i]);
@@ -137,7 +169,7 @@ static void write_counts(FILE *f)
 
 void report_counts(int now)
 {
-	char temporary[300];
+	char temporary[sizeof(counts) + 4];
 	FILE *f;
 
 	if (inputs < 0 || (!now && time(NULL) == last))

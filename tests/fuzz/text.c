@@ -20,6 +20,8 @@ static const struct {
 	{ post_ops, &post_ops_count }, { proc_ops, &proc_ops_count },
 };
 
+/* The first bytes of an input as text. No binary input starts with them. */
+#define MAGIC	"# SPDX"
 #define TABLES	(sizeof(tables) / sizeof(*tables))
 
 int op_count(void)
@@ -61,54 +63,97 @@ uint64_t random_next(uint64_t *seed)
 	return *seed;
 }
 
-static bool read_line(char *line, struct call *call)
+static __attribute__((noreturn)) void bad(const char *path, int line,
+					  const char *why, const char *word)
 {
-	char *word = strtok(line, " \t\n");
+	fprintf(stderr, "fuzz: %s:%d: %s%s%s%s\n", path, line, why,
+		word ? " \"" : "", word ? word : "", word ? "\"" : "");
+	exit(2);
+}
+
+/* Return false if the line is empty or a comment. */
+static bool read_line(const char *path, int number, char *line,
+		      struct call *call)
+{
+	char *word, *end;
 	int i, op;
 
+	line[strcspn(line, "#")] = 0;
+	word = strtok(line, " \t\n");
 	memset(call, 0, sizeof(*call));
-	if (!word || *word == '#')
+	if (!word)
 		return false;
 	op = op_find(word);
-	if (op < 0) {
-		fprintf(stderr, "fuzz: there is no call \"%s\"\n", word);
-		exit(2);
-	}
+	if (op < 0)
+		bad(path, number, "there is no call", word);
 	call->op = op;
-	for (i = 0; i < CALL_ARGS && (word = strtok(NULL, " \t\n")); i++)
-		call->a[i] = strtoul(word, NULL, 16);
+	for (i = 0; (word = strtok(NULL, " \t\n")); i++) {
+		unsigned long value = strtoul(word, &end, 16);
+
+		if (i == CALL_ARGS)
+			bad(path, number, "there are too many arguments", NULL);
+		if (*end || value > 0xff || !isxdigit((unsigned char)*word))
+			bad(path, number, "not a hexadecimal byte:", word);
+		call->a[i] = value;
+	}
 	return true;
 }
 
-/* Read a file of text, or a binary one. Return its length in bytes. */
-size_t text_read(const char *path, uint8_t *data, size_t max)
+static size_t read_text(FILE *f, const char *path, uint8_t *data)
 {
-	FILE *f = fopen(path, "r");
 	struct call call;
 	char line[256];
+	int number = 0;
 	size_t n = 0;
+
+	while (fgets(line, sizeof(line), f)) {
+		number++;
+		if (!strchr(line, '\n'))
+			bad(path, number, "the line has no end, or is too long",
+			    NULL);
+		if (!read_line(path, number, line, &call))
+			continue;
+		if (n + sizeof(call) > MAX_INPUT)
+			bad(path, number, "there are too many calls", NULL);
+		memcpy(data + n, &call, sizeof(call));
+		n += sizeof(call);
+	}
+	return n;
+}
+
+/*
+ * Read a file of text, which starts with MAGIC, or a binary one of up to MAX_INPUT
+ * bytes. Return its length in bytes; exit if the text is wrong.
+ */
+size_t text_read(const char *path, uint8_t *data)
+{
+	char magic[sizeof(MAGIC) - 1];
+	FILE *f = fopen(path, "r");
+	size_t n;
 
 	if (!f) {
 		perror(path);
 		exit(2);
 	}
-	if (fgetc(f) != '#') {
-		rewind(f);
-		n = fread(data, 1, max, f);
-		fclose(f);
-		return n;
-	}
+	n = fread(magic, 1, sizeof(magic), f);
 	rewind(f);
-	while (fgets(line, sizeof(line), f) && n + sizeof(call) <= max)
-		if (read_line(line, &call)) {
-			memcpy(data + n, &call, sizeof(call));
-			n += sizeof(call);
-		}
+	if (n == sizeof(magic) && !memcmp(magic, MAGIC, n)) {
+		n = read_text(f, path, data);
+	} else {
+		n = fread(data, 1, MAX_INPUT, f);
+		if (fgetc(f) != EOF)
+			bad(path, 1, "neither text with \"" MAGIC
+			    "\" in its first line, nor a binary input", NULL);
+	}
+	if (ferror(f)) {
+		perror(path);
+		exit(2);
+	}
 	fclose(f);
 	return n;
 }
 
-void text_print(const uint8_t *data, size_t size)
+void text_calls(FILE *f, const uint8_t *data, size_t size)
 {
 	struct call call;
 	int i, last;
@@ -117,12 +162,18 @@ void text_print(const uint8_t *data, size_t size)
 		memcpy(&call, data, sizeof(call));
 		for (last = CALL_ARGS; last && !call.a[last - 1]; last--)
 			;
-		printf("%s", op_of(call.op)->name);
+		fprintf(f, "%s", op_of(call.op)->name);
 		for (i = 0; i < last; i++)
-			printf(" %02x", call.a[i]);
-		printf("\n");
+			fprintf(f, " %02x", call.a[i]);
+		fprintf(f, "\n");
 	}
-	fflush(stdout);
+	fflush(f);
+}
+
+void text_print(FILE *f, const uint8_t *data, size_t size)
+{
+	fprintf(f, MAGIC "-License-Identifier: GPL-2.0\n");
+	text_calls(f, data, size);
 }
 
 /* Choose an operation by its weight. */
