@@ -76,6 +76,8 @@ enum method {
 extern const char *const method_names[M_COUNT];
 
 #define WC_STATUSES	32
+/* Work requests of an input whose completions are counted. */
+#define POSTED		4096
 #define COUNTERS	65536
 #define MAX_TEXT	(2 << 20)	/* bytes of the module's code */
 
@@ -92,6 +94,8 @@ struct shared {
 	atomic_ullong posted;		/* signaled work requests */
 	atomic_ullong sent[WC_STATUSES];
 	atomic_ullong received[WC_STATUSES];
+	atomic_uint wr_ids;
+	atomic_uchar posted_as[POSTED];	/* by wr_id, see post.c */
 	atomic_ullong late;		/* processes that hung */
 	atomic_ullong died;		/* processes that did not end as planned */
 	atomic_ullong spoiled;		/* the same, after a fault */

@@ -225,7 +225,6 @@ static void op_dm_map(const uint8_t *a)
 	struct keel_uapi_dm_map map = {};
 	uint64_t offset = a[1] * 64;
 	struct raw_cmd raw;
-	unsigned int i;
 	void *p;
 
 	if (!dm)
@@ -248,13 +247,7 @@ static void op_dm_map(const uint8_t *a)
 		return;
 	if (prot & PROT_WRITE)
 		memset(p, a[4], map.length);
-	i = atomic_fetch_add(&w.n_maps, 1);
-	if (i >= MAPS) {
-		munmap(p, map.length);
-		return;
-	}
-	w.maps[i] = p;
-	w.map_len[i] = map.length;
+	map_add(p, map.length);
 }
 
 /* dm_mr PD DM OFFSET LENGTH RIGHTS */
@@ -262,13 +255,16 @@ static void op_dm_mr(const uint8_t *a)
 {
 	struct obj *pd = obj_need(K_PD, a[0]), *dm = obj_pick(K_DM, a[1]), *mr;
 	uint32_t access = rights[a[4] % 8] | ZERO_BASED, lkey = 0, rkey;
-	uint64_t offset, len;
+	uint64_t offset, len, size;
 	struct raw_cmd raw;
 
-	if (!pd || !dm || !dm->len)
+	if (!pd || !dm)
 		return;
-	offset = a[2] * 8 % dm->len;
-	len = a[3] ? (a[3] * 64) % (dm->len - offset) + 1 : dm->len - offset;
+	size = __atomic_load_n(&dm->len, __ATOMIC_RELAXED);
+	if (!size)
+		return;
+	offset = a[2] * 8 % size;
+	len = a[3] ? (a[3] * 64) % (size - offset) + 1 : size - offset;
 	raw_init(&raw, UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG);
 	raw_new(&raw, UVERBS_ATTR_REG_DM_MR_HANDLE);
 	raw_in(&raw, UVERBS_ATTR_REG_DM_MR_OFFSET, ROOM_OF(&offset));

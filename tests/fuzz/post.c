@@ -36,13 +36,33 @@ static uint8_t opcode_of(const struct obj *qp, uint8_t sel)
 	}
 }
 
+/* The kind of work request that has a number. */
+enum posted { POSTED_NONE, POSTED_SEND, POSTED_RECV };
+
+/*
+ * Each number counts once. Threads and children poll the same CQ without a lock,
+ * and a scribbled index makes old CQEs appear again.
+ */
+static uint64_t wr_id_new(enum posted as)
+{
+	uint32_t id = atomic_fetch_add(&sh->wr_ids, 1) % POSTED;
+
+	atomic_store(&sh->posted_as[id], as);
+	return WR_ID + id;
+}
+
+static enum posted wr_id_take(uint64_t wr_id)
+{
+	if (wr_id - WR_ID >= POSTED)
+		return POSTED_NONE;
+	return atomic_exchange(&sh->posted_as[wr_id - WR_ID], POSTED_NONE);
+}
+
 /* Return the WQE for the next index, or NULL if the ring is full. */
-static void *ring_next(struct ring *ring, uint32_t *index)
+static void *ring_next(const struct ring *ring, uint32_t *index)
 {
 	struct keel_uapi_ring *head = ring->head;
 
-	if (!head)
-		return NULL;
 	*index = __atomic_load_n(&head->user, __ATOMIC_RELAXED);
 	if (*index - __atomic_load_n(&head->kernel, __ATOMIC_ACQUIRE) >=
 	    ring->entries)
@@ -51,7 +71,7 @@ static void *ring_next(struct ring *ring, uint32_t *index)
 	       (size_t)(*index % ring->entries) * ring->stride;
 }
 
-static void ring_publish(struct ring *ring, uint32_t index)
+static void ring_publish(const struct ring *ring, uint32_t index)
 {
 	__atomic_store_n(&ring->head->user, index + 1, __ATOMIC_SEQ_CST);
 }
@@ -75,33 +95,42 @@ static void srq_doorbell(struct obj *srq)
 	cmd_ioctl(M_SRQ_DOORBELL, &raw);
 }
 
-static bool wants_doorbell(const struct ring *ring)
+static bool wants_doorbell(const struct ring *of)
 {
-	return __atomic_load_n(&ring->head->flags, __ATOMIC_RELAXED) &
+	struct ring ring;
+
+	return ring_read(of, &ring) &&
+	       __atomic_load_n(&ring.head->flags, __ATOMIC_RELAXED) &
 	       KEEL_RING_F_DOORBELL;
 }
 
-/* Post a receive WQE of the second half of an MR. */
-static void post_recv(struct ring *ring, uint32_t domain, uint8_t sel, int sges)
+/* Post a receive WQE of all memory of an MR. */
+static void post_recv(const struct ring *to, uint32_t domain, uint8_t sel,
+		      int sges)
 {
 	struct obj *mr = mr_need(domain, IBV_ACCESS_LOCAL_WRITE, sel);
 	struct keel_uapi_recv_wqe *wqe;
 	struct keel_uapi_sge *sge;
+	struct ring ring;
 	uint32_t index;
 	int i;
 
-	wqe = ring_next(ring, &index);
-	if (!wqe || !mr)
+	if (!mr || !ring_read(to, &ring))
 		return;
-	*wqe = (struct keel_uapi_recv_wqe){ .wr_id = WR_RECV, .num_sge = sges };
+	wqe = ring_next(&ring, &index);
+	if (!wqe)
+		return;
+	*wqe = (struct keel_uapi_recv_wqe){
+		.wr_id = wr_id_new(POSTED_RECV), .num_sge = sges,
+	};
 	sge = (void *)(wqe + 1);
 	for (i = 0; i < sges && i < 2; i++)
 		sge[i] = (struct keel_uapi_sge){
 			.addr = mr->addr + i * (mr->len / sges),
 			.length = mr->len / sges, .lkey = mr->num,
 		};
-	cmd_spoil_wqe(wqe, ring->stride);
-	ring_publish(ring, index);
+	cmd_spoil_wqe(wqe, ring.stride);
+	ring_publish(&ring, index);
 }
 
 /* The message needs a receive WQE at the peer. */
@@ -115,7 +144,7 @@ static void feed_peer(struct obj *qp, uint8_t sel)
 		return;
 	if (srq) {
 		post_recv(&srq->ring, srq->domain, sel, 1);
-		if (srq->ring.head && wants_doorbell(&srq->ring))
+		if (wants_doorbell(&srq->ring))
 			srq_doorbell(srq);
 	} else if (peer->rq.head) {
 		post_recv(&peer->rq, peer->domain, sel, 1);
@@ -142,9 +171,10 @@ static void op_send(const uint8_t *a)
 	struct obj *qp = sender_pick(a[0]);
 	struct keel_uapi_send_wqe *wqe;
 	struct wr wr = {};
+	struct ring ring;
 	uint32_t index;
 
-	if (!qp)
+	if (!qp || !ring_read(&qp->ring, &ring))
 		return;
 	if (qp->failed && qp->peer && !(a[6] & SEND_BROKEN)) {
 		qp_connect(qp->peer, none);
@@ -156,16 +186,17 @@ static void op_send(const uint8_t *a)
 		return;
 	if (wr_has_message(&wr) && !(a[6] & SEND_UNFED))
 		feed_peer(qp, a[3]);
-	wqe = ring_next(&qp->ring, &index);
+	wqe = ring_next(&ring, &index);
 	if (!wqe)
 		return;
 	wr_fill(&wr, wqe, a);
-	if (wqe->flags & IBV_SEND_SIGNALED) {
+	if (wqe->flags & IBV_SEND_SIGNALED || qp->all_signaled) {
+		wqe->wr_id = wr_id_new(POSTED_SEND);
 		atomic_fetch_add(&sh->posted, 1);
 		atomic_fetch_add(&w.waiting, 1);
 	}
-	cmd_spoil_wqe(wqe, qp->ring.stride);
-	ring_publish(&qp->ring, index);
+	cmd_spoil_wqe(wqe, ring.stride);
+	ring_publish(&ring, index);
 	if (!(a[6] & SEND_QUIET))
 		qp_doorbell(qp);
 	/* Some leave their CQEs in the CQ. */
@@ -178,7 +209,7 @@ static void op_recv(const uint8_t *a)
 {
 	struct obj *qp = obj_pick(K_QP, a[0]);
 
-	if (!qp || !qp->rq.head)
+	if (!qp)
 		return;
 	post_recv(&qp->rq, qp->domain, a[1], a[2] % 3);
 	if (wants_doorbell(&qp->rq) || a[3] % 4 == 3)
@@ -190,7 +221,7 @@ static void op_srq_recv(const uint8_t *a)
 {
 	struct obj *srq = obj_pick(K_SRQ, a[0]);
 
-	if (!srq || !srq->ring.head)
+	if (!srq)
 		return;
 	post_recv(&srq->ring, srq->domain, a[1], a[2] % 3);
 	if (wants_doorbell(&srq->ring) || a[3] % 4 == 3)
@@ -217,30 +248,35 @@ static void qp_has_failed(uint32_t qpn)
 
 static void cq_poll(struct obj *cq)
 {
-	struct keel_uapi_ring *head = cq->ring.head;
-	const struct keel_uapi_cqe *cqes = (void *)(head + 1), *cqe;
-	uint32_t user, kernel;
+	const struct keel_uapi_cqe *cqes, *cqe;
+	uint32_t user, kernel, status;
+	struct ring ring;
 
-	if (!head)
+	if (!ring_read(&cq->ring, &ring))
 		return;
-	user = __atomic_load_n(&head->user, __ATOMIC_RELAXED);
-	kernel = __atomic_load_n(&head->kernel, __ATOMIC_ACQUIRE);
-	if (kernel - user > cq->ring.entries)
+	cqes = (void *)(ring.head + 1);
+	user = __atomic_load_n(&ring.head->user, __ATOMIC_RELAXED);
+	kernel = __atomic_load_n(&ring.head->kernel, __ATOMIC_ACQUIRE);
+	if (kernel - user > ring.entries)
 		return;
 	for (; user != kernel; user++) {
-		cqe = &cqes[user % cq->ring.entries];
-		if (cqe->status)
+		cqe = &cqes[user % ring.entries];
+		status = cqe->status;
+		if (status)
 			qp_has_failed(cqe->qp_num);
-		if (cqe->wr_id == WR_SEND) {
-			atomic_fetch_add(&sh->sent[cqe->status % WC_STATUSES],
-					 1);
+		switch (wr_id_take(cqe->wr_id)) {
+		case POSTED_SEND:
+			atomic_fetch_add(&sh->sent[status % WC_STATUSES], 1);
 			atomic_fetch_sub(&w.waiting, 1);
-		} else if (cqe->wr_id == WR_RECV) {
-			atomic_fetch_add(&sh->received[cqe->status %
-						       WC_STATUSES], 1);
+			break;
+		case POSTED_RECV:
+			atomic_fetch_add(&sh->received[status % WC_STATUSES], 1);
+			break;
+		default:
+			break;
 		}
 	}
-	__atomic_store_n(&head->user, user, __ATOMIC_RELEASE);
+	__atomic_store_n(&ring.head->user, user, __ATOMIC_RELEASE);
 }
 
 void cq_drain(void)
@@ -260,14 +296,12 @@ static void op_poll(const uint8_t *a)
 	cq_drain();
 }
 
-static struct ring *ring_pick(uint8_t what, uint8_t sel)
+static bool ring_pick(uint8_t what, uint8_t sel, struct ring *ring)
 {
 	static const enum kind kinds[] = { K_QP, K_QP, K_CQ, K_SRQ };
 	struct obj *obj = obj_pick(kinds[what % 4], sel);
 
-	if (!obj)
-		return NULL;
-	return what % 4 == 1 ? &obj->rq : &obj->ring;
+	return obj && ring_read(what % 4 == 1 ? &obj->rq : &obj->ring, ring);
 }
 
 /*
@@ -276,22 +310,23 @@ static struct ring *ring_pick(uint8_t what, uint8_t sel)
  */
 static void op_scribble(const uint8_t *a)
 {
-	struct ring *ring = ring_pick(a[0], a[1]);
 	uint64_t seed = a[4] * 0x9e3779b97f4a7c15ULL + 1;
-	volatile uint32_t *head, *entry;
+	volatile uint32_t *head, *wqe;
 	int i, rounds = a[3] * 4;
+	struct ring ring;
 	uint64_t r;
 	uint32_t old;
 
-	if (!ring || !ring->head)
+	if (!ring_pick(a[0], a[1], &ring))
 		return;
 	atomic_store(&sh->fault, true);
-	head = (volatile uint32_t *)ring->head;
+	head = (volatile uint32_t *)ring.head;
 	for (i = 0; i <= rounds; i++) {
 		r = random_next(&seed);
-		entry = (volatile uint32_t *)((char *)(ring->head + 1) +
-			(r >> 8) % ring->entries * ring->stride) +
-			(r >> 16) % (ring->stride / 4);
+		/* Or a CQE. */
+		wqe = (volatile uint32_t *)((char *)(ring.head + 1) +
+			(r >> 8) % ring.entries * ring.stride) +
+			(r >> 16) % (ring.stride / 4);
 		switch (a[2] % 5) {
 		case 0:
 			*head += r % 8 - 3;
@@ -300,13 +335,13 @@ static void op_scribble(const uint8_t *a)
 			head[r % 32] = r >> 32;
 			break;
 		case 2:
-			*entry = r >> 32;
+			*wqe = r >> 32;
 			break;
 		case 3:
 			/* Change a field, and change it back. */
-			old = *entry;
-			*entry = old ^ 1 << (r >> 32) % 32;
-			*entry = old;
+			old = *wqe;
+			*wqe = old ^ 1 << (r >> 32) % 32;
+			*wqe = old;
 			break;
 		default:
 			head[16] = r >> 32;

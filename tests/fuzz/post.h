@@ -11,15 +11,14 @@
 #define WR_FLUSH	14
 #define WR_ATOMIC_WRITE	15
 
-/* Values of wr_id. */
-#define WR_SEND		1
-#define WR_RECV		2
+/* wr_id of a work request whose completion is counted, plus its number. */
+#define WR_ID		0x10000
 
 /* Flags of the call "send". */
 #define SEND_FENCE	0x01
 #define SEND_SOLICITED	0x02
 #define SEND_INLINE	0x04
-#define SEND_SILENT	0x08	/* not signaled */
+#define SEND_SILENT	0x08	/* not signaled, unless the QP signals all */
 #define SEND_QUIET	0x10	/* no doorbell */
 #define SEND_UNFED	0x20	/* no receive WQE for it */
 #define SEND_BROKEN	0x40	/* also on a QP that has failed */
@@ -28,7 +27,7 @@
 struct wr {
 	struct obj *qp;
 	uint8_t op;
-	struct obj *mr;		/* local memory */
+	struct obj mr;		/* local memory: another thread may replace it */
 	struct obj *mw;
 	uint64_t addr, remote;
 	uint32_t len, rkey;

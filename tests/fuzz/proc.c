@@ -219,39 +219,21 @@ static void op_via(const uint8_t *a)
 /* map_state HOW: the page with the state of the device. */
 static void op_map_state(const uint8_t *a)
 {
-	const struct keel_uapi_state *state;
+	void *state;
 	int prot = a[0] % 4 == 3 ? PROT_READ | PROT_WRITE : PROT_READ;
 	size_t len = a[0] % 8 == 6 ? 2 * PAGE : PAGE;
-	unsigned int i;
 
 	state = mmap(NULL, len, prot, a[0] % 8 == 5 ? MAP_PRIVATE : MAP_SHARED,
 		     cmd_fd(), KEEL_STATE_OFFSET + (a[1] & 0xf8) * PAGE / 8);
 	cmd_count(M_MMAP_STATE, state != MAP_FAILED);
-	if (state == MAP_FAILED)
-		return;
-	i = atomic_fetch_add(&w.n_maps, 1);
-	if (i >= MAPS) {
-		munmap((void *)state, len);
-		return;
-	}
-	w.maps[i] = (void *)state;
-	w.map_len[i] = len;
+	if (state != MAP_FAILED)
+		map_add(state, len);
 }
 
-/* unmap INDEX: a mapping of the file. */
+/* unmap INDEX HOW: a mapping of the file, or its first page. */
 static void op_unmap(const uint8_t *a)
 {
-	unsigned int i = a[0] % MAPS;
-
-	if (!w.map_len[i])
-		return;
-	/* A part of it only, or all of it. */
-	if (a[1] % 4 == 3 && w.map_len[i] > PAGE) {
-		munmap(w.maps[i], PAGE);
-		return;
-	}
-	munmap(w.maps[i], w.map_len[i]);
-	w.map_len[i] = 0;
+	map_drop(a[0] % MAPS, a[1] % 4 == 3);
 }
 
 /* memory PAGE PAGES HOW: change memory that MRs may cover. */

@@ -142,6 +142,7 @@ static struct obj *qp_new(struct plan *p, uint8_t size)
 	qp->cq = p->cq;
 	qp->rcq = p->rcq;
 	qp->srq = p->srq;
+	qp->all_signaled = p->all_signaled;
 	qp->live = true;
 	return qp;
 }
@@ -198,10 +199,12 @@ static uint32_t mask_of(const struct obj *qp, uint8_t state)
 
 static void reset_rings(struct obj *qp)
 {
-	if (qp->ring.head)
-		__atomic_store_n(&qp->ring.head->user, 0, __ATOMIC_RELEASE);
-	if (qp->rq.head)
-		__atomic_store_n(&qp->rq.head->user, 0, __ATOMIC_RELEASE);
+	struct ring ring;
+
+	if (ring_read(&qp->ring, &ring))
+		__atomic_store_n(&ring.head->user, 0, __ATOMIC_RELEASE);
+	if (ring_read(&qp->rq, &ring))
+		__atomic_store_n(&ring.head->user, 0, __ATOMIC_RELEASE);
 }
 
 void qp_modify(struct obj *qp, uint8_t state, uint32_t extra, const uint8_t *a)

@@ -157,8 +157,10 @@ static void op_arm(const uint8_t *a)
 {
 	struct obj *cq = obj_pick(K_CQ, a[0]);
 
-	if (cq && cq->ring.head)
-		__atomic_store_n(&cq->ring.head->arm, a[1] % 8 == 7 ? a[2] :
+	struct ring ring;
+
+	if (cq && ring_read(&cq->ring, &ring))
+		__atomic_store_n(&ring.head->arm, a[1] % 8 == 7 ? a[2] :
 				 a[1] % 2 + 1, __ATOMIC_SEQ_CST);
 }
 

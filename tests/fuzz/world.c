@@ -119,6 +119,8 @@ static void open_device(void)
 void world_open(void)
 {
 	memset(&w, 0, sizeof(w));
+	memset(sh->posted_as, 0, sizeof(sh->posted_as));
+	atomic_store(&sh->wr_ids, 0);
 	/* The kernel may read or write beyond a ring whose size had a fault. */
 	memset(rings_area, 0, RINGS * RING_BYTES);
 	map_data();
@@ -141,12 +143,38 @@ void world_close(void)
 	int i;
 
 	for (i = 0; i < MAPS; i++)
-		if (w.map_len[i])
-			munmap(w.maps[i], w.map_len[i]);
+		map_drop(i, false);
 	/* Also those of events and dma-bufs. */
 	close_range(first_fd, ~0U, 0);
 	munmap(data_area, DATA_PAGES * PAGE);
 	cmd_set_fd(-1);
+}
+
+void map_add(void *p, size_t len)
+{
+	unsigned int i = atomic_fetch_add(&w.n_maps, 1);
+
+	if (i >= MAPS) {
+		munmap(p, len);
+		return;
+	}
+	w.maps[i] = p;
+	__atomic_store_n(&w.map_len[i], len, __ATOMIC_RELEASE);
+}
+
+/* Only one thread unmaps it: others may have mapped something there since. */
+void map_drop(unsigned int i, bool one_page)
+{
+	size_t len = __atomic_exchange_n(&w.map_len[i], 0, __ATOMIC_ACQ_REL);
+
+	if (!one_page || len <= PAGE) {
+		if (len)
+			munmap(w.maps[i], len);
+		return;
+	}
+	munmap(w.maps[i], PAGE);
+	w.maps[i] = (char *)w.maps[i] + PAGE;
+	__atomic_store_n(&w.map_len[i], len - PAGE, __ATOMIC_RELEASE);
 }
 
 struct obj *obj_new(enum kind kind)
@@ -196,6 +224,17 @@ bool ring_new(struct ring *ring, uint32_t entries, uint32_t stride)
 	/* The ring may have been used before, if there are more than RINGS. */
 	memset(ring->head, 0, RING_BYTES);
 	return true;
+}
+
+bool ring_read(const struct ring *from, struct ring *ring)
+{
+	ring->head = __atomic_load_n(&from->head, __ATOMIC_RELAXED);
+	ring->entries = __atomic_load_n(&from->entries, __ATOMIC_RELAXED);
+	ring->stride = __atomic_load_n(&from->stride, __ATOMIC_RELAXED);
+	/* These may belong to different rings. */
+	return ring->head && ring->entries && ring->stride &&
+	       sizeof(*ring->head) + (size_t)ring->entries * ring->stride <=
+	       RING_BYTES;
 }
 
 struct keel_uapi_buf ring_buf(const struct ring *ring)

@@ -32,6 +32,7 @@ struct obj {
 	struct ring rq;
 	struct obj *cq, *rcq, *srq, *peer, *ah;
 	bool failed;		/* QP: a completion reported an error */
+	bool all_signaled;	/* QP */
 };
 
 #define SLOTS		16
@@ -77,7 +78,16 @@ struct obj *mr_pick(uint32_t domain, uint32_t access, uint8_t sel);
 struct obj *mr_need(uint32_t domain, uint32_t access, uint8_t sel);
 
 bool ring_new(struct ring *ring, uint32_t entries, uint32_t stride);
+/*
+ * Copy a ring of an object, which another thread may replace. Return false if
+ * there is none.
+ */
+bool ring_read(const struct ring *from, struct ring *ring);
 struct keel_uapi_buf ring_buf(const struct ring *ring);
+
+/* Remember a mapping of the file; unmap it, or only the first page of it. */
+void map_add(void *p, size_t len);
+void map_drop(unsigned int index, bool one_page);
 
 /* The GID of the port. */
 extern uint8_t gid[16];

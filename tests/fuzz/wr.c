@@ -73,7 +73,7 @@ static struct obj *window_pick(uint32_t domain, const struct obj *binder,
 	return n ? mws[sel % n] : NULL;
 }
 
-static bool is_8_bytes(uint8_t op)
+static bool is_atomic_operand(uint8_t op)
 {
 	return op == IBV_WR_ATOMIC_CMP_AND_SWP || op == WR_ATOMIC_WRITE ||
 	       op == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -130,20 +130,24 @@ static bool local_op(struct wr *wr, const uint8_t *a)
 bool wr_memory(struct wr *wr, const uint8_t *a)
 {
 	uint64_t room = ~0ULL, max;
+	struct obj *mr;
 
 	local_op(wr, a);
-	wr->mr = mr_need(wr->qp->domain, local_right(wr->op), a[2]);
-	if (!wr->mr || !wr->mr->len || !remote_memory(wr, a, &room))
+	mr = mr_need(wr->qp->domain, local_right(wr->op), a[2]);
+	if (!mr)
 		return false;
-	wr->addr = wr->mr->addr + a[5] * 8 % wr->mr->len;
-	max = wr->mr->addr + wr->mr->len - wr->addr;
+	wr->mr = *mr;
+	if (!wr->mr.len || !remote_memory(wr, a, &room))
+		return false;
+	wr->addr = wr->mr.addr + a[5] * 8 % wr->mr.len;
+	max = wr->mr.addr + wr->mr.len - wr->addr;
 	if (max > room)
 		max = room;
 	/* A receive WQE takes no more than this from one page. */
 	if (max > PAGE && a[4] < 0xf0)
 		max = PAGE;
 	wr->len = a[4] * 16 % max + (a[4] & 7 ? 1 : 0);
-	if (is_8_bytes(wr->op)) {
+	if (is_atomic_operand(wr->op)) {
 		wr->len = 8;
 		if (max < 8)
 			return false;
@@ -151,7 +155,7 @@ bool wr_memory(struct wr *wr, const uint8_t *a)
 	if (wr->len > 256 && wr_has_message(wr) && a[4] < 0x80)
 		wr->len = 256;
 	/* To the last byte, one byte less, or too much. */
-	if (a[4] >= 0xf8 && !is_8_bytes(wr->op))
+	if (a[4] >= 0xf8 && !is_atomic_operand(wr->op))
 		wr->len = max + a[4] - 0xfb;
 	return true;
 }
@@ -159,7 +163,8 @@ bool wr_memory(struct wr *wr, const uint8_t *a)
 static void fill_bind(struct wr *wr, struct keel_uapi_send_wqe *wqe,
 		      const uint8_t *a)
 {
-	struct obj *mw = wr->mw, *mr = wr->mr;
+	struct obj *mw = wr->mw;
+	const struct obj *mr = &wr->mr;
 	uint32_t rkey = (mw->num & ~0xffU) | ((mw->num + 1) & 0xff);
 
 	wqe->bind.addr = mr->addr;
@@ -206,10 +211,10 @@ static void fill_data(struct wr *wr, struct keel_uapi_send_wqe *wqe,
 {
 	struct keel_uapi_sge *sge = (void *)(wqe + 1);
 	uint32_t part = wr->len / 3;
-	int i, n = a[6] & SEND_SGES && !is_8_bytes(wr->op) ? 3 : 1;
+	int i, n = a[6] & SEND_SGES && !is_atomic_operand(wr->op) ? 3 : 1;
 
 	if (a[6] & SEND_INLINE && wr->op != IBV_WR_RDMA_READ &&
-	    !(is_8_bytes(wr->op) && wr->op != WR_ATOMIC_WRITE)) {
+	    !(is_atomic_operand(wr->op) && wr->op != WR_ATOMIC_WRITE)) {
 		wqe->flags |= IBV_SEND_INLINE;
 		wqe->inline_len = wr->len > 64 ? 64 : wr->len;
 		memset(wqe + 1, a[5], 64);
@@ -218,7 +223,7 @@ static void fill_data(struct wr *wr, struct keel_uapi_send_wqe *wqe,
 	wqe->num_sge = n;
 	for (i = 0; i < n; i++)
 		sge[i] = (struct keel_uapi_sge){
-			.addr = wr->addr + i * part, .lkey = wr->mr->num,
+			.addr = wr->addr + i * part, .lkey = wr->mr.num,
 			.length = i < n - 1 ? part : wr->len - i * part,
 		};
 }
@@ -236,7 +241,7 @@ static void fill_ud(struct obj *qp, struct keel_uapi_send_wqe *wqe,
 void wr_fill(struct wr *wr, struct keel_uapi_send_wqe *wqe, const uint8_t *a)
 {
 	*wqe = (struct keel_uapi_send_wqe){
-		.wr_id = WR_SEND, .opcode = wr->op,
+		.opcode = wr->op,
 		.flags = (a[6] & SEND_FENCE ? IBV_SEND_FENCE : 0) |
 			 (a[6] & SEND_SOLICITED ? IBV_SEND_SOLICITED : 0) |
 			 (a[6] & SEND_SILENT ? 0 : IBV_SEND_SIGNALED),
