@@ -126,20 +126,39 @@ step() {
 	spawn TERM "$KEEL_SCRIPTS/$script" "$@"
 }
 
+# with_ticker LOGFILE COMMAND...: run a command or function, and print the end of
+# its log every 15 seconds.
+with_ticker() {
+	local rc=0 ticker pid others=()
+	ticker "$1" &
+	ticker=$!
+	KEEL_HELPERS+=("$ticker")
+	shift
+	"$@" || rc=$?
+	kill "$ticker" 2>/dev/null || :
+	wait "$ticker" 2>/dev/null || :
+	# Another process may have this number soon.
+	for pid in "${KEEL_HELPERS[@]}"; do
+		[ "$pid" = "$ticker" ] || others+=("$pid")
+	done
+	KEEL_HELPERS=("${others[@]}")
+	return "$rc"
+}
+
 # quietly LOGFILE COMMAND...: run a command contained with all output in a file,
 # print its progress every 15 seconds, and print the end of the file on failure.
 quietly() {
-	local log=$1 rc=0 ticker
-	shift
+	local log=$1 rc=0
 	: >"$log"
-	ticker "$log" &
-	ticker=$!
-	KEEL_HELPERS+=("$ticker")
-	contain "$@" >>"$log" 2>&1 </dev/null || rc=$?
-	kill "$ticker" 2>/dev/null || :
-	wait "$ticker" 2>/dev/null || :
+	with_ticker "$log" contained "$@" || rc=$?
 	[ "$rc" -eq 0 ] || tail -n 60 "$log" >&2
 	return "$rc"
+}
+
+contained() {
+	local log=$1
+	shift
+	contain "$@" >>"$log" 2>&1 </dev/null
 }
 
 # Uses a read with a timeout as clock, because a sleep would outlive the script.
