@@ -19,7 +19,9 @@ const char *const method_names[M_COUNT] = {
 #undef METHOD
 };
 
-enum where { CORE, DRIVER, ATTRS, HEADER, LENGTH, WQE, WHERES };
+enum where {
+	IN_CORE, IN_DRIVER, IN_ATTRS, IN_HEADER, IN_LENGTH, IN_WQE, WHERES,
+};
 
 /* A fault: it applies once, to the next command or WQE that has such a part. */
 struct fault {
@@ -115,12 +117,12 @@ static void spoil(enum where where, void *p, size_t len)
 
 void cmd_spoil_wqe(void *wqe, size_t len)
 {
-	spoil(WQE, wqe, len);
+	spoil(IN_WQE, wqe, len);
 }
 
 static size_t spoil_len(size_t len, size_t max)
 {
-	if (!fault.set || fault.where != LENGTH)
+	if (!fault.set || fault.where != IN_LENGTH)
 		return len;
 	fault.set = false;
 	atomic_store(&sh->fault, true);
@@ -128,8 +130,22 @@ static size_t spoil_len(size_t len, size_t max)
 	return len > max ? max : len;
 }
 
-static int run_ioctl(const struct cmd *cmd, const uint8_t *core,
-		     const uint8_t *drv)
+static int run_method(enum method m, struct raw_cmd *raw)
+{
+	int ret;
+
+	raw->hdr.length = sizeof(raw->hdr) +
+			  raw->hdr.num_attrs * sizeof(raw->attrs[0]);
+	spoil(IN_ATTRS, raw->attrs, raw->hdr.num_attrs * sizeof(raw->attrs[0]));
+	spoil(IN_HEADER, &raw->hdr, sizeof(raw->hdr));
+	ret = ioctl(file, RDMA_VERBS_IOCTL, &raw->hdr) ? errno : 0;
+	errno = ret;
+	cmd_count(m, !ret);
+	return ret;
+}
+
+static int run_invoke(const struct cmd *cmd, const uint8_t *core,
+		      const uint8_t *drv)
 {
 	uint64_t command = cmd->command;
 	struct raw_cmd raw;
@@ -144,7 +160,7 @@ static int run_ioctl(const struct cmd *cmd, const uint8_t *core,
 		       spoil_len(cmd->drv_len, BUF));
 	if (cmd->dresp_len)
 		raw_out(&raw, UVERBS_ATTR_UHW_OUT, cmd->dresp, cmd->dresp_len);
-	return cmd_ioctl(cmd->m, &raw);
+	return run_method(cmd->m, &raw);
 }
 
 /* write() has one response: the core's, followed by the driver's. */
@@ -160,14 +176,14 @@ static int run_write(const struct cmd *cmd, uint8_t *core, const uint8_t *drv)
 
 	if (cmd->resp_len)
 		memcpy(core, &at, sizeof(at));
-	spoil(CORE, core, cmd->core_len);
+	spoil(IN_CORE, core, cmd->core_len);
 	memcpy(buf + len, core, cmd->core_len);
 	len += cmd->core_len;
 	memcpy(buf + len, drv, cmd->drv_len);
 	len = spoil_len(len + cmd->drv_len, sizeof(buf));
 	hdr.in_words = len / 4;
 	hdr.out_words = (cmd->resp_len + cmd->dresp_len) / 4;
-	spoil(HEADER, &hdr, sizeof(hdr));
+	spoil(IN_HEADER, &hdr, sizeof(hdr));
 	memcpy(buf, &hdr, sizeof(hdr));
 	good = write(file, buf, len) >= 0;
 	cmd_count(cmd->m, good);
@@ -180,7 +196,6 @@ static int run_write(const struct cmd *cmd, uint8_t *core, const uint8_t *drv)
 	return 0;
 }
 
-/* Return 0 or a positive errno. */
 int cmd_run(const struct cmd *cmd)
 {
 	uint8_t core[BUF] = {}, drv[BUF] = {};
@@ -193,23 +208,44 @@ int cmd_run(const struct cmd *cmd)
 	memcpy(core, cmd->core, cmd->core_len);
 	if (cmd->drv_len)
 		memcpy(drv, cmd->drv, cmd->drv_len);
-	spoil(DRIVER, drv, cmd->drv_len);
+	spoil(IN_DRIVER, drv, cmd->drv_len);
 	if (by_write && !(cmd->command & IB_USER_VERBS_CMD_FLAG_EXTENDED))
 		return run_write(cmd, core, drv);
-	spoil(CORE, core, cmd->core_len);
-	return run_ioctl(cmd, core, drv);
+	spoil(IN_CORE, core, cmd->core_len);
+	return run_invoke(cmd, core, drv);
 }
 
-int cmd_ioctl(enum method m, struct raw_cmd *cmd)
+int cmd_method(enum method m, uint16_t object, uint16_t method,
+	       const struct attr *attrs)
 {
+	struct ib_uverbs_attr *new = NULL;
+	uint32_t *handle = NULL;
+	struct raw_cmd raw;
 	int ret;
 
-	cmd->hdr.length = sizeof(cmd->hdr) +
-			  cmd->hdr.num_attrs * sizeof(cmd->attrs[0]);
-	spoil(ATTRS, cmd->attrs, cmd->hdr.num_attrs * sizeof(cmd->attrs[0]));
-	spoil(HEADER, &cmd->hdr, sizeof(cmd->hdr));
-	ret = ioctl(file, RDMA_VERBS_IOCTL, &cmd->hdr) ? errno : 0;
-	errno = ret;
-	cmd_count(m, !ret);
+	raw_init(&raw, object, method);
+	for (; attrs->kind != A_END; attrs++)
+		switch (attrs->kind) {
+		case A_OBJ:
+			raw_obj(&raw, attrs->id, attrs->handle);
+			break;
+		case A_NEW:
+			new = raw_new(&raw, attrs->id);
+			handle = attrs->p;
+			break;
+		case A_IN:
+			raw_in(&raw, attrs->id, attrs->p, attrs->len);
+			break;
+		case A_OUT:
+			/* With a fault, a method may succeed without it. */
+			memset(attrs->p, 0, attrs->len);
+			raw_out(&raw, attrs->id, attrs->p, attrs->len);
+			break;
+		default:
+			break;
+		}
+	ret = run_method(m, &raw);
+	if (new)
+		*handle = new->data;
 	return ret;
 }

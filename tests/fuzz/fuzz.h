@@ -109,7 +109,7 @@ extern struct shared *sh;
 extern uint8_t counters[COUNTERS];
 
 /* exec.c: the process that executes inputs, and its threads. */
-void exec_run(void) __attribute__((noreturn));
+__attribute__((noreturn)) void exec_run(void);
 /* Run these calls in another thread. */
 void exec_thread(const struct call *calls, int n);
 /* Is this the thread that has others, and may fork? */
@@ -152,8 +152,46 @@ struct cmd {
 	size_t dresp_len;
 };
 
+/* Initialisers: the numbers of a command, and what its parts point to. */
+#define CMD(_name)		.m = M_##_name,				\
+				.command = IB_USER_VERBS_CMD_##_name
+#define CMD_EX(_name)		.m = M_EX_##_name,			\
+				.command = IB_USER_VERBS_EX_CMD_##_name | \
+					   IB_USER_VERBS_CMD_FLAG_EXTENDED
+#define CORE_IN(_p)		.core = (_p), .core_len = sizeof(*(_p))
+#define CORE_OUT(_p)		.resp = (_p), .resp_len = sizeof(*(_p))
+#define DRIVER_IN(_p)		.drv = (_p), .drv_len = sizeof(*(_p))
+#define DRIVER_OUT(_p)		.dresp = (_p), .dresp_len = sizeof(*(_p))
+
+/* Run a command of write(); return 0 or a positive errno. */
 int cmd_run(const struct cmd *cmd);
-int cmd_ioctl(enum method m, struct raw_cmd *cmd);
+
+/* An attribute of a method. */
+struct attr {
+	enum { A_END, A_LEFT_OUT, A_OBJ, A_NEW, A_IN, A_OUT } kind;
+	uint16_t id, len;
+	uint32_t handle;
+	void *p;
+};
+
+/* Initialisers. A new object writes its handle to *_p. */
+#define OBJ(_id, _handle)	{ .kind = A_OBJ, .id = _id, .handle = _handle }
+#define OBJ_IF(_obj, _id)						\
+	{ .kind = (_obj) ? A_OBJ : A_LEFT_OUT, .id = _id,		\
+	  .handle = (_obj) ? (_obj)->handle : 0 }
+#define NEW(_id, _p)		{ .kind = A_NEW, .id = _id, .p = _p }
+#define IN_IF(_cond, _id, _p)						\
+	{ .kind = (_cond) ? A_IN : A_LEFT_OUT, .id = _id,		\
+	  .p = (void *)(_p), .len = sizeof(*(_p)) }
+#define IN(_id, _p)		IN_IF(true, _id, _p)
+#define OUT_LEN(_id, _p, _len)						\
+	{ .kind = (_len) != 0 ? A_OUT : A_LEFT_OUT, .id = _id, .p = _p, .len = _len }
+#define OUT(_id, _p)		OUT_LEN(_id, _p, sizeof(*(_p)))
+#define ATTRS(...)		((const struct attr[]){ __VA_ARGS__, {} })
+
+/* Run a method; return 0 or a positive errno. */
+int cmd_method(enum method m, uint16_t object, uint16_t method,
+	       const struct attr *attrs);
 void cmd_count(enum method m, bool good);
 void cmd_spoil(const uint8_t *a);
 /* Forget what the previous calls of this thread have set: an input starts. */
@@ -165,7 +203,5 @@ void cmd_via(bool by_write);
 /* The open file, of this thread. */
 int cmd_fd(void);
 void cmd_set_fd(int fd);
-
-#define ROOM_OF(x)	(x), sizeof(*(x))
 
 #endif /* FUZZ_H */

@@ -18,21 +18,16 @@ struct obj *ah_new(struct obj *pd, const uint8_t *to)
 	struct keel_uapi_create_ah_resp drv = {};
 	struct ib_uverbs_create_ah_resp resp;
 	struct cmd cmd = {
-		.m = M_CREATE_AH, .command = IB_USER_VERBS_CMD_CREATE_AH,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.dresp = &drv, .dresp_len = sizeof(drv),
+		CMD(CREATE_AH), CORE_IN(&core), CORE_OUT(&resp),
+		DRIVER_OUT(&drv),
 	};
 	struct obj *ah;
 
 	memcpy(core.attr.grh.dgid, to, sizeof(core.attr.grh.dgid));
 	if (cmd_run(&cmd))
 		return NULL;
-	ah = obj_new(K_AH);
-	ah->handle = resp.ah_handle;
+	ah = obj_add(K_AH, resp.ah_handle, pd->domain);
 	ah->num = drv.ah;
-	ah->domain = pd->domain;
-	ah->live = true;
 	return ah;
 }
 
@@ -56,90 +51,95 @@ static void op_mcast(const uint8_t *a)
 {
 	struct obj *qp = obj_pick(K_QP, a[0]);
 	struct ib_uverbs_attach_mcast core = { .mlid = 0xc000 };
-	struct cmd cmd = {
-		.m = a[1] % 2 ? M_DETACH_MCAST : M_ATTACH_MCAST,
-		.command = a[1] % 2 ? IB_USER_VERBS_CMD_DETACH_MCAST :
-				      IB_USER_VERBS_CMD_ATTACH_MCAST,
-		.core = &core, .core_len = sizeof(core),
-	};
+	struct cmd attach = { CMD(ATTACH_MCAST), CORE_IN(&core) };
+	struct cmd detach = { CMD(DETACH_MCAST), CORE_IN(&core) };
 
 	if (!qp)
 		return;
 	core.qp_handle = qp->handle;
 	memcpy(core.gid, MCAST_GID, 15);
 	core.gid[15] = a[2] % 4;
-	cmd_run(&cmd);
+	cmd_run(a[1] % 2 ? &detach : &attach);
 }
 
-static void query_write(enum method m, uint32_t command)
+/* Queries by write(). */
+static void query_device(void)
 {
-	union {
-		struct ib_uverbs_query_device device;
-		struct ib_uverbs_query_port port;
-		struct ib_uverbs_ex_query_device ex;
-	} core = {};
-	uint8_t resp[512];
+	struct ib_uverbs_query_device core = {};
+	struct ib_uverbs_query_device_resp resp;
 	struct cmd cmd = {
-		.m = m, .command = command, .core = &core,
-		.core_len = sizeof(core.device), .resp = resp,
-		.resp_len = sizeof(struct ib_uverbs_query_device_resp),
+		CMD(QUERY_DEVICE), CORE_IN(&core), CORE_OUT(&resp),
 	};
 
-	if (m == M_QUERY_PORT) {
-		core.port.port_num = 1;
-		cmd.core_len = sizeof(core.port);
-		cmd.resp_len = sizeof(struct ib_uverbs_query_port_resp);
-	}
-	if (m == M_EX_QUERY_DEVICE) {
-		cmd.core_len = sizeof(core.ex);
-		cmd.resp_len = sizeof(struct ib_uverbs_ex_query_device_resp);
-	}
 	cmd_run(&cmd);
 }
 
-static void query_ioctl(enum method m, const uint8_t *a)
+static void query_device_ex(void)
+{
+	struct ib_uverbs_ex_query_device core = {};
+	struct ib_uverbs_ex_query_device_resp resp;
+	struct cmd cmd = {
+		CMD_EX(QUERY_DEVICE), CORE_IN(&core), CORE_OUT(&resp),
+	};
+
+	cmd_run(&cmd);
+}
+
+static void query_port(void)
+{
+	struct ib_uverbs_query_port core = { .port_num = 1 };
+	struct ib_uverbs_query_port_resp resp;
+	struct cmd cmd = { CMD(QUERY_PORT), CORE_IN(&core), CORE_OUT(&resp) };
+
+	cmd_run(&cmd);
+}
+
+/* And those by ioctl(). */
+static void query_context(void)
 {
 	struct keel_uapi_context_resp context;
-	struct ib_uverbs_gid_entry gids[4];
-	uint64_t port = 1, index = a[1] % 4, object = a[1] % 17, count;
-	uint64_t size = sizeof(gids[0]);
-	uint32_t handles[16], vectors, none = 0;
-	struct raw_cmd raw;
+	uint32_t vectors;
 
-	raw_init(&raw, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT);
-	switch (m) {
-	case M_QUERY_CONTEXT:
-		raw_out(&raw, UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS,
-			ROOM_OF(&vectors));
-		raw_out(&raw, KEEL_ATTR_QUERY_CONTEXT_RESP, ROOM_OF(&context));
-		break;
-	case M_QUERY_GID_TABLE:
-		raw.hdr.method_id = UVERBS_METHOD_QUERY_GID_TABLE;
-		raw_in(&raw, UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE,
-		       ROOM_OF(&size));
-		raw_out(&raw, UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, gids,
-			sizeof(gids));
-		raw_out(&raw, UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES,
-			ROOM_OF(&count));
-		break;
-	case M_QUERY_GID_ENTRY:
-		raw.hdr.method_id = UVERBS_METHOD_QUERY_GID_ENTRY;
-		raw_in(&raw, UVERBS_ATTR_QUERY_GID_ENTRY_PORT, ROOM_OF(&port));
-		raw_in(&raw, UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX,
-		       ROOM_OF(&index));
-		raw_in(&raw, UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, ROOM_OF(&none));
-		raw_out(&raw, UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY,
-			ROOM_OF(&gids[0]));
-		break;
-	default:
-		raw.hdr.method_id = UVERBS_METHOD_INFO_HANDLES;
-		raw_in(&raw, UVERBS_ATTR_INFO_OBJECT_ID, ROOM_OF(&object));
-		raw_out(&raw, UVERBS_ATTR_INFO_TOTAL_HANDLES, ROOM_OF(&vectors));
-		raw_out(&raw, UVERBS_ATTR_INFO_HANDLES_LIST, handles,
-			sizeof(handles));
-		break;
-	}
-	cmd_ioctl(m, &raw);
+	cmd_method(M_QUERY_CONTEXT, UVERBS_OBJECT_DEVICE,
+		   UVERBS_METHOD_QUERY_CONTEXT,
+		   ATTRS(OUT(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, &vectors),
+			 OUT(KEEL_ATTR_QUERY_CONTEXT_RESP, &context)));
+}
+
+static void query_gids(void)
+{
+	struct ib_uverbs_gid_entry gids[4];
+	uint64_t size = sizeof(gids[0]), count;
+
+	cmd_method(M_QUERY_GID_TABLE, UVERBS_OBJECT_DEVICE,
+		   UVERBS_METHOD_QUERY_GID_TABLE,
+		   ATTRS(IN(UVERBS_ATTR_QUERY_GID_TABLE_ENTRY_SIZE, &size),
+			 OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_ENTRIES, &gids),
+			 OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &count)));
+}
+
+static void query_gid(uint32_t index)
+{
+	struct ib_uverbs_gid_entry one;
+	uint32_t port = 1, none = 0;
+
+	cmd_method(M_QUERY_GID_ENTRY, UVERBS_OBJECT_DEVICE,
+		   UVERBS_METHOD_QUERY_GID_ENTRY,
+		   ATTRS(IN(UVERBS_ATTR_QUERY_GID_ENTRY_PORT, &port),
+			 IN(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, &index),
+			 IN(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, &none),
+			 OUT(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &one)));
+}
+
+static void info_handles(uint64_t object)
+{
+	uint32_t handles[16], total;
+
+	cmd_method(M_INFO_HANDLES, UVERBS_OBJECT_DEVICE,
+		   UVERBS_METHOD_INFO_HANDLES,
+		   ATTRS(IN(UVERBS_ATTR_INFO_OBJECT_ID, &object),
+			 OUT(UVERBS_ATTR_INFO_TOTAL_HANDLES, &total),
+			 OUT(UVERBS_ATTR_INFO_HANDLES_LIST, &handles)));
 }
 
 /* query WHAT INDEX: properties of the device. */
@@ -147,27 +147,25 @@ static void op_query(const uint8_t *a)
 {
 	switch (a[0] % 7) {
 	case 0:
-		query_write(M_QUERY_DEVICE, IB_USER_VERBS_CMD_QUERY_DEVICE);
+		query_device();
 		break;
 	case 1:
-		query_write(M_EX_QUERY_DEVICE,
-			    IB_USER_VERBS_EX_CMD_QUERY_DEVICE |
-			    IB_USER_VERBS_CMD_FLAG_EXTENDED);
+		query_device_ex();
 		break;
 	case 2:
-		query_write(M_QUERY_PORT, IB_USER_VERBS_CMD_QUERY_PORT);
+		query_port();
 		break;
 	case 3:
-		query_ioctl(M_QUERY_CONTEXT, a);
+		query_context();
 		break;
 	case 4:
-		query_ioctl(M_QUERY_GID_TABLE, a);
+		query_gids();
 		break;
 	case 5:
-		query_ioctl(M_QUERY_GID_ENTRY, a);
+		query_gid(a[1] % 4);
 		break;
 	default:
-		query_ioctl(M_INFO_HANDLES, a);
+		info_handles(a[1] % 17);
 		break;
 	}
 }
@@ -175,32 +173,29 @@ static void op_query(const uint8_t *a)
 /* holders KIND OBJECT ROOM FLAGS */
 static void op_holders(const uint8_t *a)
 {
-	static const struct {
+	static const struct list {
 		enum method m;
 		enum kind kind;
 		uint16_t object, method;
-	} of[] = {
+	} lists[] = {
 		{ M_PD_HOLDERS, K_PD, UVERBS_OBJECT_PD, KEEL_METHOD_PD_HOLDERS },
 		{ M_TD_HOLDERS, K_TD, KEEL_OBJECT_TD, KEEL_METHOD_TD_HOLDERS },
 		{ M_DM_HOLDERS, K_DM, UVERBS_OBJECT_DM, KEEL_METHOD_DM_HOLDERS },
 	};
-	struct obj *obj = obj_pick(of[a[0] % 3].kind, a[1]);
+	const struct list *of = &lists[a[0] % 3];
+	struct obj *obj = obj_pick(of->kind, a[1]);
 	struct keel_uapi_holder list[8];
 	uint64_t flags = a[3] % 4 == 1;
-	struct raw_cmd raw;
 	uint32_t count;
 
 	if (!obj)
 		return;
-	raw_init(&raw, of[a[0] % 3].object, of[a[0] % 3].method);
-	raw_obj(&raw, KEEL_ATTR_HOLDERS_HANDLE, obj->handle);
-	raw_out(&raw, KEEL_ATTR_HOLDERS_RESP_COUNT, ROOM_OF(&count));
-	if (a[2] % 9)
-		raw_out(&raw, KEEL_ATTR_HOLDERS_RESP_LIST, list,
-			a[2] % 9 * sizeof(list[0]));
-	if (a[3] % 4)
-		raw_in(&raw, KEEL_ATTR_HOLDERS_FLAGS, ROOM_OF(&flags));
-	cmd_ioctl(of[a[0] % 3].m, &raw);
+	cmd_method(of->m, of->object, of->method,
+		   ATTRS(OBJ(KEEL_ATTR_HOLDERS_HANDLE, obj->handle),
+			 OUT(KEEL_ATTR_HOLDERS_RESP_COUNT, &count),
+			 OUT_LEN(KEEL_ATTR_HOLDERS_RESP_LIST, list,
+				 a[2] % 9 * sizeof(list[0])),
+			 IN_IF(a[3] % 4, KEEL_ATTR_HOLDERS_FLAGS, &flags)));
 }
 
 /* info WHAT OBJECT: keel's queries, and that of an MR. */
@@ -212,31 +207,27 @@ static void op_info(const uint8_t *a)
 	uint64_t len, iova;
 	struct keel_uapi_pd_info pd;
 	struct keel_uapi_dm_info dm;
-	struct raw_cmd raw;
 
 	if (!obj)
 		return;
 	switch (a[0] % 3) {
 	case 0:
-		raw_init(&raw, UVERBS_OBJECT_PD, KEEL_METHOD_PD_QUERY);
-		raw_obj(&raw, KEEL_ATTR_PD_QUERY_HANDLE, obj->handle);
-		raw_out(&raw, KEEL_ATTR_PD_QUERY_RESP, ROOM_OF(&pd));
-		cmd_ioctl(M_PD_QUERY, &raw);
+		cmd_method(M_PD_QUERY, UVERBS_OBJECT_PD, KEEL_METHOD_PD_QUERY,
+			   ATTRS(OBJ(KEEL_ATTR_PD_QUERY_HANDLE, obj->handle),
+				 OUT(KEEL_ATTR_PD_QUERY_RESP, &pd)));
 		break;
 	case 1:
-		raw_init(&raw, UVERBS_OBJECT_DM, KEEL_METHOD_DM_QUERY);
-		raw_obj(&raw, KEEL_ATTR_DM_QUERY_HANDLE, obj->handle);
-		raw_out(&raw, KEEL_ATTR_DM_QUERY_RESP, ROOM_OF(&dm));
-		cmd_ioctl(M_DM_QUERY, &raw);
+		cmd_method(M_DM_QUERY, UVERBS_OBJECT_DM, KEEL_METHOD_DM_QUERY,
+			   ATTRS(OBJ(KEEL_ATTR_DM_QUERY_HANDLE, obj->handle),
+				 OUT(KEEL_ATTR_DM_QUERY_RESP, &dm)));
 		break;
 	default:
-		raw_init(&raw, UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR);
-		raw_obj(&raw, UVERBS_ATTR_QUERY_MR_HANDLE, obj->handle);
-		raw_out(&raw, UVERBS_ATTR_QUERY_MR_RESP_LKEY, ROOM_OF(&lkey));
-		raw_out(&raw, UVERBS_ATTR_QUERY_MR_RESP_RKEY, ROOM_OF(&rkey));
-		raw_out(&raw, UVERBS_ATTR_QUERY_MR_RESP_LENGTH, ROOM_OF(&len));
-		raw_out(&raw, UVERBS_ATTR_QUERY_MR_RESP_IOVA, ROOM_OF(&iova));
-		cmd_ioctl(M_QUERY_MR, &raw);
+		cmd_method(M_QUERY_MR, UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR,
+			   ATTRS(OBJ(UVERBS_ATTR_QUERY_MR_HANDLE, obj->handle),
+				 OUT(UVERBS_ATTR_QUERY_MR_RESP_LKEY, &lkey),
+				 OUT(UVERBS_ATTR_QUERY_MR_RESP_RKEY, &rkey),
+				 OUT(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, &len),
+				 OUT(UVERBS_ATTR_QUERY_MR_RESP_IOVA, &iova)));
 		break;
 	}
 }
@@ -248,7 +239,6 @@ static void op_advise(const uint8_t *a)
 	uint32_t flags = a[2] % 4 == 3 ? 0 : IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
 	uint64_t advice = a[1] % 3;
 	struct ib_uverbs_sge sge[2];
-	struct raw_cmd raw;
 
 	if (!mr || !pd)
 		return;
@@ -256,12 +246,11 @@ static void op_advise(const uint8_t *a)
 	sge[0].length = a[4] * 64;
 	sge[0].lkey = mr->num;
 	sge[1] = sge[0];
-	raw_init(&raw, UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR);
-	raw_obj(&raw, UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle);
-	raw_in(&raw, UVERBS_ATTR_ADVISE_MR_ADVICE, ROOM_OF(&advice));
-	raw_in(&raw, UVERBS_ATTR_ADVISE_MR_FLAGS, ROOM_OF(&flags));
-	raw_in(&raw, UVERBS_ATTR_ADVISE_MR_SGE_LIST, sge, sizeof(sge));
-	cmd_ioctl(M_ADVISE_MR, &raw);
+	cmd_method(M_ADVISE_MR, UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR,
+		   ATTRS(OBJ(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle),
+			 IN(UVERBS_ATTR_ADVISE_MR_ADVICE, &advice),
+			 IN(UVERBS_ATTR_ADVISE_MR_FLAGS, &flags),
+			 IN(UVERBS_ATTR_ADVISE_MR_SGE_LIST, &sge)));
 }
 
 /* How an object is destroyed: by the command, and by the method. */
@@ -306,7 +295,6 @@ void obj_destroy(enum kind kind, struct obj *obj, bool by_ioctl)
 		.core_len = end->core_len, .resp = resp,
 		.resp_len = end->resp_len,
 	};
-	struct raw_cmd raw;
 	int ret;
 
 	if (!end->method && !end->command)
@@ -316,16 +304,13 @@ void obj_destroy(enum kind kind, struct obj *obj, bool by_ioctl)
 		core[0] = 0;
 		core[2] = obj->handle;
 	}
-	if (by_ioctl || !end->command) {
-		raw_init(&raw, end->object, end->method);
-		raw_obj(&raw, kind == K_TD ? KEEL_ATTR_TD_FREE_HANDLE : 0,
-			obj->handle);
-		if (end->resp_len)
-			raw_out(&raw, end->resp, resp, end->resp_len);
-		ret = cmd_ioctl(end->m, &raw);
-	} else {
+	if (by_ioctl || !end->command)
+		ret = cmd_method(end->m, end->object, end->method,
+				 ATTRS(OBJ(kind == K_TD ? KEEL_ATTR_TD_FREE_HANDLE : 0,
+					   obj->handle),
+				       OUT_LEN(end->resp, resp, end->resp_len)));
+	else
 		ret = cmd_run(&cmd);
-	}
 	if (!ret)
 		obj->live = false;
 }

@@ -69,7 +69,7 @@ static int driver_execute(const uint8_t *data, size_t size)
 }
 
 /* The name comes first: reading or executing the file may end the fuzzer. */
-static void replay(const char *path)
+static void replay_file(const char *path)
 {
 	uint8_t data[MAX_INPUT];
 	size_t size;
@@ -236,7 +236,7 @@ int main(int argc, char **argv)
 	sh->show = !!getenv("FUZZ_SHOW");
 	if (!strcmp(mode, "replay")) {
 		for (i = 2; i < argc; i++)
-			replay(argv[i]);
+			replay_file(argv[i]);
 		printf("# all are executed\n");
 	} else if (!strcmp(mode, "again") && argc > 2) {
 		again(argv[2]);

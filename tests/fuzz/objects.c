@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Calls for domains, memory and address handles.
+ * Calls for domains, device memory, regions and windows.
  */
 #include <fcntl.h>
 #include <linux/udmabuf.h>
@@ -28,21 +28,15 @@ static struct obj *alloc_pd(const struct keel_uapi_alloc_pd_req *req)
 	struct keel_uapi_pd_info info = {};
 	struct cmd cmd = {
 		.m = req->kind ? M_PD_JOIN : M_ALLOC_PD,
-		.command = IB_USER_VERBS_CMD_ALLOC_PD,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.drv = req, .drv_len = sizeof(*req),
-		.dresp = &info, .dresp_len = sizeof(info),
+		.command = IB_USER_VERBS_CMD_ALLOC_PD, CORE_IN(&core),
+		CORE_OUT(&resp), DRIVER_IN(req), DRIVER_OUT(&info),
 	};
 	struct obj *pd;
 
 	if (cmd_run(&cmd))
 		return NULL;
-	pd = obj_new(K_PD);
-	pd->handle = resp.pd_handle;
-	pd->domain = info.domain;
+	pd = obj_add(K_PD, resp.pd_handle, info.domain);
 	pd->type = req->kind;
-	pd->live = true;
 	return pd;
 }
 
@@ -60,6 +54,18 @@ static void op_pd(const uint8_t *a)
 	alloc_pd(&req);
 }
 
+static struct obj *mr_add(const struct obj *pd, uint32_t handle, uint32_t key,
+			  uint32_t access, uint64_t addr, uint64_t len)
+{
+	struct obj *mr = obj_add(K_MR, handle, pd->domain);
+
+	mr->num = key;
+	mr->access = access;
+	mr->addr = addr;
+	mr->len = len;
+	return mr;
+}
+
 static struct obj *reg_mr(struct obj *pd, uint64_t addr, uint64_t len,
 			  uint32_t access, bool implicit)
 {
@@ -70,11 +76,9 @@ static struct obj *reg_mr(struct obj *pd, uint64_t addr, uint64_t len,
 	struct ib_uverbs_reg_mr_resp resp;
 	struct cmd cmd = {
 		.m = access & ON_DEMAND ? M_REG_ODP_MR : M_REG_MR,
-		.command = IB_USER_VERBS_CMD_REG_MR,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		.command = IB_USER_VERBS_CMD_REG_MR, CORE_IN(&core),
+		CORE_OUT(&resp),
 	};
-	struct obj *mr;
 
 	if (access & ZERO_BASED)
 		core.hca_va = addr % PAGE;
@@ -85,15 +89,8 @@ static struct obj *reg_mr(struct obj *pd, uint64_t addr, uint64_t len,
 	}
 	if (cmd_run(&cmd))
 		return NULL;
-	mr = obj_new(K_MR);
-	mr->handle = resp.mr_handle;
-	mr->num = resp.lkey;
-	mr->domain = pd->domain;
-	mr->access = access;
-	mr->addr = access & ZERO_BASED ? 0 : addr;
-	mr->len = len;
-	mr->live = true;
-	return mr;
+	return mr_add(pd, resp.mr_handle, resp.lkey, access,
+		      access & ZERO_BASED ? 0 : addr, len);
 }
 
 static struct obj *need_mr(void)
@@ -137,80 +134,57 @@ static void op_share(const uint8_t *a)
 {
 	struct obj *pd = obj_need(K_PD, a[0]), *share;
 	uint64_t key = a[1];
-	struct raw_cmd raw;
-	uint32_t handle = 0;
+	uint32_t handle;
 
-	if (!pd)
+	if (!pd || cmd_method(M_PD_SHARE, UVERBS_OBJECT_PD, KEEL_METHOD_PD_SHARE,
+			      ATTRS(OBJ(KEEL_ATTR_PD_SHARE_HANDLE, pd->handle),
+				    IN(KEEL_ATTR_PD_SHARE_KEY, &key),
+				    OUT(KEEL_ATTR_PD_SHARE_RESP_SHPD, &handle))))
 		return;
-	raw_init(&raw, UVERBS_OBJECT_PD, KEEL_METHOD_PD_SHARE);
-	raw_obj(&raw, KEEL_ATTR_PD_SHARE_HANDLE, pd->handle);
-	raw_in(&raw, KEEL_ATTR_PD_SHARE_KEY, ROOM_OF(&key));
-	raw_out(&raw, KEEL_ATTR_PD_SHARE_RESP_SHPD, ROOM_OF(&handle));
-	if (cmd_ioctl(M_PD_SHARE, &raw))
-		return;
-	share = obj_new(K_SHPD);
-	share->handle = handle;
+	share = obj_add(K_SHPD, handle, 0);
 	share->len = key;
-	share->live = true;
 }
 
 /* parent PD TD HOW: a parent domain, with or without a TD. */
 static void op_parent(const uint8_t *a)
 {
-	struct obj *pd = obj_need(K_PD, a[0]), *td = obj_pick(K_TD, a[1]), *new;
-	struct keel_uapi_pd_info info = {};
-	struct raw_cmd raw;
+	struct obj *pd = obj_need(K_PD, a[0]), *new;
+	struct obj *td = a[2] % 2 ? obj_pick(K_TD, a[1]) : NULL;
+	struct keel_uapi_pd_info info;
+	uint32_t handle;
 
-	if (!pd)
+	if (!pd || cmd_method(M_PD_ALLOC_PARENT, UVERBS_OBJECT_PD,
+			      KEEL_METHOD_PD_ALLOC_PARENT,
+			      ATTRS(NEW(KEEL_ATTR_PD_ALLOC_PARENT_HANDLE, &handle),
+				    OBJ(KEEL_ATTR_PD_ALLOC_PARENT_PD, pd->handle),
+				    OBJ_IF(td, KEEL_ATTR_PD_ALLOC_PARENT_TD),
+				    OUT(KEEL_ATTR_PD_ALLOC_PARENT_RESP, &info))))
 		return;
-	raw_init(&raw, UVERBS_OBJECT_PD, KEEL_METHOD_PD_ALLOC_PARENT);
-	raw_new(&raw, KEEL_ATTR_PD_ALLOC_PARENT_HANDLE);
-	raw_obj(&raw, KEEL_ATTR_PD_ALLOC_PARENT_PD, pd->handle);
-	if (td && a[2] % 2)
-		raw_obj(&raw, KEEL_ATTR_PD_ALLOC_PARENT_TD, td->handle);
-	raw_out(&raw, KEEL_ATTR_PD_ALLOC_PARENT_RESP, ROOM_OF(&info));
-	if (cmd_ioctl(M_PD_ALLOC_PARENT, &raw))
-		return;
-	new = obj_new(K_PD);
-	new->handle = raw.attrs[0].data;
-	new->domain = info.domain;
+	new = obj_add(K_PD, handle, info.domain);
 	new->type = KEEL_UAPI_PD_PARENT;
-	new->live = true;
 }
 
 /* td */
 static void op_td(const uint8_t *a)
 {
-	struct raw_cmd raw;
-	struct obj *td;
+	uint32_t handle;
 
-	raw_init(&raw, KEEL_OBJECT_TD, KEEL_METHOD_TD_ALLOC);
-	raw_new(&raw, KEEL_ATTR_TD_ALLOC_HANDLE);
-	if (cmd_ioctl(M_TD_ALLOC, &raw))
-		return;
-	td = obj_new(K_TD);
-	td->handle = raw.attrs[0].data;
-	td->live = true;
+	if (!cmd_method(M_TD_ALLOC, KEEL_OBJECT_TD, KEEL_METHOD_TD_ALLOC,
+			ATTRS(NEW(KEEL_ATTR_TD_ALLOC_HANDLE, &handle))))
+		obj_add(K_TD, handle, 0);
 }
 
 /* dm SIZE ALIGN */
 static void op_dm(const uint8_t *a)
 {
 	uint64_t len = a[0] % 4 == 3 ? a[0] * 7 + 1 : (a[0] % 16 + 1) * PAGE;
-	uint32_t align = a[1] % 22;
-	struct raw_cmd raw;
-	struct obj *dm;
+	uint32_t align = a[1] % 22, handle;
 
-	raw_init(&raw, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC);
-	raw_new(&raw, UVERBS_ATTR_ALLOC_DM_HANDLE);
-	raw_in(&raw, UVERBS_ATTR_ALLOC_DM_LENGTH, ROOM_OF(&len));
-	raw_in(&raw, UVERBS_ATTR_ALLOC_DM_ALIGNMENT, ROOM_OF(&align));
-	if (cmd_ioctl(M_DM_ALLOC, &raw))
-		return;
-	dm = obj_new(K_DM);
-	dm->handle = raw.attrs[0].data;
-	dm->len = len;
-	dm->live = true;
+	if (!cmd_method(M_DM_ALLOC, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
+			ATTRS(NEW(UVERBS_ATTR_ALLOC_DM_HANDLE, &handle),
+			      IN(UVERBS_ATTR_ALLOC_DM_LENGTH, &len),
+			      IN(UVERBS_ATTR_ALLOC_DM_ALIGNMENT, &align))))
+		obj_add(K_DM, handle, 0)->len = len;
 }
 
 /* dm_map DM OFFSET PROT: get an extent, map it and touch it. */
@@ -222,18 +196,14 @@ static void op_dm_map(const uint8_t *a)
 	};
 	struct obj *dm = obj_pick(K_DM, a[0]);
 	int prot = prots[a[2] % 5];
-	struct keel_uapi_dm_map map = {};
+	struct keel_uapi_dm_map map;
 	uint64_t offset = a[1] * 64;
-	struct raw_cmd raw;
 	void *p;
 
-	if (!dm)
-		return;
-	raw_init(&raw, UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP);
-	raw_obj(&raw, KEEL_ATTR_DM_MAP_HANDLE, dm->handle);
-	raw_in(&raw, KEEL_ATTR_DM_MAP_OFFSET, ROOM_OF(&offset));
-	raw_out(&raw, KEEL_ATTR_DM_MAP_RESP, ROOM_OF(&map));
-	if (cmd_ioctl(M_DM_MAP, &raw))
+	if (!dm || cmd_method(M_DM_MAP, UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP,
+			      ATTRS(OBJ(KEEL_ATTR_DM_MAP_HANDLE, dm->handle),
+				    IN(KEEL_ATTR_DM_MAP_OFFSET, &offset),
+				    OUT(KEEL_ATTR_DM_MAP_RESP, &map))))
 		return;
 	/* Sometimes another length or offset. */
 	if (a[3] % 8 == 7)
@@ -253,10 +223,9 @@ static void op_dm_map(const uint8_t *a)
 /* dm_mr PD DM OFFSET LENGTH RIGHTS */
 static void op_dm_mr(const uint8_t *a)
 {
-	struct obj *pd = obj_need(K_PD, a[0]), *dm = obj_pick(K_DM, a[1]), *mr;
-	uint32_t access = rights[a[4] % 8] | ZERO_BASED, lkey = 0, rkey;
+	struct obj *pd = obj_need(K_PD, a[0]), *dm = obj_pick(K_DM, a[1]);
+	uint32_t access = rights[a[4] % 8] | ZERO_BASED, handle, lkey, rkey;
 	uint64_t offset, len, size;
-	struct raw_cmd raw;
 
 	if (!pd || !dm)
 		return;
@@ -265,24 +234,16 @@ static void op_dm_mr(const uint8_t *a)
 		return;
 	offset = a[2] * 8 % size;
 	len = a[3] ? (a[3] * 64) % (size - offset) + 1 : size - offset;
-	raw_init(&raw, UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG);
-	raw_new(&raw, UVERBS_ATTR_REG_DM_MR_HANDLE);
-	raw_in(&raw, UVERBS_ATTR_REG_DM_MR_OFFSET, ROOM_OF(&offset));
-	raw_in(&raw, UVERBS_ATTR_REG_DM_MR_LENGTH, ROOM_OF(&len));
-	raw_obj(&raw, UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle);
-	raw_in(&raw, UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, ROOM_OF(&access));
-	raw_obj(&raw, UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle);
-	raw_out(&raw, UVERBS_ATTR_REG_DM_MR_RESP_LKEY, ROOM_OF(&lkey));
-	raw_out(&raw, UVERBS_ATTR_REG_DM_MR_RESP_RKEY, ROOM_OF(&rkey));
-	if (cmd_ioctl(M_REG_DM_MR, &raw))
-		return;
-	mr = obj_new(K_MR);
-	mr->handle = raw.attrs[0].data;
-	mr->num = lkey;
-	mr->domain = pd->domain;
-	mr->access = access;
-	mr->len = len;
-	mr->live = true;
+	if (!cmd_method(M_REG_DM_MR, UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG,
+			ATTRS(NEW(UVERBS_ATTR_REG_DM_MR_HANDLE, &handle),
+			      IN(UVERBS_ATTR_REG_DM_MR_OFFSET, &offset),
+			      IN(UVERBS_ATTR_REG_DM_MR_LENGTH, &len),
+			      OBJ(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle),
+			      IN(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, &access),
+			      OBJ(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm->handle),
+			      OUT(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, &lkey),
+			      OUT(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, &rkey))))
+		mr_add(pd, handle, lkey, access, 0, len);
 }
 
 /* mr PD KIND PAGE PAGES RIGHTS SHIFT */
@@ -321,10 +282,9 @@ static int udmabuf(uint64_t size)
 static void op_dmabuf_mr(const uint8_t *a)
 {
 	uint64_t offset = a[1] * 16, iova = a[2] * 0x10000 + offset, len;
-	uint32_t access = rights[a[3] % 8] & RIGHTS & ~0x10, lkey = 0, rkey;
-	struct obj *pd = obj_need(K_PD, a[0]), *mr;
-	struct raw_cmd raw;
-	int fd, ret;
+	uint32_t access = rights[a[3] % 8] & RIGHTS & ~0x10, handle, lkey, rkey;
+	struct obj *pd = obj_need(K_PD, a[0]);
+	int fd;
 
 	if (!pd)
 		return;
@@ -332,28 +292,19 @@ static void op_dmabuf_mr(const uint8_t *a)
 	if (fd < 0)
 		return;
 	len = 4 * PAGE - offset - a[2];
-	raw_init(&raw, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR);
-	raw_new(&raw, UVERBS_ATTR_REG_DMABUF_MR_HANDLE);
-	raw_obj(&raw, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd->handle);
-	raw_in(&raw, UVERBS_ATTR_REG_DMABUF_MR_OFFSET, ROOM_OF(&offset));
-	raw_in(&raw, UVERBS_ATTR_REG_DMABUF_MR_LENGTH, ROOM_OF(&len));
-	raw_in(&raw, UVERBS_ATTR_REG_DMABUF_MR_IOVA, ROOM_OF(&iova));
-	raw_in(&raw, UVERBS_ATTR_REG_DMABUF_MR_FD, ROOM_OF(&fd));
-	raw_in(&raw, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, ROOM_OF(&access));
-	raw_out(&raw, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, ROOM_OF(&lkey));
-	raw_out(&raw, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, ROOM_OF(&rkey));
-	ret = cmd_ioctl(M_REG_DMABUF_MR, &raw);
+	if (!cmd_method(M_REG_DMABUF_MR, UVERBS_OBJECT_MR,
+			UVERBS_METHOD_REG_DMABUF_MR,
+			ATTRS(NEW(UVERBS_ATTR_REG_DMABUF_MR_HANDLE, &handle),
+			      OBJ(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd->handle),
+			      IN(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, &offset),
+			      IN(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, &len),
+			      IN(UVERBS_ATTR_REG_DMABUF_MR_IOVA, &iova),
+			      IN(UVERBS_ATTR_REG_DMABUF_MR_FD, &fd),
+			      IN(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, &access),
+			      OUT(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, &lkey),
+			      OUT(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, &rkey))))
+		mr_add(pd, handle, lkey, access, iova, len);
 	close(fd);
-	if (ret)
-		return;
-	mr = obj_new(K_MR);
-	mr->handle = raw.attrs[0].data;
-	mr->num = lkey;
-	mr->domain = pd->domain;
-	mr->access = access;
-	mr->addr = iova;
-	mr->len = len;
-	mr->live = true;
 }
 
 /* rereg MR FLAGS PAGE PAGES RIGHTS PD */
@@ -367,9 +318,7 @@ static void op_rereg(const uint8_t *a)
 	};
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct cmd cmd = {
-		.m = M_REREG_MR, .command = IB_USER_VERBS_CMD_REREG_MR,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		CMD(REREG_MR), CORE_IN(&core), CORE_OUT(&resp),
 	};
 
 	if (!mr || !pd)
@@ -396,9 +345,7 @@ static void op_mw(const uint8_t *a)
 	struct ib_uverbs_alloc_mw core = { .mw_type = a[1] % 2 + 1 };
 	struct ib_uverbs_alloc_mw_resp resp;
 	struct cmd cmd = {
-		.m = M_ALLOC_MW, .command = IB_USER_VERBS_CMD_ALLOC_MW,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		CMD(ALLOC_MW), CORE_IN(&core), CORE_OUT(&resp),
 	};
 
 	if (!pd)
@@ -406,12 +353,9 @@ static void op_mw(const uint8_t *a)
 	core.pd_handle = pd->handle;
 	if (cmd_run(&cmd))
 		return;
-	mw = obj_new(K_MW);
-	mw->handle = resp.mw_handle;
+	mw = obj_add(K_MW, resp.mw_handle, pd->domain);
 	mw->num = resp.rkey;
-	mw->domain = pd->domain;
 	mw->type = core.mw_type;
-	mw->live = true;
 }
 
 /* xrcd HOW FLAGS: with or without an inode. */
@@ -420,12 +364,9 @@ static void op_xrcd(const uint8_t *a)
 	struct ib_uverbs_open_xrcd core = { .fd = -1, .oflags = O_CREAT };
 	struct ib_uverbs_open_xrcd_resp resp;
 	struct cmd cmd = {
-		.m = M_OPEN_XRCD, .command = IB_USER_VERBS_CMD_OPEN_XRCD,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		CMD(OPEN_XRCD), CORE_IN(&core), CORE_OUT(&resp),
 	};
-	struct obj *xrcd;
-	int fd = -1, ret;
+	int fd = -1;
 
 	if (a[0] % 2) {
 		fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -433,14 +374,10 @@ static void op_xrcd(const uint8_t *a)
 		core.oflags = a[1] % 8 == 7 ? O_CREAT | O_EXCL :
 			      a[1] % 8 == 6 ? 0 : O_CREAT;
 	}
-	ret = cmd_run(&cmd);
+	if (!cmd_run(&cmd))
+		obj_add(K_XRCD, resp.xrcd_handle, 0);
 	if (fd >= 0)
 		close(fd);
-	if (ret)
-		return;
-	xrcd = obj_new(K_XRCD);
-	xrcd->handle = resp.xrcd_handle;
-	xrcd->live = true;
 }
 
 const struct op object_ops[] = {

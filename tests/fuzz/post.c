@@ -78,21 +78,14 @@ static void ring_publish(const struct ring *ring, uint32_t index)
 
 static void qp_doorbell(struct obj *qp)
 {
-	uint32_t qpn = qp->num;
-	struct raw_cmd raw;
-
-	raw_init(&raw, UVERBS_OBJECT_QP, KEEL_METHOD_QP_DOORBELL);
-	raw_in(&raw, KEEL_ATTR_QP_DOORBELL_QPN, ROOM_OF(&qpn));
-	cmd_ioctl(M_QP_DOORBELL, &raw);
+	cmd_method(M_QP_DOORBELL, UVERBS_OBJECT_QP, KEEL_METHOD_QP_DOORBELL,
+		   ATTRS(IN(KEEL_ATTR_QP_DOORBELL_QPN, &qp->num)));
 }
 
 static void srq_doorbell(struct obj *srq)
 {
-	struct raw_cmd raw;
-
-	raw_init(&raw, UVERBS_OBJECT_SRQ, KEEL_METHOD_SRQ_DOORBELL);
-	raw_obj(&raw, KEEL_ATTR_SRQ_DOORBELL_SRQ, srq->handle);
-	cmd_ioctl(M_SRQ_DOORBELL, &raw);
+	cmd_method(M_SRQ_DOORBELL, UVERBS_OBJECT_SRQ, KEEL_METHOD_SRQ_DOORBELL,
+		   ATTRS(OBJ(KEEL_ATTR_SRQ_DOORBELL_SRQ, srq->handle)));
 }
 
 static bool wants_doorbell(const struct ring *of)

@@ -286,12 +286,11 @@ static void op_events(const uint8_t *a)
 /* async: another file of asynchronous events. */
 static void op_async(const uint8_t *a)
 {
-	struct raw_cmd raw;
+	uint32_t fd;
 
-	raw_init(&raw, UVERBS_OBJECT_ASYNC_EVENT,
-		 UVERBS_METHOD_ASYNC_EVENT_ALLOC);
-	raw_new(&raw, UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE);
-	cmd_ioctl(M_ASYNC_EVENT, &raw);
+	cmd_method(M_ASYNC_EVENT, UVERBS_OBJECT_ASYNC_EVENT,
+		   UVERBS_METHOD_ASYNC_EVENT_ALLOC,
+		   ATTRS(NEW(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, &fd)));
 }
 
 /* close HOW: close a duplicate, or the file under calls in progress. */

@@ -29,21 +29,22 @@ struct plan {
 	uint32_t handle, qpn;
 };
 
+/* The members of all structures with the capabilities of a QP. */
+#define CAPS(_p)							\
+	.max_send_wr = (_p)->sq.entries, .max_recv_wr = (_p)->rq.entries, \
+	.max_send_sge = (_p)->sq.entries ? SGES : 0,			\
+	.max_recv_sge = (_p)->rq.entries ? 2 : 0,			\
+	.max_inline_data = (_p)->sq.entries ? INLINE : 0
+
 static int create_write(struct plan *p)
 {
 	struct ib_uverbs_create_qp core = {
-		.max_send_wr = p->sq.entries, .max_recv_wr = p->rq.entries,
-		.max_send_sge = p->sq.entries ? SGES : 0,
-		.max_recv_sge = p->rq.entries ? 2 : 0,
-		.max_inline_data = p->sq.entries ? INLINE : 0,
-		.sq_sig_all = p->all_signaled, .qp_type = p->type,
+		CAPS(p), .sq_sig_all = p->all_signaled, .qp_type = p->type,
 	};
 	struct ib_uverbs_create_qp_resp resp;
 	struct cmd cmd = {
-		.m = M_CREATE_QP, .command = IB_USER_VERBS_CMD_CREATE_QP,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.drv = &p->req, .drv_len = sizeof(p->req),
+		CMD(CREATE_QP), CORE_IN(&core), CORE_OUT(&resp),
+		DRIVER_IN(&p->req),
 	};
 	int ret;
 
@@ -64,43 +65,25 @@ static int create_write(struct plan *p)
 
 static int create_ioctl(struct plan *p)
 {
-	struct ib_uverbs_qp_cap cap = {
-		.max_send_wr = p->sq.entries, .max_recv_wr = p->rq.entries,
-		.max_send_sge = p->sq.entries ? SGES : 0,
-		.max_recv_sge = p->rq.entries ? 2 : 0,
-		.max_inline_data = p->sq.entries ? INLINE : 0,
-	}, got;
+	struct ib_uverbs_qp_cap cap = { CAPS(p) }, got;
 	uint64_t user = 0, type = p->type;
 	uint32_t flags = p->all_signaled ? IB_UVERBS_QP_CREATE_SQ_SIG_ALL : 0;
-	struct raw_cmd raw;
-	int ret;
+	const struct obj *pd = p->xrcd ? NULL : p->pd;
 
-	raw_init(&raw, UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE);
-	raw_new(&raw, UVERBS_ATTR_CREATE_QP_HANDLE);
-	raw_in(&raw, UVERBS_ATTR_CREATE_QP_USER_HANDLE, ROOM_OF(&user));
-	raw_in(&raw, UVERBS_ATTR_CREATE_QP_CAP, ROOM_OF(&cap));
-	raw_in(&raw, UVERBS_ATTR_CREATE_QP_TYPE, ROOM_OF(&type));
-	raw_in(&raw, UVERBS_ATTR_CREATE_QP_FLAGS, ROOM_OF(&flags));
-	raw_out(&raw, UVERBS_ATTR_CREATE_QP_RESP_CAP, ROOM_OF(&got));
-	raw_out(&raw, UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, ROOM_OF(&p->qpn));
-	raw_in(&raw, UVERBS_ATTR_UHW_IN, &p->req, sizeof(p->req));
-	if (p->xrcd)
-		raw_obj(&raw, UVERBS_ATTR_CREATE_QP_XRCD_HANDLE,
-			p->xrcd->handle);
-	else
-		raw_obj(&raw, UVERBS_ATTR_CREATE_QP_PD_HANDLE, p->pd->handle);
-	if (p->cq)
-		raw_obj(&raw, UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE,
-			p->cq->handle);
-	if (p->rcq)
-		raw_obj(&raw, UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE,
-			p->rcq->handle);
-	if (p->srq)
-		raw_obj(&raw, UVERBS_ATTR_CREATE_QP_SRQ_HANDLE,
-			p->srq->handle);
-	ret = cmd_ioctl(M_QP_CREATE, &raw);
-	p->handle = raw.attrs[0].data;
-	return ret;
+	return cmd_method(M_QP_CREATE, UVERBS_OBJECT_QP, UVERBS_METHOD_QP_CREATE,
+			  ATTRS(NEW(UVERBS_ATTR_CREATE_QP_HANDLE, &p->handle),
+				IN(UVERBS_ATTR_CREATE_QP_USER_HANDLE, &user),
+				IN(UVERBS_ATTR_CREATE_QP_CAP, &cap),
+				IN(UVERBS_ATTR_CREATE_QP_TYPE, &type),
+				IN(UVERBS_ATTR_CREATE_QP_FLAGS, &flags),
+				OUT(UVERBS_ATTR_CREATE_QP_RESP_CAP, &got),
+				OUT(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, &p->qpn),
+				IN(UVERBS_ATTR_UHW_IN, &p->req),
+				OBJ_IF(p->xrcd, UVERBS_ATTR_CREATE_QP_XRCD_HANDLE),
+				OBJ_IF(pd, UVERBS_ATTR_CREATE_QP_PD_HANDLE),
+				OBJ_IF(p->cq, UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE),
+				OBJ_IF(p->rcq, UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE),
+				OBJ_IF(p->srq, UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)));
 }
 
 /* An XRC target has no queues, an initiator and a QP with an SRQ send only. */
@@ -132,10 +115,8 @@ static struct obj *qp_new(struct plan *p, uint8_t size)
 	}
 	if (p->by_ioctl ? create_ioctl(p) : create_write(p))
 		return NULL;
-	qp = obj_new(K_QP);
-	qp->handle = p->handle;
+	qp = obj_add(K_QP, p->handle, p->pd->domain);
 	qp->num = p->qpn;
-	qp->domain = p->pd->domain;
 	qp->type = p->type;
 	qp->ring = p->sq;
 	qp->rq = p->rq;
@@ -143,7 +124,6 @@ static struct obj *qp_new(struct plan *p, uint8_t size)
 	qp->rcq = p->rcq;
 	qp->srq = p->srq;
 	qp->all_signaled = p->all_signaled;
-	qp->live = true;
 	return qp;
 }
 
@@ -222,10 +202,7 @@ void qp_modify(struct obj *qp, uint8_t state, uint32_t extra, const uint8_t *a)
 		.timeout = 10, .retry_cnt = 1, .rnr_retry = a[3] % 8,
 		.en_sqd_async_notify = 1, .cur_qp_state = a[4] % 8,
 	};
-	struct cmd cmd = {
-		.m = M_MODIFY_QP, .command = IB_USER_VERBS_CMD_MODIFY_QP,
-		.core = &core, .core_len = sizeof(core),
-	};
+	struct cmd cmd = { CMD(MODIFY_QP), CORE_IN(&core) };
 
 	memcpy(core.dest.dgid, gid, sizeof(core.dest.dgid));
 	if (!cmd_run(&cmd) && state == IBV_QPS_RESET)
@@ -344,9 +321,7 @@ static void op_open_qp(const uint8_t *a)
 	struct ib_uverbs_open_qp core = { .qp_type = IB_UVERBS_QPT_XRC_TGT };
 	struct ib_uverbs_create_qp_resp resp;
 	struct cmd cmd = {
-		.m = M_OPEN_QP, .command = IB_USER_VERBS_CMD_OPEN_QP,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		CMD(OPEN_QP), CORE_IN(&core), CORE_OUT(&resp),
 	};
 	struct obj *new;
 
@@ -356,11 +331,9 @@ static void op_open_qp(const uint8_t *a)
 	core.qpn = qp->num;
 	if (cmd_run(&cmd))
 		return;
-	new = obj_new(K_QP);
-	new->handle = resp.qp_handle;
+	new = obj_add(K_QP, resp.qp_handle, 0);
 	new->num = qp->num;
 	new->type = IB_UVERBS_QPT_XRC_TGT;
-	new->live = true;
 }
 
 /* query_qp QP */
@@ -370,9 +343,7 @@ static void op_query_qp(const uint8_t *a)
 	struct ib_uverbs_query_qp core = { .attr_mask = IBV_QP_STATE };
 	struct ib_uverbs_query_qp_resp resp;
 	struct cmd cmd = {
-		.m = M_QUERY_QP, .command = IB_USER_VERBS_CMD_QUERY_QP,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		CMD(QUERY_QP), CORE_IN(&core), CORE_OUT(&resp),
 	};
 
 	if (!qp)

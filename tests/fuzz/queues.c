@@ -17,19 +17,13 @@ static void op_chan(const uint8_t *a)
 	struct ib_uverbs_create_comp_channel core = {};
 	struct ib_uverbs_create_comp_channel_resp resp;
 	struct cmd cmd = {
-		.m = M_CREATE_COMP_CHANNEL,
-		.command = IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		CMD(CREATE_COMP_CHANNEL), CORE_IN(&core), CORE_OUT(&resp),
 	};
-	struct obj *chan;
 
 	if (cmd_run(&cmd) || !resp.fd)
 		return;
 	fcntl(resp.fd, F_SETFL, O_NONBLOCK);
-	chan = obj_new(K_CHAN);
-	chan->handle = resp.fd;
-	chan->live = true;
+	obj_add(K_CHAN, resp.fd, 0);
 }
 
 static int create_cq(struct keel_uapi_create_cq_req *req, struct obj *chan,
@@ -41,10 +35,7 @@ static int create_cq(struct keel_uapi_create_cq_req *req, struct obj *chan,
 	};
 	struct ib_uverbs_create_cq_resp resp;
 	struct cmd cmd = {
-		.m = M_CREATE_CQ, .command = IB_USER_VERBS_CMD_CREATE_CQ,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.drv = req, .drv_len = sizeof(*req),
+		CMD(CREATE_CQ), CORE_IN(&core), CORE_OUT(&resp), DRIVER_IN(req),
 	};
 	int ret = cmd_run(&cmd);
 
@@ -61,12 +52,8 @@ static int create_cq_ex(struct keel_uapi_create_cq_req *req, struct obj *chan,
 	};
 	struct ib_uverbs_ex_create_cq_resp resp;
 	struct cmd cmd = {
-		.m = M_EX_CREATE_CQ,
-		.command = IB_USER_VERBS_EX_CMD_CREATE_CQ |
-			   IB_USER_VERBS_CMD_FLAG_EXTENDED,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.drv = req, .drv_len = sizeof(*req),
+		CMD_EX(CREATE_CQ), CORE_IN(&core), CORE_OUT(&resp),
+		DRIVER_IN(req),
 	};
 	int ret = cmd_run(&cmd);
 
@@ -79,21 +66,15 @@ static int create_cq_ioctl(struct keel_uapi_create_cq_req *req,
 {
 	uint32_t cqe = req->ring.entries, vector = 0, got;
 	uint64_t user = 0;
-	struct raw_cmd raw;
-	int ret;
 
-	raw_init(&raw, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE);
-	raw_new(&raw, UVERBS_ATTR_CREATE_CQ_HANDLE);
-	raw_in(&raw, UVERBS_ATTR_CREATE_CQ_CQE, ROOM_OF(&cqe));
-	raw_in(&raw, UVERBS_ATTR_CREATE_CQ_USER_HANDLE, ROOM_OF(&user));
-	raw_in(&raw, UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, ROOM_OF(&vector));
-	raw_out(&raw, UVERBS_ATTR_CREATE_CQ_RESP_CQE, ROOM_OF(&got));
-	raw_in(&raw, UVERBS_ATTR_UHW_IN, req, sizeof(*req));
-	if (chan)
-		raw_obj(&raw, UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL, chan->handle);
-	ret = cmd_ioctl(M_CQ_CREATE, &raw);
-	*handle = raw.attrs[0].data;
-	return ret;
+	return cmd_method(M_CQ_CREATE, UVERBS_OBJECT_CQ, UVERBS_METHOD_CQ_CREATE,
+			  ATTRS(NEW(UVERBS_ATTR_CREATE_CQ_HANDLE, handle),
+				IN(UVERBS_ATTR_CREATE_CQ_CQE, &cqe),
+				IN(UVERBS_ATTR_CREATE_CQ_USER_HANDLE, &user),
+				IN(UVERBS_ATTR_CREATE_CQ_COMP_VECTOR, &vector),
+				OUT(UVERBS_ATTR_CREATE_CQ_RESP_CQE, &got),
+				IN(UVERBS_ATTR_UHW_IN, req),
+				OBJ_IF(chan, UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)));
 }
 
 struct obj *cq_new(uint8_t size, uint8_t how, struct obj *chan)
@@ -115,10 +96,8 @@ struct obj *cq_new(uint8_t size, uint8_t how, struct obj *chan)
 		ret = create_cq_ioctl(&req, chan, &handle);
 	if (ret)
 		return NULL;
-	cq = obj_new(K_CQ);
-	cq->handle = handle;
+	cq = obj_add(K_CQ, handle, 0);
 	cq->ring = ring;
-	cq->live = true;
 	return cq;
 }
 
@@ -136,10 +115,7 @@ static void op_resize_cq(const uint8_t *a)
 	struct ib_uverbs_resize_cq_resp resp;
 	struct keel_uapi_resize_cq_req req;
 	struct cmd cmd = {
-		.m = M_RESIZE_CQ, .command = IB_USER_VERBS_CMD_RESIZE_CQ,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.drv = &req, .drv_len = sizeof(req),
+		CMD(RESIZE_CQ), CORE_IN(&core), CORE_OUT(&resp), DRIVER_IN(&req),
 	};
 	struct ring ring;
 
@@ -164,18 +140,14 @@ static void op_arm(const uint8_t *a)
 				 a[1] % 2 + 1, __ATOMIC_SEQ_CST);
 }
 
-static struct obj *srq_done(uint32_t handle, uint32_t num, struct obj *pd,
-			    uint8_t type, const struct ring *ring)
+static void srq_add(uint32_t handle, uint32_t num, struct obj *pd, uint8_t type,
+		    const struct ring *ring)
 {
-	struct obj *srq = obj_new(K_SRQ);
+	struct obj *srq = obj_add(K_SRQ, handle, pd->domain);
 
-	srq->handle = handle;
 	srq->num = num;
-	srq->domain = pd->domain;
 	srq->type = type;
 	srq->ring = *ring;
-	srq->live = true;
-	return srq;
 }
 
 static void create_srq(struct obj *pd, const struct ring *ring, uint8_t limit)
@@ -187,14 +159,12 @@ static void create_srq(struct obj *pd, const struct ring *ring, uint8_t limit)
 	struct keel_uapi_create_srq_req req = { .ring = ring_buf(ring) };
 	struct ib_uverbs_create_srq_resp resp;
 	struct cmd cmd = {
-		.m = M_CREATE_SRQ, .command = IB_USER_VERBS_CMD_CREATE_SRQ,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.drv = &req, .drv_len = sizeof(req),
+		CMD(CREATE_SRQ), CORE_IN(&core), CORE_OUT(&resp),
+		DRIVER_IN(&req),
 	};
 
 	if (!cmd_run(&cmd))
-		srq_done(resp.srq_handle, resp.srqn, pd, IBV_SRQT_BASIC, ring);
+		srq_add(resp.srq_handle, resp.srqn, pd, IBV_SRQT_BASIC, ring);
 }
 
 static void create_xsrq(struct obj *pd, struct obj *xrcd, struct obj *cq,
@@ -208,14 +178,12 @@ static void create_xsrq(struct obj *pd, struct obj *xrcd, struct obj *cq,
 	struct keel_uapi_create_srq_req req = { .ring = ring_buf(ring) };
 	struct ib_uverbs_create_srq_resp resp;
 	struct cmd cmd = {
-		.m = M_CREATE_XSRQ, .command = IB_USER_VERBS_CMD_CREATE_XSRQ,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.drv = &req, .drv_len = sizeof(req),
+		CMD(CREATE_XSRQ), CORE_IN(&core), CORE_OUT(&resp),
+		DRIVER_IN(&req),
 	};
 
 	if (!cmd_run(&cmd))
-		srq_done(resp.srq_handle, resp.srqn, pd, IBV_SRQT_XRC, ring);
+		srq_add(resp.srq_handle, resp.srqn, pd, IBV_SRQT_XRC, ring);
 }
 
 /* srq PD TYPE XRCD CQ SIZE LIMIT */
@@ -242,9 +210,7 @@ static void op_modify_srq(const uint8_t *a)
 	};
 	struct keel_uapi_modify_srq_req req = {};
 	struct cmd cmd = {
-		.m = M_MODIFY_SRQ, .command = IB_USER_VERBS_CMD_MODIFY_SRQ,
-		.core = &core, .core_len = sizeof(core),
-		.drv = &req, .drv_len = sizeof(req),
+		CMD(MODIFY_SRQ), CORE_IN(&core), DRIVER_IN(&req),
 	};
 	struct ring ring;
 
@@ -268,9 +234,7 @@ static void op_query_srq(const uint8_t *a)
 	struct ib_uverbs_query_srq core = {};
 	struct ib_uverbs_query_srq_resp resp;
 	struct cmd cmd = {
-		.m = M_QUERY_SRQ, .command = IB_USER_VERBS_CMD_QUERY_SRQ,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
+		CMD(QUERY_SRQ), CORE_IN(&core), CORE_OUT(&resp),
 	};
 
 	if (!srq)

@@ -87,10 +87,8 @@ static void get_context(void)
 	struct ib_uverbs_get_context_resp resp;
 	struct keel_uapi_context_resp drv;
 	struct cmd cmd = {
-		.m = M_GET_CONTEXT, .command = IB_USER_VERBS_CMD_GET_CONTEXT,
-		.core = &core, .core_len = sizeof(core),
-		.resp = &resp, .resp_len = sizeof(resp),
-		.dresp = &drv, .dresp_len = sizeof(drv),
+		CMD(GET_CONTEXT), CORE_IN(&core), CORE_OUT(&resp),
+		DRIVER_OUT(&drv),
 	};
 
 	if (!cmd_run(&cmd))
@@ -177,12 +175,15 @@ void map_drop(unsigned int i, bool one_page)
 	__atomic_store_n(&w.map_len[i], len - PAGE, __ATOMIC_RELEASE);
 }
 
-struct obj *obj_new(enum kind kind)
+struct obj *obj_add(enum kind kind, uint32_t handle, uint32_t domain)
 {
 	unsigned int i = atomic_fetch_add(&w.next[kind], 1) % SLOTS;
 	struct obj *obj = &w.objs[kind][i];
 
 	memset(obj, 0, sizeof(*obj));
+	obj->handle = handle;
+	obj->domain = domain;
+	obj->live = true;
 	return obj;
 }
 

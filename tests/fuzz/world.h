@@ -65,8 +65,8 @@ void world_close(void);
 /* Give a child a context of its own. It may join shared domains. */
 void world_of_child(void);
 
-/* Return a slot for a new object. */
-struct obj *obj_new(enum kind kind);
+/* Remember a new object of a protection domain, or of none: 0. */
+struct obj *obj_add(enum kind kind, uint32_t handle, uint32_t domain);
 /* Return an object, or NULL if there is none of this kind. */
 struct obj *obj_pick(enum kind kind, uint8_t sel);
 /* Return an object, which is created first if there is none. */
