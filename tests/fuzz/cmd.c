@@ -16,6 +16,7 @@
 const char *const method_names[M_COUNT] = {
 #define METHOD(_name)	#_name,
 	METHODS(METHOD)
+	REFUSED_METHODS(METHOD)
 #undef METHOD
 };
 
@@ -50,6 +51,11 @@ void cmd_reset(void)
 {
 	memset(&fault, 0, sizeof(fault));
 	by_write = false;
+}
+
+bool cmd_has_fault(void)
+{
+	return fault.set;
 }
 
 void cmd_via(bool write)

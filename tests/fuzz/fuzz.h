@@ -40,9 +40,9 @@ const struct op *op_of(uint8_t number);
 int op_count(void);
 
 extern const struct op object_ops[], handle_ops[], queue_ops[], qp_ops[],
-	post_ops[], proc_ops[];
+	post_ops[], proc_ops[], kernel_ops[];
 extern const int object_ops_count, handle_ops_count, queue_ops_count,
-	qp_ops_count, post_ops_count, proc_ops_count;
+	qp_ops_count, post_ops_count, proc_ops_count, kernel_ops_count;
 
 /*
  * The methods, X(name), whose calls and successes are counted. Each must succeed
@@ -64,14 +64,24 @@ extern const int object_ops_count, handle_ops_count, queue_ops_count,
 	X(DESTROY_SRQ) X(SRQ_DOORBELL) X(CREATE_QP) X(QP_CREATE)	\
 	X(OPEN_QP) X(MODIFY_QP) X(QUERY_QP) X(DESTROY_QP)		\
 	X(QP_DOORBELL) X(ATTACH_MCAST) X(DETACH_MCAST) X(ASYNC_EVENT)	\
-	X(SCM_RIGHTS) X(FORK)
+	X(DEVICE_GET_CONTEXT) X(DEVICE_QUERY_PORT) X(MR_REG)		\
+	X(SRQ_CREATE) X(EX_CREATE_QP) X(EX_MODIFY_QP) X(SCM_RIGHTS)	\
+	X(FORK)
+
+/* Calls of kernel verbs on objects of userspace: a success is a finding. */
+#define REFUSED_METHODS(X)						\
+	X(POST_SEND) X(POST_RECV) X(POST_SRQ_RECV) X(POLL_CQ)		\
+	X(REQ_NOTIFY_CQ)
 
 enum method {
 #define METHOD(_name)	M_##_name,
 	METHODS(METHOD)
+	REFUSED_METHODS(METHOD)
 #undef METHOD
 	M_COUNT,
 };
+
+#define M_FIRST_REFUSED	M_POST_SEND
 
 extern const char *const method_names[M_COUNT];
 
@@ -196,6 +206,8 @@ void cmd_count(enum method m, bool good);
 void cmd_spoil(const uint8_t *a);
 /* Forget what the previous calls of this thread have set: an input starts. */
 void cmd_reset(void);
+/* Is a fault pending? */
+bool cmd_has_fault(void);
 /* Apply a pending fault to a WQE. */
 void cmd_spoil_wqe(void *wqe, size_t len);
 /* Send the next commands by write(). */

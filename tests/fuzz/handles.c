@@ -9,11 +9,14 @@
 
 #define MCAST_GID	"\xff\x0e\0\0\0\0\0\0\0\0\0\0\0\0\0"
 
-struct obj *ah_new(struct obj *pd, const uint8_t *to)
+struct obj *ah_new(struct obj *pd, const uint8_t *to, uint8_t from)
 {
 	struct ib_uverbs_create_ah core = {
 		.pd_handle = pd->handle,
-		.attr = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 },
+		.attr = {
+			.is_global = 1, .port_num = 1, .grh.hop_limit = 64,
+			.grh.sgid_index = from,
+		},
 	};
 	struct keel_uapi_create_ah_resp drv = {};
 	struct ib_uverbs_create_ah_resp resp;
@@ -31,19 +34,20 @@ struct obj *ah_new(struct obj *pd, const uint8_t *to)
 	return ah;
 }
 
-/* ah PD WHERE: to the port itself, or to a multicast group. */
+/* ah PD WHERE GROUP FROM: to the port itself, or to a multicast group. */
 static void op_ah(const uint8_t *a)
 {
 	struct obj *pd = obj_need(K_PD, a[0]);
-	uint8_t to[16];
+	uint8_t to[16], from = a[3] % n_gids;
 
-	memcpy(to, gid, sizeof(to));
+	/* Not all of them have the type of the source. */
+	memcpy(to, gids[a[3] & 0x80 ? 0 : from], sizeof(to));
 	if (a[1] % 4 == 3) {
 		memcpy(to, MCAST_GID, 15);
 		to[15] = a[2] % 4;
 	}
 	if (pd)
-		ah_new(pd, to);
+		ah_new(pd, to, from);
 }
 
 /* mcast QP HOW GROUP: attach to a group, or detach. */
@@ -118,10 +122,11 @@ static void query_gids(void)
 			 OUT(UVERBS_ATTR_QUERY_GID_TABLE_RESP_NUM_ENTRIES, &count)));
 }
 
-static void query_gid(uint32_t index)
+static void query_gid(uint64_t index)
 {
 	struct ib_uverbs_gid_entry one;
-	uint32_t port = 1, none = 0;
+	uint64_t port = 1;
+	uint32_t none = 0;
 
 	cmd_method(M_QUERY_GID_ENTRY, UVERBS_OBJECT_DEVICE,
 		   UVERBS_METHOD_QUERY_GID_ENTRY,
@@ -129,6 +134,17 @@ static void query_gid(uint32_t index)
 			 IN(UVERBS_ATTR_QUERY_GID_ENTRY_GID_INDEX, &index),
 			 IN(UVERBS_ATTR_QUERY_GID_ENTRY_FLAGS, &none),
 			 OUT(UVERBS_ATTR_QUERY_GID_ENTRY_RESP_ENTRY, &one)));
+}
+
+static void query_port_ioctl(void)
+{
+	struct ib_uverbs_query_port_resp_ex resp;
+	uint64_t port = 1;
+
+	cmd_method(M_DEVICE_QUERY_PORT, UVERBS_OBJECT_DEVICE,
+		   UVERBS_METHOD_QUERY_PORT,
+		   ATTRS(IN(UVERBS_ATTR_QUERY_PORT_PORT_NUM, &port),
+			 OUT(UVERBS_ATTR_QUERY_PORT_RESP, &resp)));
 }
 
 static void info_handles(uint64_t object)
@@ -145,7 +161,7 @@ static void info_handles(uint64_t object)
 /* query WHAT INDEX: properties of the device. */
 static void op_query(const uint8_t *a)
 {
-	switch (a[0] % 7) {
+	switch (a[0] % 8) {
 	case 0:
 		query_device();
 		break;
@@ -164,8 +180,11 @@ static void op_query(const uint8_t *a)
 	case 5:
 		query_gid(a[1] % 4);
 		break;
-	default:
+	case 6:
 		info_handles(a[1] % 17);
+		break;
+	default:
+		query_port_ioctl();
 		break;
 	}
 }

@@ -93,6 +93,29 @@ static struct obj *reg_mr(struct obj *pd, uint64_t addr, uint64_t len,
 		      access & ZERO_BASED ? 0 : addr, len);
 }
 
+/* The method is newer than the headers of Debian 13. */
+enum {
+	METHOD_REG_MR = UVERBS_METHOD_REG_DMABUF_MR + 1,
+	REG_MR_HANDLE = 0, REG_MR_PD = 1, REG_MR_IOVA = 3, REG_MR_ADDR = 4,
+	REG_MR_LENGTH = 5, REG_MR_ACCESS = 6, REG_MR_LKEY = 9, REG_MR_RKEY = 10,
+};
+
+static void reg_mr_ioctl(struct obj *pd, uint64_t addr, uint64_t len,
+			 uint32_t access)
+{
+	uint64_t iova = access & ZERO_BASED ? addr % PAGE : addr;
+	uint32_t handle, lkey, rkey;
+
+	if (!cmd_method(M_MR_REG, UVERBS_OBJECT_MR, METHOD_REG_MR,
+			ATTRS(NEW(REG_MR_HANDLE, &handle),
+			      OBJ(REG_MR_PD, pd->handle),
+			      IN(REG_MR_IOVA, &iova), IN(REG_MR_ADDR, &addr),
+			      IN(REG_MR_LENGTH, &len), IN(REG_MR_ACCESS, &access),
+			      OUT(REG_MR_LKEY, &lkey), OUT(REG_MR_RKEY, &rkey))))
+		mr_add(pd, handle, lkey, access,
+		       access & ZERO_BASED ? 0 : addr, len);
+}
+
 static struct obj *need_mr(void)
 {
 	struct obj *pd = obj_need(K_PD, 0);
@@ -260,7 +283,10 @@ static void op_mr(const uint8_t *a)
 	len -= a[5];
 	if (a[1] % 3 == 1)
 		access = (access | ON_DEMAND) & ~0x10;
-	reg_mr(pd, addr, len, access, a[1] % 16 == 4);
+	if (a[1] % 8 == 5)
+		reg_mr_ioctl(pd, addr, len, access);
+	else
+		reg_mr(pd, addr, len, access, a[1] % 16 == 4);
 }
 
 /* A dma-buf of memory of the fuzzer. */

@@ -4,6 +4,7 @@
  * it. Some of them change the calls that follow.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -288,9 +289,13 @@ static void op_async(const uint8_t *a)
 {
 	uint32_t fd;
 
-	cmd_method(M_ASYNC_EVENT, UVERBS_OBJECT_ASYNC_EVENT,
-		   UVERBS_METHOD_ASYNC_EVENT_ALLOC,
-		   ATTRS(NEW(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, &fd)));
+	if (cmd_method(M_ASYNC_EVENT, UVERBS_OBJECT_ASYNC_EVENT,
+		       UVERBS_METHOD_ASYNC_EVENT_ALLOC,
+		       ATTRS(NEW(UVERBS_ATTR_ASYNC_EVENT_ALLOC_FD_HANDLE, &fd))))
+		return;
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	if (!w.async_fd)
+		w.async_fd = fd;
 }
 
 /* close HOW: close a duplicate, or the file under calls in progress. */

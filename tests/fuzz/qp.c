@@ -23,7 +23,7 @@ static const uint8_t qp_types[] = {
 struct plan {
 	uint8_t type;
 	struct obj *pd, *cq, *rcq, *srq, *xrcd;
-	bool by_ioctl, all_signaled;
+	bool by_ioctl, extended, all_signaled;
 	struct ring sq, rq;
 	struct keel_uapi_create_qp_req req;
 	uint32_t handle, qpn;
@@ -60,6 +60,28 @@ static int create_write(struct plan *p)
 	ret = cmd_run(&cmd);
 	p->handle = resp.qp_handle;
 	p->qpn = resp.qpn;
+	return ret;
+}
+
+static int create_extended(struct plan *p)
+{
+	struct ib_uverbs_ex_create_qp core = {
+		CAPS(p), .sq_sig_all = p->all_signaled, .qp_type = p->type,
+		.pd_handle = p->xrcd ? p->xrcd->handle : p->pd->handle,
+		.send_cq_handle = p->cq ? p->cq->handle : 0,
+		.recv_cq_handle = p->rcq ? p->rcq->handle : 0,
+		.is_srq = p->srq ? 1 : 0,
+		.srq_handle = p->srq ? p->srq->handle : 0,
+	};
+	struct ib_uverbs_ex_create_qp_resp resp;
+	struct cmd cmd = {
+		CMD_EX(CREATE_QP), CORE_IN(&core), CORE_OUT(&resp),
+		DRIVER_IN(&p->req),
+	};
+	int ret = cmd_run(&cmd);
+
+	p->handle = resp.base.qp_handle;
+	p->qpn = resp.base.qpn;
 	return ret;
 }
 
@@ -113,7 +135,8 @@ static struct obj *qp_new(struct plan *p, uint8_t size)
 		p->rcq = p->by_ioctl ? NULL : p->cq;
 		p->srq = NULL;
 	}
-	if (p->by_ioctl ? create_ioctl(p) : create_write(p))
+	if (p->by_ioctl ? create_ioctl(p) :
+	    p->extended ? create_extended(p) : create_write(p))
 		return NULL;
 	qp = obj_add(K_QP, p->handle, p->pd->domain);
 	qp->num = p->qpn;
@@ -142,7 +165,7 @@ static void op_qp(const uint8_t *a)
 		.cq = need_cq(a[2]), .rcq = need_cq(a[3]),
 		.srq = a[4] % 2 ? obj_pick(K_SRQ, a[4] / 2) : NULL,
 		.xrcd = obj_pick(K_XRCD, a[4]), .by_ioctl = a[6] & 1,
-		.all_signaled = a[6] & 2,
+		.all_signaled = a[6] & 2, .extended = a[6] & 4,
 	};
 
 	if (p.pd)
@@ -187,35 +210,44 @@ static void reset_rings(struct obj *qp)
 		__atomic_store_n(&ring.head->user, 0, __ATOMIC_RELEASE);
 }
 
-void qp_modify(struct obj *qp, uint8_t state, uint32_t extra, const uint8_t *a)
+static void modify(struct obj *qp, uint8_t state, uint32_t extra,
+		   const uint8_t *a, bool extended)
 {
-	struct ib_uverbs_modify_qp core = {
-		.dest = { .is_global = 1, .port_num = 1, .hop_limit = 64 },
+	int from = (a[0] >> 4) % n_gids;
+	struct ib_uverbs_ex_modify_qp core = { .base = {
+		.dest = {
+			.is_global = 1, .port_num = 1, .hop_limit = 64,
+			.sgid_index = from,
+		},
 		.qp_handle = qp->handle, .qp_state = state, .qkey = QKEY,
 		.attr_mask = IBV_QP_STATE | mask_of(qp, state) | extra,
 		.dest_qp_num = qp->peer ? qp->peer->num : qp->num,
 		.qp_access_flags = qp->type == IB_UVERBS_QPT_UC ?
 				   IBV_ACCESS_REMOTE_WRITE :
-				   a[0] ? a[0] & 0xf : ALL_ACCESS,
+				   a[0] & 0xf ? a[0] & 0xf : ALL_ACCESS,
 		.path_mtu = a[1] % 5 + 1, .max_rd_atomic = a[2] ? a[2] : 16,
 		.max_dest_rd_atomic = 16, .min_rnr_timer = 1, .port_num = 1,
 		.timeout = 10, .retry_cnt = 1, .rnr_retry = a[3] % 8,
 		.en_sqd_async_notify = 1, .cur_qp_state = a[4] % 8,
+	} };
+	struct ib_uverbs_ex_modify_qp_resp resp;
+	struct cmd modify = { CMD(MODIFY_QP), CORE_IN(&core.base) };
+	struct cmd modify_ex = {
+		CMD_EX(MODIFY_QP), CORE_IN(&core), CORE_OUT(&resp),
 	};
-	struct cmd cmd = { CMD(MODIFY_QP), CORE_IN(&core) };
 
-	memcpy(core.dest.dgid, gid, sizeof(core.dest.dgid));
-	if (!cmd_run(&cmd) && state == IBV_QPS_RESET)
+	memcpy(core.base.dest.dgid, gids[from], sizeof(gids[from]));
+	if (!cmd_run(extended ? &modify_ex : &modify) && state == IBV_QPS_RESET)
 		reset_rings(qp);
 }
 
 void qp_connect(struct obj *qp, const uint8_t *a)
 {
 	qp->failed = false;
-	qp_modify(qp, IBV_QPS_RESET, 0, a);
-	qp_modify(qp, IBV_QPS_INIT, 0, a);
-	qp_modify(qp, IBV_QPS_RTR, 0, a);
-	qp_modify(qp, IBV_QPS_RTS, 0, a);
+	modify(qp, IBV_QPS_RESET, 0, a, false);
+	modify(qp, IBV_QPS_INIT, 0, a, false);
+	modify(qp, IBV_QPS_RTR, 0, a, false);
+	modify(qp, IBV_QPS_RTS, 0, a, false);
 }
 
 /* modify QP STATE MASK ACCESS MTU READS RNR-RETRY */
@@ -233,7 +265,7 @@ static void op_modify(const uint8_t *a)
 
 	if (!qp)
 		return;
-	qp_modify(qp, a[1] % 7, extras[a[2] % 16], values);
+	modify(qp, a[1] % 7, extras[a[2] % 16], values, a[1] / 7 % 2);
 	if (a[1] % 7 == IBV_QPS_ERR || a[1] % 7 < IBV_QPS_RTS)
 		qp->failed = true;
 }
@@ -282,6 +314,7 @@ static void op_pair(const uint8_t *a)
 	struct plan p = {
 		.type = qp_types[a[0] % 4], .pd = obj_need(K_PD, a[1]),
 		.by_ioctl = a[4] & 1, .all_signaled = a[4] & 2,
+		.extended = a[4] & 8,
 	}, q;
 	struct obj *one, *other, *xsrq = NULL;
 
@@ -307,7 +340,7 @@ static void op_pair(const uint8_t *a)
 	other->peer = one;
 	one->srq = xsrq;
 	if (p.type == IB_UVERBS_QPT_UD) {
-		one->ah = ah_new(p.pd, gid);
+		one->ah = ah_new(p.pd, gids[a[5] % n_gids], a[5] % n_gids);
 		other->ah = one->ah;
 	}
 	qp_connect(one, none);

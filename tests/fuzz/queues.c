@@ -88,6 +88,7 @@ struct obj *cq_new(uint8_t size, uint8_t how, struct obj *chan)
 	if (!ring_new(&ring, 4U << size % 6, CQE_BYTES))
 		return NULL;
 	req.ring = ring_buf(&ring);
+	req.flags = how / 6 % 2 ? KEEL_CQ_F_WALLCLOCK : 0;
 	if (how % 3 == 0)
 		ret = create_cq(&req, chan, &handle);
 	else if (how % 3 == 1)
@@ -186,19 +187,52 @@ static void create_xsrq(struct obj *pd, struct obj *xrcd, struct obj *cq,
 		srq_add(resp.srq_handle, resp.srqn, pd, IBV_SRQT_XRC, ring);
 }
 
+/* @xrcd and @cq: NULL for a plain SRQ. */
+static void create_srq_ioctl(struct obj *pd, struct obj *xrcd, struct obj *cq,
+			     const struct ring *ring, uint32_t limit)
+{
+	struct keel_uapi_create_srq_req req = { .ring = ring_buf(ring) };
+	uint64_t user = 0, type = xrcd ? IBV_SRQT_XRC : IBV_SRQT_BASIC;
+	uint32_t max_wr = ring->entries, max_sge = 2, handle, got, got_sge;
+	uint32_t num = 0;
+	uint32_t num_len = xrcd ? sizeof(num) : 0;
+
+	if (!cmd_method(M_SRQ_CREATE, UVERBS_OBJECT_SRQ, UVERBS_METHOD_SRQ_CREATE,
+			ATTRS(NEW(UVERBS_ATTR_CREATE_SRQ_HANDLE, &handle),
+			      OBJ(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE, pd->handle),
+			      OBJ_IF(xrcd, UVERBS_ATTR_CREATE_SRQ_XRCD_HANDLE),
+			      OBJ_IF(cq, UVERBS_ATTR_CREATE_SRQ_CQ_HANDLE),
+			      IN(UVERBS_ATTR_CREATE_SRQ_USER_HANDLE, &user),
+			      IN(UVERBS_ATTR_CREATE_SRQ_TYPE, &type),
+			      IN(UVERBS_ATTR_CREATE_SRQ_MAX_WR, &max_wr),
+			      IN(UVERBS_ATTR_CREATE_SRQ_MAX_SGE, &max_sge),
+			      IN(UVERBS_ATTR_CREATE_SRQ_LIMIT, &limit),
+			      OUT(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_WR, &got),
+			      OUT(UVERBS_ATTR_CREATE_SRQ_RESP_MAX_SGE, &got_sge),
+			      OUT_LEN(UVERBS_ATTR_CREATE_SRQ_RESP_SRQ_NUM, &num,
+				      num_len),
+			      IN(UVERBS_ATTR_UHW_IN, &req))))
+		srq_add(handle, num, pd, type, ring);
+}
+
 /* srq PD TYPE XRCD CQ SIZE LIMIT */
 static void op_srq(const uint8_t *a)
 {
-	struct obj *pd = obj_need(K_PD, a[0]), *xrcd = obj_pick(K_XRCD, a[2]);
-	struct obj *cq = obj_pick(K_CQ, a[3]);
+	bool has_cq = a[1] % 2, by_ioctl = a[1] / 2 % 2;
+	struct obj *xrcd = has_cq ? obj_pick(K_XRCD, a[2]) : NULL;
+	struct obj *cq = has_cq ? obj_pick(K_CQ, a[3]) : NULL;
+	struct obj *pd = obj_need(K_PD, a[0]);
 	struct ring ring;
 
-	if (!pd || !ring_new(&ring, 1U << a[4] % 6, KEEL_RQ_STRIDE(2)))
+	if (!pd || (has_cq && (!xrcd || !cq)) ||
+	    !ring_new(&ring, 1U << a[4] % 6, KEEL_RQ_STRIDE(2)))
 		return;
-	if (a[1] % 2 == 0)
-		create_srq(pd, &ring, a[5]);
-	else if (xrcd && cq)
+	if (by_ioctl)
+		create_srq_ioctl(pd, xrcd, cq, &ring, a[5]);
+	else if (has_cq)
 		create_xsrq(pd, xrcd, cq, &ring);
+	else
+		create_srq(pd, &ring, a[5]);
 }
 
 /* modify_srq SRQ MASK SIZE LIMIT */

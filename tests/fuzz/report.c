@@ -162,7 +162,9 @@ static void write_counts(FILE *f)
 		if (sh->received[i])
 			fprintf(f, "received.%d %llu\n", i, sh->received[i]);
 	}
-	for (i = 0; i < M_COUNT; i++)
+	for (i = M_FIRST_REFUSED; i < M_COUNT; i++)
+		fprintf(f, "refused.%s %llu\n", method_names[i], sh->calls[i]);
+	for (i = 0; i < M_FIRST_REFUSED; i++)
 		fprintf(f, "calls.%s %llu\ngood.%s %llu\n", method_names[i],
 			sh->calls[i], method_names[i], sh->good[i]);
 }

@@ -18,6 +18,7 @@ static const struct {
 	{ object_ops, &object_ops_count }, { handle_ops, &handle_ops_count },
 	{ queue_ops, &queue_ops_count }, { qp_ops, &qp_ops_count },
 	{ post_ops, &post_ops_count }, { proc_ops, &proc_ops_count },
+	{ kernel_ops, &kernel_ops_count },
 };
 
 /* The first bytes of an input as text. No binary input starts with them. */

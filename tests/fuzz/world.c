@@ -20,7 +20,8 @@ static int first_fd;
 struct world w;
 uint8_t *data_area;
 static uint8_t *rings_area;
-uint8_t gid[16];
+uint8_t gids[GIDS][16];
+int n_gids;
 static char device[64];
 
 static void die(const char *what)
@@ -42,20 +43,28 @@ static void map_data(void)
 		die("data");
 }
 
-static void read_gid(void)
+/* Return false if the table ends before this GID. */
+static bool read_gid(int index, uint8_t *gid)
 {
-	FILE *f = fopen("/sys/class/infiniband/keel0/ports/1/gids/0", "r");
+	static const uint8_t zero[16];
 	unsigned int part;
+	char path[64];
+	FILE *f;
 	int i;
 
-	for (i = 0; f && i < 16; i += 2) {
+	snprintf(path, sizeof(path),
+		 "/sys/class/infiniband/keel0/ports/1/gids/%d", index);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	for (i = 0; i < 16; i += 2) {
 		if (fscanf(f, i ? ":%4x" : "%4x", &part) != 1)
-			die("the GID");
+			break;
 		gid[i] = part >> 8;
 		gid[i + 1] = part;
 	}
-	if (f)
-		fclose(f);
+	fclose(f);
+	return i == 16 && memcmp(gid, zero, sizeof(zero));
 }
 
 static void find_device(void)
@@ -68,7 +77,10 @@ static void find_device(void)
 		die("keel0");
 	pclose(f);
 	name[strcspn(name, "\n")] = 0;
-	read_gid();
+	while (n_gids < GIDS && read_gid(n_gids, gids[n_gids]))
+		n_gids++;
+	if (!n_gids)
+		die("the GIDs");
 	snprintf(device, sizeof(device), "/dev/infiniband/%s", name);
 }
 
@@ -97,8 +109,22 @@ static void get_context(void)
 		fcntl(w.async_fd, F_SETFL, O_NONBLOCK);
 }
 
+/* The same by a method. The file has no asynchronous events then. */
+static void get_context_ioctl(void)
+{
+	struct keel_uapi_context_resp drv;
+	uint32_t vectors;
+	uint64_t support;
+
+	cmd_method(M_DEVICE_GET_CONTEXT, UVERBS_OBJECT_DEVICE,
+		   UVERBS_METHOD_GET_CONTEXT,
+		   ATTRS(OUT(UVERBS_ATTR_GET_CONTEXT_NUM_COMP_VECTORS, &vectors),
+			 OUT(UVERBS_ATTR_GET_CONTEXT_CORE_SUPPORT, &support),
+			 OUT(UVERBS_ATTR_UHW_OUT, &drv)));
+}
+
 /* Open the device, and get a context. */
-static void open_device(void)
+static void open_device(bool by_write)
 {
 	int fd = open(device, O_RDWR | O_CLOEXEC);
 
@@ -108,10 +134,23 @@ static void open_device(void)
 	if (!first_fd)
 		first_fd = fd;
 	cmd_set_fd(fd);
-	/* Without a context, only write() is accepted. */
+	if (!by_write) {
+		get_context_ioctl();
+		return;
+	}
+	/* Without a context, ioctl() does not accept the command. */
 	cmd_via(true);
 	get_context();
 	cmd_via(false);
+}
+
+static void forget_objects(void)
+{
+	int i;
+
+	for (i = 0; i < KINDS; i++)
+		if (i != K_SHPD)
+			memset(w.objs[i], 0, sizeof(w.objs[i]));
 }
 
 void world_open(void)
@@ -122,18 +161,31 @@ void world_open(void)
 	/* The kernel may read or write beyond a ring whose size had a fault. */
 	memset(rings_area, 0, RINGS * RING_BYTES);
 	map_data();
-	open_device();
+	open_device(true);
 }
 
 void world_of_child(void)
 {
-	int i;
-
 	close(cmd_fd());
-	for (i = 0; i < KINDS; i++)
-		if (i != K_SHPD)
-			memset(w.objs[i], 0, sizeof(w.objs[i]));
-	open_device();
+	forget_objects();
+	open_device(true);
+}
+
+/* The first file stays open, with all of its objects. */
+void world_reopen(bool by_write, bool use)
+{
+	int fd = cmd_fd(), async_fd = w.async_fd;
+
+	open_device(by_write);
+	if (use) {
+		forget_objects();
+		return;
+	}
+	close(cmd_fd());
+	if (w.async_fd != async_fd)
+		close(w.async_fd);
+	cmd_set_fd(fd);
+	w.async_fd = async_fd;
 }
 
 void world_close(void)

@@ -64,6 +64,8 @@ void world_open(void);
 void world_close(void);
 /* Give a child a context of its own. It may join shared domains. */
 void world_of_child(void);
+/* Get one more context; use it from now on, or close it. */
+void world_reopen(bool by_write, bool use);
 
 /* Remember a new object of a protection domain, or of none: 0. */
 struct obj *obj_add(enum kind kind, uint32_t handle, uint32_t domain);
@@ -89,18 +91,19 @@ struct keel_uapi_buf ring_buf(const struct ring *ring);
 void map_add(void *p, size_t len);
 void map_drop(unsigned int index, bool one_page);
 
-/* The GID of the port. */
-extern uint8_t gid[16];
+/* The GIDs of the port: IPv6 first, and IPv4. */
+#define GIDS		4
+extern uint8_t gids[GIDS][16];
+extern int n_gids;
 
 /* handles.c */
-struct obj *ah_new(struct obj *pd, const uint8_t *to);
+struct obj *ah_new(struct obj *pd, const uint8_t *to, uint8_t from);
 void obj_destroy(enum kind kind, struct obj *obj, bool by_ioctl);
 
 /* queues.c */
 struct obj *cq_new(uint8_t size, uint8_t how, struct obj *chan);
 
 /* qp.c */
-void qp_modify(struct obj *qp, uint8_t state, uint32_t extra, const uint8_t *a);
 /* Connect a QP to its peer, or connect it once more after an error. */
 void qp_connect(struct obj *qp, const uint8_t *a);
 

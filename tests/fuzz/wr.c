@@ -55,9 +55,12 @@ static uint32_t local_right(uint8_t op)
 	}
 }
 
-/* Return a window that can be bound, or that is bound by @binder. */
+/*
+ * Return a window that can be bound, or that is bound by @binder with these
+ * rights.
+ */
 static struct obj *window_pick(uint32_t domain, const struct obj *binder,
-			       uint8_t sel)
+			       uint32_t access, uint8_t sel)
 {
 	struct obj *mws[SLOTS], *mw;
 	int i, n = 0;
@@ -66,8 +69,8 @@ static struct obj *window_pick(uint32_t domain, const struct obj *binder,
 		mw = &w.objs[K_MW][i];
 		if (!mw->live || mw->domain != domain)
 			continue;
-		if (binder ? mw->len && mw->peer == binder :
-		    !mw->len || mw->type == IBV_MW_TYPE_1)
+		if (binder ? mw->peer == binder && !(access & ~mw->access) :
+		    !mw->peer || mw->type == IBV_MW_TYPE_1)
 			mws[n++] = mw;
 	}
 	return n ? mws[sel % n] : NULL;
@@ -89,8 +92,8 @@ static bool remote_memory(struct wr *wr, const uint8_t *a, uint64_t *room)
 		return true;
 	if (!peer)
 		return false;
-	if (a[3] & 0x40 && right & 0xf)
-		mem = window_pick(peer->domain, peer, a[3]);
+	if (a[3] & 0x40)
+		mem = window_pick(peer->domain, peer, right, a[3]);
 	if (!mem)
 		mem = mr_need(peer->domain, right, a[3] & 0x3f);
 	if (!mem)
@@ -99,22 +102,23 @@ static bool remote_memory(struct wr *wr, const uint8_t *a, uint64_t *room)
 	wr->rkey = mem->num;
 	*room = mem->addr + mem->len > wr->remote ?
 		mem->addr + mem->len - wr->remote : 0;
-	return *room >= 8;
+	/* A flush has no local memory, and may be empty. */
+	return *room >= 8 || wr->op == WR_FLUSH;
 }
 
 static bool local_op(struct wr *wr, const uint8_t *a)
 {
 	switch (wr->op) {
 	case IBV_WR_BIND_MW:
-		wr->mw = window_pick(wr->qp->domain, NULL, a[3]);
+		wr->mw = window_pick(wr->qp->domain, NULL, 0, a[3]);
 		break;
 	case IBV_WR_LOCAL_INV:
-		wr->mw = window_pick(wr->qp->domain, wr->qp, a[3]);
+		wr->mw = window_pick(wr->qp->domain, wr->qp, 0, a[3]);
 		break;
 	case IBV_WR_SEND_WITH_INV:
 		if (wr->qp->peer)
 			wr->mw = window_pick(wr->qp->peer->domain,
-					     wr->qp->peer, a[3]);
+					     wr->qp->peer, 0, a[3]);
 		break;
 	default:
 		return true;
@@ -141,7 +145,7 @@ bool wr_memory(struct wr *wr, const uint8_t *a)
 		return false;
 	wr->addr = wr->mr.addr + a[5] * 8 % wr->mr.len;
 	max = wr->mr.addr + wr->mr.len - wr->addr;
-	if (max > room)
+	if (max > room && room)
 		max = room;
 	/* A receive WQE takes no more than this from one page. */
 	if (max > PAGE && a[4] < 0xf0)
@@ -174,11 +178,27 @@ static void fill_bind(struct wr *wr, struct keel_uapi_send_wqe *wqe,
 	wqe->bind.new_rkey = rkey;
 	wqe->bind.access = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE |
 			   IBV_ACCESS_REMOTE_ATOMIC;
+	switch (a[5] % 8) {
+	case 4:
+		wqe->bind.access |= IBV_ACCESS_ZERO_BASED;
+		break;
+	case 5:
+		wqe->bind.length = 0;
+		break;
+	case 6:
+		wqe->bind.access = IBV_ACCESS_FLUSH_GLOBAL;
+		break;
+	case 7:
+		wqe->bind.access |= mr->access & IBV_ACCESS_FLUSH_GLOBAL;
+		break;
+	}
 	wqe->bind.flags = mw->type == IBV_MW_TYPE_1 ? KEEL_BIND_F_TYPE_1 : 0;
 	mw->num = rkey;
-	mw->addr = mr->addr;
+	mw->addr = wqe->bind.access & IBV_ACCESS_ZERO_BASED ? 0 : mr->addr;
 	mw->len = wqe->bind.length;
-	mw->peer = wr->qp;
+	mw->access = wqe->bind.access;
+	/* A bind of no length ends the binding of a window of type 1. */
+	mw->peer = mw->len || mw->type != IBV_MW_TYPE_1 ? wr->qp : NULL;
 }
 
 static void fill_remote(struct wr *wr, struct keel_uapi_send_wqe *wqe,
@@ -252,6 +272,7 @@ void wr_fill(struct wr *wr, struct keel_uapi_send_wqe *wqe, const uint8_t *a)
 	if (wr->op == IBV_WR_SEND_WITH_INV || wr->op == IBV_WR_LOCAL_INV) {
 		wqe->imm = wr->mw->num;
 		wr->mw->len = 0;
+		wr->mw->peer = NULL;
 	}
 	if (wr->op == IBV_WR_BIND_MW) {
 		fill_bind(wr, wqe, a);
