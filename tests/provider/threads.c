@@ -236,16 +236,15 @@ static void *take_recvs(void *arg)
 {
 	struct wait *w = arg;
 	struct keel_uapi_recv_wqe wqe;
+	const uint8_t *slot;
 	unsigned int seen;
 
 	for (;;) {
 		seen = __atomic_load_n(w->doorbells, __ATOMIC_SEQ_CST);
 		while (fake_posted(w->ring)) {
-			memcpy(&wqe, fake_slot(w->ring, w->ring->index),
-			       sizeof(wqe));
-			CHECK_MEM((uint8_t *)fake_slot(w->ring,
-							w->ring->index) +
-				  sizeof(wqe), &sge, sizeof(sge));
+			slot = fake_slot(w->ring, w->ring->index);
+			memcpy(&wqe, slot, sizeof(wqe));
+			CHECK_MEM(slot + sizeof(wqe), &sge, sizeof(sge));
 			fake_advance(w->ring);
 			check_next(wqe.wr_id, w->next);
 		}
