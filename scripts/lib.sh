@@ -34,7 +34,8 @@ need_root() {
 		    "run it as root"
 	exec sudo KEEL_CACHE="$KEEL_CACHE" KEEL_JOBS="$KEEL_JOBS" \
 		${KEEL_MIRROR:+"KEEL_MIRROR=$KEEL_MIRROR"} \
-		${KCFLAGS:+"KCFLAGS=$KCFLAGS"} "$0" "$@"
+		${KCFLAGS:+"KCFLAGS=$KCFLAGS"} \
+		${KEEL_COVERAGE:+"KEEL_COVERAGE=$KEEL_COVERAGE"} "$0" "$@"
 }
 
 # need_deps: install missing packages. Scripts that this script calls skip it.
