@@ -57,7 +57,8 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 
 /**
  * keel_sq_discard() - drop the progress of the first WQE
- * @sq: the send queue, whose WQE has completed, or which is reset or destroyed
+ * @sq: the send queue, whose WQE ends, or which has drained, or is reset or
+ *	destroyed
  *
  * Context: process context; the lock of the queue is held.
  */

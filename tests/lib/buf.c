@@ -66,6 +66,20 @@ long buf_count(void)
 	return n;
 }
 
+long buf_refs(void)
+{
+	char *text = t_read_file("/sys/kernel/debug/dma_buf/bufinfo");
+	char *line = strstr(text, "\tudmabuf\t");
+	long n;
+
+	CHECK(line);
+	while (line > text && line[-1] != '\n')
+		line--;
+	CHECK_EQ(sscanf(line, "%*u %*x %*x %ld", &n), 1);
+	free(text);
+	return n;
+}
+
 void buf_check_count(long want)
 {
 	int i;

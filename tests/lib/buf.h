@@ -39,6 +39,8 @@ char *buf_page(const struct buf *b, int n);
 
 /* Return the number of dma-bufs of all processes. */
 long buf_count(void);
+/* Return the number of references on the only dma-buf there is. */
+long buf_refs(void);
 /*
  * The kernel may release a dma-buf some time after its last file is closed. The
  * count of references in the text tells whether somebody still has it.
