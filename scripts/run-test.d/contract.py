@@ -148,6 +148,14 @@ def _():
             same((child.stdout.read().decode(), child.wait()), (name + '\n', 9))
 
 
+def wait_until_gone():
+    """Nobody waits for the guest of a keel-run that was killed."""
+    deadline = time.monotonic() + 5
+    while guests() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    same(guests(), [])
+
+
 @case('SIGKILL of keel-run leaves nothing running')
 def _():
     with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'sh', '-c',
@@ -157,10 +165,52 @@ def _():
         assert len(guests()) > 2
         child.kill()
         child.wait()
+    wait_until_gone()
+
+
+def stop_in_start(kernel):
+    """Stop a process of the guest before it executes its own program."""
+    tasks = os.listdir(f'/proc/{kernel}/task')
+    files = [f'/proc/{kernel}/task/{task}/children' for task in tasks]
+
+    def children():
+        found = set()
+        for name in files:
+            with open(name, encoding='ascii') as file:
+                found.update(file.read().split())
+        return found
+
+    old, deadline = children(), time.monotonic() + 30
+    while time.monotonic() < deadline:
+        now = children()
+        for pid in map(int, now - old):
+            try:
+                os.kill(pid, signal.SIGSTOP)
+                if os.readlink(f'/proc/{pid}/exe').endswith('/linux'):
+                    return pid
+                os.kill(pid, signal.SIGCONT)
+            except OSError:
+                pass
+        old = now
+    raise AssertionError('no process of the guest was seen in its start')
+
+
+@case('SIGKILL of keel-run ends a process of the guest that just starts')
+def _():
+    with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'sh', '-c',
+                           'echo go; while :; do (:); done'],
+                          cwd=WORK, stdout=subprocess.PIPE) as child:
+        same(child.stdout.readline(), b'go\n')
+        kernel = next(pid for pid, exe in guests() if exe.endswith('/linux'))
+        try:
+            starting = stop_in_start(kernel)
+        finally:
+            child.kill()
     deadline = time.monotonic() + 5
-    while guests() and time.monotonic() < deadline:
+    while os.path.exists(f'/proc/{kernel}/exe') and time.monotonic() < deadline:
         time.sleep(0.05)
-    same(guests(), [])
+    os.kill(starting, signal.SIGCONT)
+    wait_until_gone()
 
 
 def on_terminal(words, script, rows=37, cols=91, before=(), raw=False):
