@@ -90,11 +90,9 @@ static void hold_keys(struct held *h)
 
 static void hold_queues(struct held *h)
 {
-	struct ibv_ah_attr ah = { .is_global = 1, .port_num = 1 };
 	struct ibv_cq *cq;
 
-	CHECK_OK(ibv_query_gid(h->ctx, 1, 0, &ah.grh.dgid));
-	MUST(ibv_create_ah(h->pd, &ah));
+	ah_self(h->pd);
 	h->channel = MUST(ibv_create_comp_channel(h->ctx));
 	cq = MUST(ibv_create_cq(h->ctx, 16, NULL, h->channel, 0));
 	CHECK_OK(ibv_req_notify_cq(cq, 0));

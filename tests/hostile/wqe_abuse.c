@@ -156,21 +156,11 @@ TEST(opcodes, "DEV-4", "an opcode that is unknown, reserved for the kernel or wr
 		lie_one(lie, IBV_QPT_UC);
 }
 
-static struct ibv_ah *ah_new(struct ibv_pd *pd)
-{
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
-
-	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
-	return MUST(ibv_create_ah(pd, &attr));
-}
-
 static struct ibv_send_wr *to_ah(struct setup *s, struct ibv_ah *ah)
 {
 	struct ibv_send_wr *wr = send_wr(SEND, 1, part(s->src, 8));
 
-	wr->wr.ud.ah = ah;
-	wr->wr.ud.remote_qpn = s->qp[1]->qp_num;
-	wr->wr.ud.remote_qkey = QP_QKEY;
+	wr_to(wr, ah, s->qp[1]);
 	return wr;
 }
 
@@ -188,7 +178,7 @@ static uint32_t ah_number(struct setup *s, struct ibv_ah *ah)
 static void check_ah(const char *what, uint32_t number)
 {
 	struct setup s = setup(IBV_QPT_UD);
-	struct ibv_ah *ah = ah_new(s.pd);
+	struct ibv_ah *ah = ah_self(s.pd);
 	struct keel_uapi_send_wqe *wqe;
 
 	t_note("%s: %u", what, number);
@@ -207,7 +197,7 @@ static void check_ah(const char *what, uint32_t number)
 static void ah_owner(struct peer *parent)
 {
 	struct setup s = setup(IBV_QPT_UD);
-	uint32_t number = ah_number(&s, ah_new(s.pd));
+	uint32_t number = ah_number(&s, ah_self(s.pd));
 
 	peer_put_var(parent, number);
 	peer_wait(parent);
@@ -234,7 +224,7 @@ TEST(address_handles, "PD-4,DEV-4", "a UD WQE with an AH of another domain or pr
 	/* An existing AH of the same process. */
 	s = setup(IBV_QPT_UD);
 	other = MUST(ibv_alloc_pd(s.ctx));
-	ah = ah_new(other);
+	ah = ah_self(other);
 	post_recv(s.qp[1], 2, part(s.dst, PAGE));
 	post(s.qp[0], to_ah(&s, ah));
 	CHECK_WC(s.cq[0], 1, IBV_WC_LOC_QP_OP_ERR);

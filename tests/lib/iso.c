@@ -52,8 +52,6 @@ static struct ibv_qp *open_qp(struct iso_end *e)
 void iso_open(struct iso_end *e, const char *dev, struct ibv_context *ctx,
 	      enum iso_type type)
 {
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
-
 	*e = (struct iso_end){ .type = type, .ctx = ctx ?: dev_open(dev) };
 	e->pd = MUST(ibv_alloc_pd(e->ctx));
 	e->cq = cq_new(e->ctx);
@@ -61,10 +59,8 @@ void iso_open(struct iso_end *e, const char *dev, struct ibv_context *ctx,
 	e->recv_qp = e->qp;
 	if (type == ISO_XRC)
 		open_xrc(e);
-	if (type != ISO_UD)
-		return;
-	CHECK_OK(ibv_query_gid(e->ctx, 1, 0, &attr.grh.dgid));
-	e->ah = MUST(ibv_create_ah(e->pd, &attr));
+	if (type == ISO_UD)
+		e->ah = ah_self(e->pd);
 }
 
 struct iso_addr iso_addr(const struct iso_end *e)

@@ -244,6 +244,14 @@ enum ibv_qp_state qp_state(struct ibv_qp *qp)
 	return attr.qp_state;
 }
 
+struct ibv_ah *ah_self(struct ibv_pd *pd)
+{
+	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
+
+	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
+	return MUST(ibv_create_ah(pd, &attr));
+}
+
 void qp_allow(struct ibv_qp *qp, unsigned int access)
 {
 	struct ibv_qp_attr attr = { .qp_access_flags = access };
@@ -289,6 +297,13 @@ struct ibv_send_wr *send_wr(enum ibv_wr_opcode op, uint64_t wr_id,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
 	return &wr;
+}
+
+void wr_to(struct ibv_send_wr *wr, struct ibv_ah *ah, const struct ibv_qp *dest)
+{
+	wr->wr.ud.ah = ah;
+	wr->wr.ud.remote_qpn = dest->qp_num;
+	wr->wr.ud.remote_qkey = QP_QKEY;
 }
 
 void post(struct ibv_qp *qp, struct ibv_send_wr *wr)

@@ -58,6 +58,9 @@ void link_free(struct link *l);
 /* RC and XRC QPs can be created with this operation, UC and UD QPs cannot. */
 void qp_check_reliable(struct ibv_pd *pd, uint64_t op);
 
+/* An address handle of the device itself. */
+struct ibv_ah *ah_self(struct ibv_pd *pd);
+
 /* Set the access rights that an RC, XRC or UC QP gives its peer. */
 void qp_allow(struct ibv_qp *qp, unsigned int access);
 
@@ -82,6 +85,8 @@ struct mem {
 
 struct ibv_send_wr *send_wr(enum ibv_wr_opcode op, uint64_t wr_id,
 			    struct mem mem);
+/* Address a datagram to @dest. */
+void wr_to(struct ibv_send_wr *wr, struct ibv_ah *ah, const struct ibv_qp *dest);
 void post(struct ibv_qp *qp, struct ibv_send_wr *wr);
 void post_send(struct ibv_qp *qp, uint64_t wr_id, struct mem mem);
 void post_rdma(struct ibv_qp *qp, enum ibv_wr_opcode op, uint64_t wr_id,

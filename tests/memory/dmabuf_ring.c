@@ -39,12 +39,9 @@ static void *ring(void *arg)
 
 static void setup(enum ibv_qp_type type)
 {
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
-
 	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	mine = MUST(ibv_reg_mr(pd, user, PAGE, IBV_ACCESS_LOCAL_WRITE));
-	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
-	ah = MUST(ibv_create_ah(pd, &attr));
+	ah = ah_self(pd);
 	l = link_new(pd, pd, type);
 }
 
@@ -54,11 +51,8 @@ static void send_to(struct mem from, struct mem to)
 	struct ibv_send_wr *wr = send_wr(IBV_WR_SEND, 1, from);
 
 	post_recv(l.qp[1], 2, to);
-	if (l.qp[0]->qp_type == IBV_QPT_UD) {
-		wr->wr.ud.ah = ah;
-		wr->wr.ud.remote_qpn = l.qp[1]->qp_num;
-		wr->wr.ud.remote_qkey = QP_QKEY;
-	}
+	if (l.qp[0]->qp_type == IBV_QPT_UD)
+		wr_to(wr, ah, l.qp[1]);
 	post(l.qp[0], wr);
 	CHECK_WC(l.cq[0], 1, IBV_WC_SUCCESS);
 	CHECK_WC(l.cq[1], 2, IBV_WC_SUCCESS);

@@ -140,13 +140,13 @@ bool supports(enum ibv_qp_type type, enum ibv_wr_opcode op)
 	}
 }
 
-static bool is_atomic(enum ibv_wr_opcode op)
+bool op_is_atomic(enum ibv_wr_opcode op)
 {
 	return op == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	       op == IBV_WR_ATOMIC_FETCH_AND_ADD || op == IBV_WR_ATOMIC_WRITE;
 }
 
-static bool reads(enum ibv_wr_opcode op)
+bool op_reads(enum ibv_wr_opcode op)
 {
 	return op == IBV_WR_RDMA_READ || op == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	       op == IBV_WR_ATOMIC_FETCH_AND_ADD;
@@ -155,10 +155,10 @@ static bool reads(enum ibv_wr_opcode op)
 static void draft_sges(struct draft *f, struct obj *qp, struct dice *d)
 {
 	enum ibv_wr_opcode op = f->wr.opcode;
-	unsigned int access = reads(op) ? IBV_ACCESS_LOCAL_WRITE : 0;
-	uint32_t len = is_atomic(op) && !dice_chance(d, 1, 80) ? 8 :
+	unsigned int access = op_reads(op) ? IBV_ACCESS_LOCAL_WRITE : 0;
+	uint32_t len = op_is_atomic(op) && !dice_chance(d, 1, 80) ? 8 :
 		       roll_bytes(d);
-	int i, n = is_atomic(op) ? 1 : 1 + dice_roll(d, 3);
+	int i, n = op_is_atomic(op) ? 1 : 1 + dice_roll(d, 3);
 
 	if (n > (int)qp->qp.max_sge)
 		n = qp->qp.max_sge;
@@ -195,7 +195,7 @@ static void draft_inline(struct draft *f, struct obj *qp, struct dice *d)
 	f->wr.sg_list = f->sge;
 	f->wr.num_sge = 1;
 	f->wr.send_flags |= IBV_SEND_INLINE;
-	if (reads(f->wr.opcode) || len > qp->qp.max_inline) {
+	if (op_reads(f->wr.opcode) || len > qp->qp.max_inline) {
 		f->want = EINVAL;
 		return;
 	}
@@ -234,19 +234,19 @@ static void draft_remote(struct draft *f, const struct obj *domain,
 {
 	enum ibv_wr_opcode op = f->wr.opcode;
 	unsigned int access = op == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ :
-			      is_atomic(op) && op != IBV_WR_ATOMIC_WRITE ?
+			      op_is_atomic(op) && op != IBV_WR_ATOMIC_WRITE ?
 			      IBV_ACCESS_REMOTE_ATOMIC :
 			      IBV_ACCESS_REMOTE_WRITE;
 	uint32_t len, key;
 	uint64_t addr;
 
 	roll_range(d, domain, access, true, true,
-		   is_atomic(op) ? 8 : draft_len(f), &addr, &len, &key);
-	if (is_atomic(op) && !dice_chance(d, 1, 40))
+		   op_is_atomic(op) ? 8 : draft_len(f), &addr, &len, &key);
+	if (op_is_atomic(op) && !dice_chance(d, 1, 40))
 		addr = (addr + 7) & ~7ULL;
 	f->model.addr = addr;
 	f->model.rkey = key;
-	if (is_atomic(op) && op != IBV_WR_ATOMIC_WRITE) {
+	if (op_is_atomic(op) && op != IBV_WR_ATOMIC_WRITE) {
 		f->model.compare = dice_roll(d, 5);
 		f->model.swap = dice_roll(d, 1 << 30);
 		f->wr.wr.atomic.remote_addr = addr;
@@ -436,7 +436,7 @@ void draft_send(struct draft *f, struct obj *qp, struct dice *d)
 	if (op == IBV_WR_BIND_MW) {
 		draft_bind(f, qp, d);
 	} else if (op != IBV_WR_LOCAL_INV) {
-		if (dice_chance(d, 1, 5) && !reads(op))
+		if (dice_chance(d, 1, 5) && !op_reads(op))
 			draft_inline(f, qp, d);
 		else
 			draft_sges(f, qp, d);
@@ -450,7 +450,7 @@ void draft_send(struct draft *f, struct obj *qp, struct dice *d)
 	if (qp->qp.type == IBV_QPT_UD)
 		draft_ud(f, qp, d);
 	else if (op == IBV_WR_RDMA_READ || op == IBV_WR_RDMA_WRITE ||
-		 op == IBV_WR_RDMA_WRITE_WITH_IMM || is_atomic(op))
+		 op == IBV_WR_RDMA_WRITE_WITH_IMM || op_is_atomic(op))
 		draft_remote(f, domain, d);
 	guess_operand(f);
 	if (!supports(qp->qp.type, op))

@@ -21,6 +21,9 @@ struct draft {
 
 /* Does the type of QP support the opcode? */
 bool supports(enum ibv_qp_type type, enum ibv_wr_opcode op);
+bool op_is_atomic(enum ibv_wr_opcode op);
+/* Does data come back to the requester? */
+bool op_reads(enum ibv_wr_opcode op);
 uint32_t roll_bytes(struct dice *d);
 /* Choose a key and a range of it: mostly a good one. */
 void roll_range(struct dice *d, const struct obj *domain, unsigned int access,

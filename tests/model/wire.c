@@ -5,6 +5,7 @@
  * answer.c is the responder.
  */
 #include "answer.h"
+#include "draft.h"
 #include "model.h"
 
 #define UD_MTU		4096
@@ -192,18 +193,6 @@ static void flush_sq(struct obj *qp)
 
 /* --- the requester -------------------------------------------------------- */
 
-static bool is_atomic(enum ibv_wr_opcode op)
-{
-	return op == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       op == IBV_WR_ATOMIC_FETCH_AND_ADD || op == IBV_WR_ATOMIC_WRITE;
-}
-
-static bool reads(enum ibv_wr_opcode op)
-{
-	return op == IBV_WR_RDMA_READ || op == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       op == IBV_WR_ATOMIC_FETCH_AND_ADD;
-}
-
 static struct outcome error(enum ibv_wc_status status, int why)
 {
 	return (struct outcome){ status, why, 0 };
@@ -219,14 +208,14 @@ static bool local_error(struct obj *qp, struct send *wr, struct spans *local,
 		spans_of_data(local, wr->data, wr->len);
 	else
 		why = spans_of_sges(local, wr->sge, wr->num_sge, UINT64_MAX,
-				    qp->qp.domain, reads(wr->opcode) ?
+				    qp->qp.domain, op_reads(wr->opcode) ?
 				    IBV_ACCESS_LOCAL_WRITE : 0);
 	if (why)
 		*out = error(IBV_WC_LOC_PROT_ERR, why);
-	else if ((wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode)) &&
+	else if ((wr->opcode == IBV_WR_RDMA_READ || op_is_atomic(wr->opcode)) &&
 		 !qp->qp.rd)
 		*out = error(IBV_WC_LOC_QP_OP_ERR, KEELDV_WHY_DEPTH);
-	else if (is_atomic(wr->opcode) && local->len != 8)
+	else if (op_is_atomic(wr->opcode) && local->len != 8)
 		*out = error(IBV_WC_LOC_LEN_ERR, KEELDV_WHY_LENGTH);
 	else if (qp->qp.type == IBV_QPT_UD && local->len > UD_MTU)
 		*out = error(IBV_WC_LOC_LEN_ERR, KEELDV_WHY_LENGTH);

@@ -5,6 +5,7 @@
 #include <infiniband/keeldv.h>
 
 #include "domain.h"
+#include "qp.h"
 #include "t.h"
 #include "tree.h"
 
@@ -201,7 +202,6 @@ TEST(allocators, "PDM-8", "ibv_alloc_parent_domain() takes both callbacks with o
 TEST(busy, "PDM-9", "ibv_dealloc_pd() of a parent domain returns EBUSY while an MR, MW, AH or DM MR created with it lives")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
-	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1 };
 	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
 	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
@@ -219,8 +219,7 @@ TEST(busy, "PDM-9", "ibv_dealloc_pd() of a parent domain returns EBUSY while an 
 	mw = MUST(ibv_alloc_mw(parent, IBV_MW_TYPE_1));
 	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
 	CHECK_OK(ibv_dealloc_mw(mw));
-	CHECK_OK(ibv_query_gid(ctx, 1, 0, &ah_attr.grh.dgid));
-	ah = MUST(ibv_create_ah(parent, &ah_attr));
+	ah = ah_self(parent);
 	CHECK_RET(ibv_dealloc_pd(parent), EBUSY);
 	CHECK_OK(ibv_destroy_ah(ah));
 	mr = MUST(ibv_reg_dm_mr(parent, dm, 0, 1, IBV_ACCESS_ZERO_BASED));
@@ -303,11 +302,9 @@ TEST(every_verb, "PDM-3", "reg_mr, reg_mr_iova, reg_dm_mr, alloc_mw and create_a
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_alloc_dm_attr dm_attr = { .length = PAGE };
 	struct ibv_dm *dm = MUST(ibv_alloc_dm(ctx, &dm_attr));
-	struct ibv_ah_attr ah_attr = { .is_global = 1, .port_num = 1 };
 	struct ibv_pd *pd[3];
 	int i;
 
-	CHECK_OK(ibv_query_gid(ctx, 1, 0, &ah_attr.grh.dgid));
 	pd[0] = MUST(ibv_alloc_pd(ctx));
 	pd[1] = parent_new(pd[0], NULL);
 	pd[2] = parent_new(pd[0], td_new(ctx));
@@ -320,7 +317,7 @@ TEST(every_verb, "PDM-3", "reg_mr, reg_mr_iova, reg_dm_mr, alloc_mw and create_a
 		struct ibv_mr *dm_mr = MUST(ibv_reg_dm_mr(pd[i], dm, 8, 16,
 						IBV_ACCESS_ZERO_BASED));
 		struct ibv_mw *mw = MUST(ibv_alloc_mw(pd[i], IBV_MW_TYPE_2));
-		struct ibv_ah *ah = MUST(ibv_create_ah(pd[i], &ah_attr));
+		struct ibv_ah *ah = ah_self(pd[i]);
 
 		CHECK(mr->pd == pd[i] && iova->pd == pd[i]);
 		CHECK(dm_mr->pd == pd[i] && mw->pd == pd[i] && ah->pd == pd[i]);

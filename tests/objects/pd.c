@@ -9,20 +9,13 @@
 
 #include "domain.h"
 #include "peer.h"
+#include "qp.h"
 #include "t.h"
 #include "tree.h"
 
 #define PAGE	4096
 
 static char page[PAGE] __attribute__((aligned(PAGE)));
-
-static struct ibv_ah *make_ah(struct ibv_pd *pd)
-{
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
-
-	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
-	return MUST(ibv_create_ah(pd, &attr));
-}
 
 TEST(alloc_dealloc, "PD-1", "the kernel lists a PD from ibv_alloc_pd() to ibv_dealloc_pd()")
 {
@@ -120,7 +113,7 @@ TEST(busy_ah, "PD-2", "ibv_dealloc_pd() returns EBUSY while the PD has an AH, an
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_ah *ah = make_ah(pd);
+	struct ibv_ah *ah = ah_self(pd);
 
 	check_busy(pd);
 	check_holder(pd, KEELDV_KIND_AH);
@@ -170,7 +163,7 @@ TEST(busy_many, "PD-2", "the last of an MR, an MW, an AH, a DM MR and a parent d
 		struct ibv_pd *parent = parent_new(pd, NULL);
 		struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, PAGE, 0));
 		struct ibv_mw *mw = MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
-		struct ibv_ah *ah = make_ah(pd);
+		struct ibv_ah *ah = ah_self(pd);
 		struct ibv_mr *dm_mr = MUST(ibv_reg_dm_mr(pd, dm, 0, 8,
 						IBV_ACCESS_ZERO_BASED));
 
@@ -219,7 +212,7 @@ static void make_everything(struct ibv_context *ctx, bool mapped)
 	MUST(ibv_reg_mr(pd, page, PAGE, 0));
 	MUST(ibv_reg_mr(parent.pd, page, PAGE, 0));
 	MUST(ibv_alloc_mw(pd, IBV_MW_TYPE_1));
-	make_ah(pd);
+	ah_self(pd);
 	MUST(ibv_reg_dm_mr(pd, dm, PAGE, PAGE, IBV_ACCESS_ZERO_BASED));
 	if (mapped)
 		memset(MUST(keeldv_dm_map(dm)), 1, 3 * PAGE);

@@ -180,11 +180,8 @@ static void post_three(struct link *l, struct ibv_ah *ah)
 		sge[i].lkey ^= i == 1;
 		wr[i].sg_list = &sge[i];
 		wr[i].next = i < 2 ? &wr[i + 1] : NULL;
-		if (ah) {
-			wr[i].wr.ud.ah = ah;
-			wr[i].wr.ud.remote_qpn = l->qp[1]->qp_num;
-			wr[i].wr.ud.remote_qkey = QP_QKEY;
-		}
+		if (ah)
+			wr_to(&wr[i], ah, l->qp[1]);
 	}
 	CHECK_OK(ibv_post_send(l->qp[0], wr, &bad));
 }
@@ -192,15 +189,13 @@ static void post_three(struct link *l, struct ibv_ah *ah)
 TEST(sqe, "DEV-4", "a send error moves a UC or UD QP to SQE and flushes its send queue; the QP still receives, and sends again in RTS")
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_UC, IBV_QPT_UD };
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
 	struct ibv_send_wr *wr;
 	struct ibv_ah *ah;
 	struct link l;
 	int i, j;
 
 	setup();
-	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
-	ah = MUST(ibv_create_ah(pd, &attr));
+	ah = ah_self(pd);
 	for (i = 0; i < 2; i++) {
 		l = link_new(pd, pd, types[i]);
 		for (j = 0; j < 3; j++)
@@ -216,9 +211,7 @@ TEST(sqe, "DEV-4", "a send error moves a UC or UD QP to SQE and flushes its send
 		post_recv(l.qp[0], 20, in);
 		wr = send_wr(IBV_WR_SEND, 21, out);
 		wr->sg_list->length = 64;
-		wr->wr.ud.ah = ah;
-		wr->wr.ud.remote_qpn = l.qp[0]->qp_num;
-		wr->wr.ud.remote_qkey = QP_QKEY;
+		wr_to(wr, ah, l.qp[0]);
 		post(l.qp[1], wr);
 		CHECK_WC(l.cq[1], 21, IBV_WC_SUCCESS);
 		CHECK_WC(l.cq[0], 20, IBV_WC_SUCCESS);

@@ -120,21 +120,12 @@ TEST(too_long, "DEV-4", "a message above max_msg_sz is a local length error, bef
 	link_free(&l);
 }
 
-static struct ibv_ah *ah_new(void)
-{
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
-
-	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
-	return MUST(ibv_create_ah(pd, &attr));
-}
-
 static void post_ud(struct link *l, uint64_t wr_id, struct mem mem,
 		    struct ibv_ah *ah, uint32_t qkey)
 {
 	struct ibv_send_wr *wr = send_wr(IBV_WR_SEND, wr_id, mem);
 
-	wr->wr.ud.ah = ah;
-	wr->wr.ud.remote_qpn = l->qp[1]->qp_num;
+	wr_to(wr, ah, l->qp[1]);
 	wr->wr.ud.remote_qkey = qkey;
 	post(l->qp[0], wr);
 }
@@ -142,7 +133,7 @@ static void post_ud(struct link *l, uint64_t wr_id, struct mem mem,
 TEST(datagrams, "DEV-4", "a datagram above the MTU is a length error; a datagram with another Q_Key or for a too small receive WQE is lost")
 {
 	struct link l = setup(IBV_QPT_UD);
-	struct ibv_ah *ah = ah_new();
+	struct ibv_ah *ah = ah_self(pd);
 	struct ibv_wc wc;
 
 	post_recv(l.qp[1], 1, part(dst, 0, 139));
@@ -175,7 +166,7 @@ TEST(datagrams, "DEV-4", "a datagram above the MTU is a length error; a datagram
 TEST(dead_ah, "DEV-4", "a datagram by a destroyed AH is a local operation error")
 {
 	struct link l = setup(IBV_QPT_UD);
-	struct ibv_ah *ah = ah_new();
+	struct ibv_ah *ah = ah_self(pd);
 	struct ibv_send_wr *bad, *wr;
 
 	/* SQD holds the send back until the AH is destroyed. */

@@ -261,14 +261,12 @@ TEST(parent_ah, "PDM-3,PD-4", "AHs of a PD and its parent domain serve datagrams
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_pd *pds[] = { pd, parent_of(pd),
 				 MUST(ibv_alloc_pd(pd->context)) };
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
 	struct ibv_cq *cq = cq_new(pd->context), *rcq = cq_new(pd->context);
 	struct ibv_qp *dst = qp_new(pd, rcq, IBV_QPT_UD, NULL), *src;
 	struct ibv_mr *in = reg(pd, to), *out = reg(pds[1], from);
 	struct ibv_send_wr *wr;
 	int i, j;
 
-	CHECK_OK(ibv_query_gid(pd->context, 1, 0, &attr.grh.dgid));
 	qp_connect(dst, 0);
 	for (i = 0; i < 2; i++)
 		for (j = 0; j < 3; j++) {
@@ -278,9 +276,7 @@ TEST(parent_ah, "PDM-3,PD-4", "AHs of a PD and its parent domain serve datagrams
 			post_recv(dst, 1, MEM(in));
 			wr = send_wr(IBV_WR_SEND, 2,
 				     (struct mem){ from, 100, out->lkey });
-			wr->wr.ud.ah = MUST(ibv_create_ah(pds[j], &attr));
-			wr->wr.ud.remote_qpn = dst->qp_num;
-			wr->wr.ud.remote_qkey = QP_QKEY;
+			wr_to(wr, ah_self(pds[j]), dst);
 			post(src, wr);
 			CHECK_WC(cq, 2, j < 2 ? IBV_WC_SUCCESS :
 						IBV_WC_LOC_QP_OP_ERR);

@@ -69,9 +69,7 @@ static void send_to(struct ibv_qp *from_qp, struct ibv_qp *to_qp,
 {
 	struct ibv_send_wr *wr = send_wr(IBV_WR_SEND, 1, out);
 
-	wr->wr.ud.ah = ah;
-	wr->wr.ud.remote_qpn = to_qp->qp_num;
-	wr->wr.ud.remote_qkey = QP_QKEY;
+	wr_to(wr, ah, to_qp);
 	post(from_qp, wr);
 }
 

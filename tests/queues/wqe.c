@@ -149,14 +149,6 @@ static struct ibv_wc ring(struct pair *p)
 	return wc_get(p->cq);
 }
 
-static struct ibv_ah *ah_new(struct pair *p)
-{
-	struct ibv_ah_attr attr = { .is_global = 1, .port_num = 1 };
-
-	CHECK_OK(ibv_query_gid(p->ctx, 1, 0, &attr.grh.dgid));
-	return MUST(ibv_create_ah(p->pd, &attr));
-}
-
 /* An opcode, and the bits to set in a byte of its WQE. */
 struct spoil {
 	const char *what;
@@ -242,9 +234,7 @@ TEST(datagram, "DEV-4", "a UD send WQE with a non-zero byte behind its Q_Key is 
 		p = pair_new(IBV_QPT_UD);
 		mem.lkey = p.mr->lkey;
 		wr = send_wr(IBV_WR_SEND, 7, mem);
-		wr->wr.ud.ah = ah_new(&p);
-		wr->wr.ud.remote_qpn = p.b->qp_num;
-		wr->wr.ud.remote_qkey = QP_QKEY;
+		wr_to(wr, ah_self(p.pd), p.b);
 		post(p.a, wr);
 		CHECK_WC(p.cq, 7, IBV_WC_SUCCESS);
 		/*

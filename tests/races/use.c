@@ -3,6 +3,8 @@
  * One thread uses an object while another destroys it. Either the use succeeds, and
  * the object is in use, or the object is gone, and the use is refused.
  */
+#include <malloc.h>
+
 #include "duel.h"
 #include "qp.h"
 #include "raw.h"
@@ -49,16 +51,37 @@ static void use_result(void *p)
 	use_err = p ? 0 : errno;
 }
 
+/**
+ * struct use - a use of an object against its destroy
+ * @create: create the object
+ * @use: create something that needs it
+ * @destroy: destroy the object; returns 0 or a positive errno
+ * @undo: destroy what @use created
+ */
+struct use {
+	void (*create)(void);
+	void (*use)(void);
+	int (*destroy)(void);
+	int (*undo)(void);
+};
+
+static const struct use *now;
+
+static void try_destroy(void)
+{
+	destroy_err = now->destroy();
+}
+
 /*
  * The use made something and the destroy was refused, or the destroy succeeded and
  * the use found nothing.
  */
-static enum duel_first judge(int (*undo)(void), int (*again)(void))
+static enum duel_first judge(void)
 {
 	if (!use_err) {
 		CHECK_EQ(destroy_err, EBUSY);
-		CHECK_OK(undo());
-		CHECK_OK(again());
+		CHECK_OK(now->undo());
+		CHECK_OK(now->destroy());
 		CHECK_EQ(tree_count(KEEL0, NULL), idle);
 		return DUEL_A;
 	}
@@ -71,12 +94,14 @@ static enum duel_first judge(int (*undo)(void), int (*again)(void))
 	return DUEL_B;
 }
 
-static void begin(void)
+static void race(const struct use *use)
 {
+	now = use;
 	ctx = dev_open(KEEL0);
 	base = MUST(ibv_alloc_pd(ctx));
 	base_cq = cq_new(ctx);
 	idle = tree_count(KEEL0, NULL);
+	duel_short(use->create, use->use, try_destroy, judge);
 }
 
 static void new_pd(void)
@@ -92,11 +117,6 @@ static int dealloc_pd(void)
 	return destroy(IB_USER_VERBS_CMD_DEALLOC_PD);
 }
 
-static void try_dealloc_pd(void)
-{
-	destroy_err = dealloc_pd();
-}
-
 static void try_reg_mr(void)
 {
 	use_result(ibv_reg_mr(object, page, PAGE, IBV_ACCESS_LOCAL_WRITE));
@@ -107,15 +127,9 @@ static int undo_mr(void)
 	return ibv_dereg_mr(made);
 }
 
-static enum duel_first judge_mr(void)
-{
-	return judge(undo_mr, dealloc_pd);
-}
-
 TEST_SLOW(pd_mr, "PD-2", "ibv_reg_mr() against ibv_dealloc_pd(), both orders: the MR keeps the PD, or is refused", 120)
 {
-	begin();
-	duel_short(new_pd, try_reg_mr, try_dealloc_pd, judge_mr);
+	race(&(struct use){ new_pd, try_reg_mr, dealloc_pd, undo_mr });
 }
 
 static void try_parent(void)
@@ -130,15 +144,9 @@ static int undo_pd(void)
 	return ibv_dealloc_pd(made);
 }
 
-static enum duel_first judge_parent(void)
-{
-	return judge(undo_pd, dealloc_pd);
-}
-
 TEST_SLOW(pd_parent, "PDM-9", "ibv_alloc_parent_domain() against dealloc of its PD, both orders: the parent domain keeps the PD, or is refused", 120)
 {
-	begin();
-	duel_short(new_pd, try_parent, try_dealloc_pd, judge_parent);
+	race(&(struct use){ new_pd, try_parent, dealloc_pd, undo_pd });
 }
 
 static void try_ah(void)
@@ -157,15 +165,9 @@ static int undo_ah(void)
 	return ibv_destroy_ah(made);
 }
 
-static enum duel_first judge_ah(void)
-{
-	return judge(undo_ah, dealloc_pd);
-}
-
 TEST_SLOW(pd_ah, "PD-2", "ibv_create_ah() against ibv_dealloc_pd(), both orders: the AH keeps the PD, or is refused", 120)
 {
-	begin();
-	duel_short(new_pd, try_ah, try_dealloc_pd, judge_ah);
+	race(&(struct use){ new_pd, try_ah, dealloc_pd, undo_ah });
 }
 
 static void new_td(void)
@@ -182,11 +184,6 @@ static int free_td(void)
 {
 	return destroy_by(KEEL_OBJECT_TD, KEEL_METHOD_TD_FREE,
 			  KEEL_ATTR_TD_FREE_HANDLE);
-}
-
-static void try_free_td(void)
-{
-	destroy_err = free_td();
 }
 
 static uint32_t parent;
@@ -215,15 +212,9 @@ static int undo_parent(void)
 	return raw_invoke(ctx->cmd_fd, &inv);
 }
 
-static enum duel_first judge_td(void)
-{
-	return judge(undo_parent, free_td);
-}
-
 TEST_SLOW(td_parent, "TD-2", "a new parent domain against dealloc of its thread domain, both orders: it keeps the thread domain, or is refused", 120)
 {
-	begin();
-	duel_short(new_td, try_td_parent, try_free_td, judge_td);
+	race(&(struct use){ new_td, try_td_parent, free_td, undo_parent });
 }
 
 static void new_dm(void)
@@ -241,25 +232,14 @@ static int free_dm(void)
 			  UVERBS_ATTR_FREE_DM_HANDLE);
 }
 
-static void try_free_dm(void)
-{
-	destroy_err = free_dm();
-}
-
 static void try_reg_dm_mr(void)
 {
 	use_result(ibv_reg_dm_mr(base, object, 0, PAGE, IBV_ACCESS_ZERO_BASED));
 }
 
-static enum duel_first judge_dm(void)
-{
-	return judge(undo_mr, free_dm);
-}
-
 TEST_SLOW(dm_mr, "DM-8", "ibv_reg_dm_mr() against ibv_free_dm(), both orders: the MR keeps the buffer, or is refused", 120)
 {
-	begin();
-	duel_short(new_dm, try_reg_dm_mr, try_free_dm, judge_dm);
+	race(&(struct use){ new_dm, try_reg_dm_mr, free_dm, undo_mr });
 }
 
 static void new_cq(void)
@@ -283,11 +263,6 @@ static int destroy_cq(void)
 	return raw_invoke(ctx->cmd_fd, &inv);
 }
 
-static void try_destroy_cq(void)
-{
-	destroy_err = destroy_cq();
-}
-
 static void try_qp(void)
 {
 	struct ibv_qp_init_attr attr = {
@@ -304,15 +279,9 @@ static int undo_qp(void)
 	return ibv_destroy_qp(made);
 }
 
-static enum duel_first judge_cq(void)
-{
-	return judge(undo_qp, destroy_cq);
-}
-
 TEST_SLOW(cq_qp, "PD-2", "ibv_create_qp() against ibv_destroy_cq(), both orders: the QP keeps the CQ, or is refused", 120)
 {
-	begin();
-	duel_short(new_cq, try_qp, try_destroy_cq, judge_cq);
+	race(&(struct use){ new_cq, try_qp, destroy_cq, undo_qp });
 }
 
 static void new_srq(void)
@@ -336,11 +305,6 @@ static int destroy_srq(void)
 	return raw_invoke(ctx->cmd_fd, &inv);
 }
 
-static void try_destroy_srq(void)
-{
-	destroy_err = destroy_srq();
-}
-
 static void try_srq_qp(void)
 {
 	struct ibv_qp_init_attr attr = {
@@ -352,13 +316,50 @@ static void try_srq_qp(void)
 	use_result(ibv_create_qp(base, &attr));
 }
 
-static enum duel_first judge_srq(void)
-{
-	return judge(undo_qp, destroy_srq);
-}
-
 TEST_SLOW(srq_qp, "PD-2", "ibv_create_qp() against ibv_destroy_srq(), both orders: the QP keeps the SRQ, or is refused", 120)
 {
-	begin();
-	duel_short(new_srq, try_srq_qp, try_destroy_srq, judge_srq);
+	race(&(struct use){ new_srq, try_srq_qp, destroy_srq, undo_qp });
+}
+
+static struct ibv_xrcd *xrcd;
+/* The use has a copy, because libibverbs frees the structure. */
+static long xrcd_copy[32];
+
+static void new_xrcd(void)
+{
+	size_t len;
+
+	xrcd = xrcd_new(ctx);
+	len = malloc_usable_size(xrcd);
+	CHECK(len <= sizeof(xrcd_copy));
+	memcpy(xrcd_copy, xrcd, len);
+	object = xrcd_copy;
+}
+
+static int close_xrcd(void)
+{
+	return ibv_close_xrcd(xrcd);
+}
+
+static void try_xrc_srq(void)
+{
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_wr = 1, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC, .pd = base, .xrcd = object,
+		.cq = base_cq,
+	};
+
+	use_result(ibv_create_srq_ex(ctx, &attr));
+}
+
+static int undo_srq(void)
+{
+	return ibv_destroy_srq(made);
+}
+
+TEST_SLOW(xrcd_srq, "XRC-7", "ibv_create_srq_ex() against ibv_close_xrcd(), both orders: the SRQ keeps the XRC domain, or is refused", 120)
+{
+	race(&(struct use){ new_xrcd, try_xrc_srq, close_xrcd, undo_srq });
 }
