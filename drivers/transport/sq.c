@@ -85,6 +85,7 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 	keel_sq_discard(&qp->sq);
 	keel_ring_advance(&qp->sq.ring);
 	if (qp->sq.wait != KEEL_WAIT_NONE) {
+		keel_srq_wait_end(qp);
 		hrtimer_try_to_cancel(&qp->sq.timer);
 		WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
 	}
@@ -241,7 +242,6 @@ static void keel_sq_fetch(struct keel_sq *sq)
 static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
 {
 	keel_sq_fetch(&qp->sq);
-	keel_srq_wait_end(qp);
 	keel_count(qp->kdev, flushes, 1);
 	keel_sq_complete(qp, IB_WC_WR_FLUSH_ERR, KEEL_WHY_FLUSH, 0);
 	return KEEL_ACTION_MORE;

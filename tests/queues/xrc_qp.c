@@ -74,12 +74,10 @@ static struct side side_new(const char *path)
 	return s;
 }
 
-/* Send 100 bytes to an SRQ and return the status. */
-static enum ibv_wc_status send_to(struct side *s, struct ibv_qp *qp,
-				  uint32_t srqn, char byte)
+/* Post 100 bytes to an SRQ. */
+static void post_to(struct side *s, struct ibv_qp *qp, uint32_t srqn, char byte)
 {
 	struct ibv_send_wr *wr;
-	struct ibv_wc wc;
 
 	memset(page, byte, 100);
 	wr = send_wr(IBV_WR_SEND_WITH_IMM, 1,
@@ -87,6 +85,15 @@ static enum ibv_wc_status send_to(struct side *s, struct ibv_qp *qp,
 	wr->imm_data = htobe32(srqn);
 	wr->qp_type.xrc.remote_srqn = srqn;
 	post(qp, wr);
+}
+
+/* Send them, and return the status. */
+static enum ibv_wc_status send_to(struct side *s, struct ibv_qp *qp,
+				  uint32_t srqn, char byte)
+{
+	struct ibv_wc wc;
+
+	post_to(s, qp, srqn, byte);
 	wc = wc_get(s->cq);
 	CHECK_EQ(wc.wr_id, 1);
 	return wc.status;
@@ -385,6 +392,33 @@ TEST(domain_of_srq, "XRC-9,PD-4", "the rkey of an XRC write must belong to the P
 		memset(page + 100, 0, 8);
 	}
 	CHECK_EVENT(e.s.ctx, IBV_EVENT_QP_ACCESS_ERR, e.rx);
+}
+
+TEST(not_ready, "XRC-9,PD-3", "a send that waited for a receive WQE of an SRQ holds the SRQ no more after it runs out of RNR retries, and after a flush")
+{
+	struct ends e = ends_new();
+	struct tree tree;
+	int retry;
+
+	for (retry = 0; retry < 3; retry++) {
+		qp_to(e.tx, IBV_QPS_RESET);
+		qp_to_init(e.tx);
+		qp_to_rtr(e.tx, e.rx->qp_num);
+		qp_to_rts(e.tx, retry == 2 ? 7 : retry);
+		if (retry < 2) {
+			CHECK_EQ(send_to(&e.s, e.tx, e.s.srqn, 'a'),
+				 IBV_WC_RNR_RETRY_EXC_ERR);
+		} else {
+			post_to(&e.s, e.tx, e.s.srqn, 'b');
+			usleep(20000);
+			qp_to(e.tx, IBV_QPS_ERR);
+			CHECK_WC(e.s.cq, 1, IBV_WC_WR_FLUSH_ERR);
+		}
+		free(tree_settled(KEEL0));
+		tree_read(KEEL0, &tree);
+		CHECK_EQ(tree_only(&tree, "srq")->refs, 1);
+		tree_free(&tree);
+	}
 }
 
 TEST(busy, "XRC-7,PD-2", "ibv_close_xrcd() returns EBUSY while the handle has an SRQ or a QP, and an SRQ keeps its PD and CQ busy")
