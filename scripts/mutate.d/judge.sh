@@ -152,8 +152,10 @@ build_mutant() {
 
 # is_refused LOG: is an error of the compiler or linker in the file the cause?
 is_refused() {
+	# The provider is built in a tree of rdma-core.
+	local name=${file/#provider\//providers/keel/}
 	if grep -qE '\.[ch]:[0-9]+:([0-9]+:)? error: ' "$1"; then
-		grep -qE "(^|[/ ])$file:[0-9]+" "$1"
+		grep -qE "(^|[/ ])$name:[0-9]+" "$1"
 	else
 		grep -qE '^ERROR: modpost: |undefined reference to ' "$1"
 	fi

@@ -204,7 +204,7 @@ void watch_count_end(int status)
 	}
 	fprintf(stderr, "fuzz: a process of the input ended with status 0x%x%s\n",
 		status, fault ? " after a fault" : "");
-	atomic_fetch_add(fault ? &sh->spoiled : &sh->died, 1);
+	atomic_fetch_add(fault && WIFSIGNALED(status) ? &sh->spoiled : &sh->died, 1);
 }
 
 /* Has the process ended? */

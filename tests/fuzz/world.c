@@ -182,7 +182,7 @@ void world_reopen(bool by_write, bool use)
 		return;
 	}
 	close(cmd_fd());
-	if (w.async_fd != async_fd)
+	if (w.async_fd && w.async_fd != async_fd)
 		close(w.async_fd);
 	cmd_set_fd(fd);
 	w.async_fd = async_fd;

@@ -89,6 +89,8 @@ static int goal(const struct duel *d)
 	const char *text = getenv("DUEL_GOAL");
 	int n = text ? atoi(text) : GOAL;
 
+	if (n < 1)
+		FAIL("DUEL_GOAL: got %s, want a number", text);
 	return d->slow ? (n + 4) / 5 : n;
 }
 

@@ -237,7 +237,10 @@ static bool answer_atomic(const struct request *r)
 		     old + r->wr->compare;
 	memcpy(p, &new, 8);
 	spans_of_data(&from, (uint8_t *)&old, 8);
-	bytes_copy(r->local, 0, &from);
+	if (bytes_are_unknown(&at))
+		bytes_unknown(r->local, 0, 8);
+	else
+		bytes_copy(r->local, 0, &from);
 	done(r, IBV_WC_SUCCESS, 0);
 	r->out->read = 8;
 	return true;
@@ -299,7 +302,7 @@ void answer_datagram(struct obj *qp, struct obj *peer, struct send *wr,
 	if (to.len < len)
 		return;
 	bytes_copy(&to, GRH, local);
-	bytes_unknown(&to, GRH);
+	bytes_unknown(&to, 0, GRH);
 	if (wr->opcode == IBV_WR_SEND_WITH_IMM)
 		wc.flags |= IBV_WC_WITH_IMM;
 	received(peer, peer->qp.recv_cq, &wc);

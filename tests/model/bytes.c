@@ -171,7 +171,7 @@ static bool overlaps(const struct spans *a, const struct spans *b)
 	return false;
 }
 
-static bool reads_unknown(const struct spans *src)
+bool bytes_are_unknown(const struct spans *src)
 {
 	int i, j;
 
@@ -205,8 +205,8 @@ void bytes_copy(const struct spans *dst, uint64_t dst_off,
 
 	if (dst->odp || src->odp)
 		world.loose = true;
-	if (overlaps(dst, src) || reads_unknown(src)) {
-		world.adopt = true;
+	if (overlaps(dst, src) || bytes_are_unknown(src)) {
+		bytes_unknown(dst, dst_off, src->len);
 		result->adopted++;
 		return;
 	}
@@ -219,20 +219,26 @@ void bytes_copy(const struct spans *dst, uint64_t dst_off,
 	}
 }
 
-void bytes_unknown(const struct spans *dst, uint32_t len)
+void bytes_unknown(const struct spans *dst, uint64_t off, uint32_t len)
 {
-	uint32_t n;
+	struct span span;
 	int i;
 
 	for (i = 0; i < dst->n && len; i++) {
-		n = dst->at[i].len < len ? dst->at[i].len : len;
-		if (n_unknown == COUNT(unknown)) {
-			world.adopt = true;
-			return;
+		span = dst->at[i];
+		if (off >= span.len) {
+			off -= span.len;
+			continue;
 		}
-		unknown[n_unknown].span = dst->at[i];
-		unknown[n_unknown++].span.len = n;
-		len -= n;
+		span.mem.off += off;
+		span.len -= off;
+		off = 0;
+		if (span.len > len)
+			span.len = len;
+		len -= span.len;
+		if (n_unknown == COUNT(unknown))
+			diverge("the model has no room for unknown memory");
+		unknown[n_unknown++].span = span;
 	}
 }
 
@@ -259,7 +265,6 @@ static void adopt_unknown(void)
 			read_dm(s->mem.dm, s->mem.off, bytes_at(&s->mem),
 				s->len);
 	}
-	n_unknown = 0;
 }
 
 /* Return true if all is as it should be; else @text says what differs. */
@@ -294,37 +299,20 @@ static bool compare(char *text, size_t size)
 	return true;
 }
 
-static void adopt(void)
-{
-	int i;
-
-	memcpy(arena_want, arena, ARENA);
-	for (i = 0; i < world.n[K_DM]; i++)
-		if (!world.live[K_DM][i]->dead)
-			read_dm(world.live[K_DM][i], 0,
-				world.live[K_DM][i]->dm.want,
-				world.live[K_DM][i]->dm.length);
-	world.adopt = false;
-}
-
 void bytes_compare(void)
 {
 	char text[200];
 	int ms;
 
-	if (world.adopt) {
-		/* Kernel threads may still copy. */
-		if (world.loose)
-			usleep(20000);
-		n_unknown = 0;
-		adopt();
-		return;
-	}
+	/* Kernel threads may still copy. */
+	if (n_unknown && world.loose)
+		usleep(20000);
 	for (ms = 0; !compare(text, sizeof(text)); ms++) {
 		if (ms >= (world.loose ? patience_ms : 200))
 			diverge("%s", text);
 		usleep(1000);
 	}
+	n_unknown = 0;
 }
 
 void bytes_write(uint64_t off, uint32_t len, struct dice *d)

@@ -236,7 +236,6 @@ extern struct world {
 	uint64_t births, gens, wr_ids;
 	long step;
 	bool loose;		/* kernel threads work for this step */
-	bool adopt;		/* the contents of memory are not predicted */
 	bool talk;
 } world;
 
@@ -339,7 +338,8 @@ void spans_of_data(struct spans *s, uint8_t *data, uint32_t len);
 void bytes_copy(const struct spans *dst, uint64_t dst_off,
 		const struct spans *src);
 /* The kernel writes bytes there that the model does not know. */
-void bytes_unknown(const struct spans *dst, uint32_t len);
+void bytes_unknown(const struct spans *dst, uint64_t off, uint32_t len);
+bool bytes_are_unknown(const struct spans *src);
 uint8_t *bytes_at(const struct mem *mem);
 /* The address modulo 8, which decides about atomics. */
 unsigned int bytes_align(const struct mem *mem);
@@ -441,6 +441,8 @@ void op_scribble(const uint32_t *a);
  * details.
  */
 bool run_steps(const struct step *steps, long n, bool talk);
+/* Has a run left objects in the kernel? Then no other run is possible. */
+bool objects_left(void);
 /* Remove steps as long as the rest diverges in the same way. */
 long shrink(struct step *steps, long n);
 

@@ -87,23 +87,26 @@ static void child(const struct step *steps, long n, bool talk)
 	begin();
 	for (world.step = 0; world.step < n; world.step++) {
 		result->steps = world.step;
-		if (world.step % 256 == 0)
-			alarm(HANGS);
+		alarm(HANGS);
 		run_one(&steps[world.step]);
 		if (world.step % COMPARE == COMPARE - 1)
 			tree_compare();
 	}
 	world.step = n - 1;
+	alarm(HANGS);
 	end();
 	result->steps = n;
 	fflush(stdout);
 	_exit(0);
 }
 
+/* A run has left objects in the kernel. */
+static bool left;
+
 /* The kernel destroys the objects of a process that has ended. */
 static bool nothing_left(void)
 {
-	char line[200];
+	char line[200] = "";
 	FILE *f;
 	int ms;
 
@@ -118,11 +121,13 @@ static bool nothing_left(void)
 		fclose(f);
 		usleep(10000);
 	}
-	snprintf(result->text, sizeof(result->text), "left behind: %s", line);
+	if (!result->diverged)
+		snprintf(result->text, sizeof(result->text), "left behind: %s",
+			 line);
 	return false;
 }
 
-bool run_steps(const struct step *steps, long n, bool talk)
+static bool run_clean(const struct step *steps, long n, bool talk)
 {
 	int status = 0;
 	pid_t pid;
@@ -145,11 +150,28 @@ bool run_steps(const struct step *steps, long n, bool talk)
 			 WIFSIGNALED(status) ? WTERMSIG(status) :
 					       WEXITSTATUS(status));
 	}
-	if (!nothing_left() && !result->diverged) {
+	left = !nothing_left();
+	if (left && !result->diverged) {
 		result->diverged = true;
 		result->at = n - 1;
 	}
 	return result->diverged;
+}
+
+bool run_steps(const struct step *steps, long n, bool talk)
+{
+	/* Objects of an earlier run would look like a fault of this one. */
+	if (left) {
+		printf("Bail out! objects are left behind, see above\n");
+		fflush(stdout);
+		exit(1);
+	}
+	return run_clean(steps, n, talk);
+}
+
+bool objects_left(void)
+{
+	return left;
 }
 
 /* Numbers of a divergence may change; its words may not. */
@@ -187,12 +209,16 @@ long shrink(struct step *steps, long n)
 
 	words_of(result->text, words, sizeof(words));
 	n = result->at + 1;
+	/* Each further run would find what this one has left. */
+	if (left)
+		goto out;
 	/* Most of the sequences diverge, and would wait that long. */
 	patience_ms = 2000;
-	for (chunk = n / 2; chunk > 0 && time(NULL) < limit;) {
+	for (chunk = n / 2; chunk > 0 && !left && time(NULL) < limit;) {
 		long before = n;
 
-		for (at = n - chunk; at > -chunk && time(NULL) < limit;
+		for (at = n - chunk;
+		     at > -chunk && !left && time(NULL) < limit;
 		     at -= chunk) {
 			long from = at < 0 ? 0 : at;
 
@@ -219,6 +245,7 @@ long shrink(struct step *steps, long n)
 			tries);
 	}
 	patience_ms = 20000;
+out:
 	free(rest);
 	return n;
 }

@@ -279,7 +279,7 @@ static int undo_qp(void)
 	return ibv_destroy_qp(made);
 }
 
-TEST_SLOW(cq_qp, "PD-2", "ibv_create_qp() against ibv_destroy_cq(), both orders: the QP keeps the CQ, or is refused", 120)
+TEST_SLOW(cq_qp, "DEV-4", "ibv_create_qp() against ibv_destroy_cq(), both orders: the QP keeps the CQ, or is refused", 120)
 {
 	race(&(struct use){ new_cq, try_qp, destroy_cq, undo_qp });
 }
@@ -316,7 +316,7 @@ static void try_srq_qp(void)
 	use_result(ibv_create_qp(base, &attr));
 }
 
-TEST_SLOW(srq_qp, "PD-2", "ibv_create_qp() against ibv_destroy_srq(), both orders: the QP keeps the SRQ, or is refused", 120)
+TEST_SLOW(srq_qp, "DEV-4", "ibv_create_qp() against ibv_destroy_srq(), both orders: the QP keeps the SRQ, or is refused", 120)
 {
 	race(&(struct use){ new_srq, try_srq_qp, destroy_srq, undo_qp });
 }
