@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The contract of keel-run: status, streams, signals, files, users, wrong use."""
+import contextlib
 import ctypes
 import fcntl
 import hashlib
@@ -209,7 +210,8 @@ def _():
     deadline = time.monotonic() + 5
     while os.path.exists(f'/proc/{kernel}/exe') and time.monotonic() < deadline:
         time.sleep(0.05)
-    os.kill(starting, signal.SIGCONT)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(starting, signal.SIGCONT)
     wait_until_gone()
 
 

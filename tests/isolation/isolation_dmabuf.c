@@ -53,6 +53,12 @@ static void sender(struct peer *parent)
 	CHECK_OK(iso_send(&e, 1, mr));
 	peer_tell(parent);
 	peer_wait(parent);
+	if (patient)
+		CHECK_NO_WC(e.cq);
+	else
+		CHECK_WC(e.cq, 1, IBV_WC_RETRY_EXC_ERR);
+	peer_tell(parent);
+	peer_wait(parent);
 }
 
 static void receiver(struct peer *parent)
@@ -76,9 +82,8 @@ static void check_refs(long want)
 {
 	int i;
 
-	/* The send waits 5 seconds for the page before it misses its peer. */
-	for (i = 0; i < 2000 && buf_refs() != want; i++)
-		usleep(10000);
+	for (i = 0; i < ISO_MS && buf_refs() != want; i++)
+		usleep(1000);
 	CHECK_EQ(buf_refs(), want);
 }
 
@@ -114,6 +119,7 @@ static void check_given_up(void)
 	CHECK_EQ(buf_refs(), before + 1);
 	CHECK_STEP(&to, "destroying the peer");
 	check_refs(before);
+	CHECK_STEP(&from, "the completion");
 	CHECK_KILL(&to, "the receiver");
 	CHECK_KILL(&from, "the sender");
 	stall_end(&s);

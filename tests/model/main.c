@@ -86,11 +86,11 @@ static void save(const char *dir, uint64_t seed, const struct step *steps,
 
 static bool no_shrink, talk_all;
 
+/* @text is changed to that of the shortest sequence. */
 static void report_divergence(const char *dir, uint64_t seed,
-			      struct step *steps, long n)
+			      struct step *steps, long n,
+			      char text[sizeof(result->text)])
 {
-	char text[sizeof(result->text)];
-
 	printf("# seed %lu diverged at step %ld: %s\n", (unsigned long)seed,
 	       result->at, result->text);
 	fflush(stdout);
@@ -99,9 +99,10 @@ static void report_divergence(const char *dir, uint64_t seed,
 	n = shrink(steps, n);
 	printf("# the shortest sequence has %ld steps:\n", n);
 	/* The last run shows what the steps do. */
-	if (!objects_left())
+	if (!objects_left()) {
 		run_steps(steps, n, true);
-	snprintf(text, sizeof(text), "%s", result->text);
+		strcpy(text, result->text);
+	}
 	printf("# %s\n", text);
 	if (dir)
 		save(dir, seed, steps, n, text);
@@ -111,8 +112,8 @@ static void walk(uint64_t seed, long n, const char *dir)
 {
 	struct step *steps = malloc(n * sizeof(*steps));
 	struct timespec start;
+	char title[400], text[sizeof(result->text)];
 	uint64_t random = seed;
-	char title[400];
 	bool bad;
 	long i;
 
@@ -129,9 +130,10 @@ static void walk(uint64_t seed, long n, const char *dir)
 	       result->steps, result->steps / seconds_since(&start));
 	snprintf(title, sizeof(title), IDS ": seed %lu: %ld steps agree with the model",
 		 (unsigned long)seed, n);
+	strcpy(text, result->text);
 	if (bad)
-		report_divergence(dir, seed, steps, n);
-	ok(!bad, title, result->text);
+		report_divergence(dir, seed, steps, n, text);
+	ok(!bad, title, text);
 	free(steps);
 }
 

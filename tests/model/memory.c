@@ -279,7 +279,7 @@ void op_dereg_mr(const uint32_t *a)
 {
 	struct obj *mr = any_mr(a[0]);
 
-	if (!mr) {
+	if (!mr || wire_uses(mr->mr.key)) {
 		idle();
 		return;
 	}
@@ -344,7 +344,8 @@ void op_rereg_mr(const uint32_t *a)
 	struct change c = { 0 };
 	int ret;
 
-	if (!mr || !(pd_pick_in(mr->ctx, a[1], &c.pd) || pd_pick(a[1], &c.pd))) {
+	if (!mr || wire_uses(mr->mr.key) ||
+	    !(pd_pick_in(mr->ctx, a[1], &c.pd) || pd_pick(a[1], &c.pd))) {
 		idle();
 		return;
 	}
@@ -396,7 +397,7 @@ void op_dealloc_mw(const uint32_t *a)
 {
 	struct obj *mw = obj_pick(K_MW, a[0]);
 
-	if (!mw)
+	if (!mw || wire_uses(mw->mw.key))
 		idle();
 	else if (expect("ibv_dealloc_mw()", ibv_dealloc_mw(mw->mw.p), 0))
 		obj_end(mw);

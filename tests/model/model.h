@@ -364,6 +364,11 @@ void wire_reset(struct obj *qp);
 /* Is a second requester about to wait for this SRQ? Their order is not known. */
 bool wire_is_contended(const struct obj *qp, uint32_t srqn);
 struct obj *wire_peer(const struct obj *qp);
+/*
+ * Does a send work request that waits name the key? Each doorbell may make keel
+ * look at it again, so the result is not defined if the key changes.
+ */
+bool wire_uses(uint32_t key);
 int wire_waiters(const struct obj *srq);
 struct obj *qp_by_num(uint32_t qpn);
 struct obj *srq_by_num(uint32_t num);

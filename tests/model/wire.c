@@ -102,6 +102,30 @@ bool wire_is_contended(const struct obj *qp, uint32_t srqn)
 	return srq && qp->qp.wait == WAIT_NONE && wire_waiters(srq);
 }
 
+static bool send_uses(const struct send *wr, uint32_t key)
+{
+	int i;
+
+	for (i = 0; i < wr->num_sge && !wr->is_inline; i++)
+		if (wr->sge[i].lkey == key)
+			return true;
+	return wr->rkey == key || wr->lkey == key || wr->mw_key == key;
+}
+
+bool wire_uses(uint32_t key)
+{
+	const struct qp_part *q;
+	int i, j;
+
+	for (i = 0; i < world.n[K_QP]; i++) {
+		q = &world.live[K_QP][i]->qp;
+		for (j = 0; j < q->n; j++)
+			if (send_uses(&q->sq[j], key))
+				return true;
+	}
+	return false;
+}
+
 void wire_kick(struct obj *qp)
 {
 	qp->qp.kicked = true;
