@@ -221,8 +221,6 @@ static bool details_differ(const struct line *line, const struct obj *o)
 
 static bool obj_differs(const struct line *line, struct obj *o)
 {
-	if (!o->id)
-		o->id = line->id;
 	if (differs(line, "number", line->id, o->id) || holds_differ(line, o) ||
 	    details_differ(line, o))
 		return true;
@@ -249,11 +247,26 @@ static bool kind_differs(enum kind kind)
 	return false;
 }
 
+/* The first tree with a new object tells its number, which its holders show, too. */
+static void learn_numbers(enum kind kind)
+{
+	struct obj *objs[MAX_LIVE];
+	const struct line *line;
+	int i, n;
+
+	line = lines_of(kind, objs, &n);
+	for (i = 0; n == world.n[kind] && i < n; i++)
+		if (!objs[i]->id)
+			objs[i]->id = line[i].id;
+}
+
 static bool tree_differs(void)
 {
 	int kind;
 
 	read_tree();
+	for (kind = 0; kind < K_TREE; kind++)
+		learn_numbers(kind);
 	for (kind = 0; kind < K_TREE; kind++)
 		if (kind_differs(kind))
 			return true;

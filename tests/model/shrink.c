@@ -95,6 +95,8 @@ static void child(const struct step *steps, long n, bool talk)
 	world.step = n - 1;
 	alarm(HANGS);
 	end();
+	if (world.talk)
+		printf("\n");
 	result->steps = n;
 	fflush(stdout);
 	_exit(0);
