@@ -157,16 +157,28 @@ def wait_until_gone():
     same(guests(), [])
 
 
+@contextlib.contextmanager
+def killed_at_the_end(script):
+    """A keel-run whose command has printed "go". It gets SIGKILL in any case."""
+    with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'sh', '-c', script],
+                          cwd=WORK, stdout=subprocess.PIPE) as child:
+        try:
+            same(child.stdout.readline(), b'go\n')
+            yield
+        finally:
+            child.kill()
+
+
 @case('SIGKILL of keel-run leaves nothing running')
 def _():
-    with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'sh', '-c',
-                           'sleep 1000 & echo go; wait'],
-                          cwd=WORK, stdout=subprocess.PIPE) as child:
-        same(child.stdout.readline(), b'go\n')
+    with killed_at_the_end('sleep 1000 & echo go; wait'):
         assert len(guests()) > 2
-        child.kill()
-        child.wait()
     wait_until_gone()
+
+
+def is_stopped(pid):
+    with open(f'/proc/{pid}/stat', encoding='ascii') as file:
+        return file.read().rsplit(')', 1)[1].split()[0] == 'T'
 
 
 def stop_in_start(kernel):
@@ -187,6 +199,9 @@ def stop_in_start(kernel):
         for pid in map(int, now - old):
             try:
                 os.kill(pid, signal.SIGSTOP)
+                # It may execute its program before it stops.
+                while not is_stopped(pid) and time.monotonic() < deadline:
+                    pass
                 if os.readlink(f'/proc/{pid}/exe').endswith('/linux'):
                     return pid
                 os.kill(pid, signal.SIGCONT)
@@ -198,15 +213,9 @@ def stop_in_start(kernel):
 
 @case('SIGKILL of keel-run ends a process of the guest that just starts')
 def _():
-    with subprocess.Popen([*NOBODY, KEEL_RUN, '--', 'sh', '-c',
-                           'echo go; while :; do (:); done'],
-                          cwd=WORK, stdout=subprocess.PIPE) as child:
-        same(child.stdout.readline(), b'go\n')
+    with killed_at_the_end('echo go; while :; do (:); done'):
         kernel = next(pid for pid, exe in guests() if exe.endswith('/linux'))
-        try:
-            starting = stop_in_start(kernel)
-        finally:
-            child.kill()
+        starting = stop_in_start(kernel)
     deadline = time.monotonic() + 5
     while os.path.exists(f'/proc/{kernel}/exe') and time.monotonic() < deadline:
         time.sleep(0.05)
