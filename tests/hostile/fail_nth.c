@@ -13,6 +13,7 @@
 #include <infiniband/shpd.h>
 
 #include "fault.h"
+#include "fault_verb.h"
 #include "qp.h"
 #include "t.h"
 #include "tree.h"
@@ -21,8 +22,6 @@
 #define BYTES	(64 * 4096UL)
 #define ALL	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
-/* More allocations than any verb makes. */
-#define MOST	2000
 
 static char memory[BYTES] __attribute__((aligned(4096)));
 
@@ -40,32 +39,7 @@ static struct {
 	int file;
 } env;
 
-/*
- * struct verb - a verb that creates something, and the verb that undoes it
- * @make: returns NULL and sets errno if it failed
- * @unmake: returns a positive errno if it failed, which changes nothing
- * @any_errno: libibverbs goes on after a failure, and sets another errno
- * @answers_late: ib_uverbs copies its answer to userspace after the change
- * @keel_only: only allocations of keel fail. create_xrc_qp_user() of ib_core
- *	keeps a reference of the XRC domain for ever if an allocation of its own
- *	fails.
- */
-struct verb {
-	const char *name;
-	void *(*make)(void);
-	int (*unmake)(void *object);
-	bool any_errno;
-	bool answers_late;
-	bool keel_only;
-};
-
 /* --- the verbs -------------------------------------------------------------- */
-
-static void *failed(int err)
-{
-	errno = err;
-	return NULL;
-}
 
 static void *open_device(void)
 {
@@ -176,7 +150,7 @@ static void *copy_dm(void)
 	if (!err)
 		return dm;
 	CHECK_OK(ibv_free_dm(dm));
-	return failed(err);
+	return fault_null(err);
 }
 
 static void *reg_mr(void)
@@ -214,7 +188,7 @@ static void *rereg_mr(void)
 		return mr;
 	err = errno;
 	CHECK_OK(ibv_dereg_mr(mr));
-	return failed(err);
+	return fault_null(err);
 }
 
 static void *alloc_mw(void)
@@ -277,7 +251,7 @@ static void *resize_cq(void)
 {
 	int err = ibv_resize_cq(env.cq, 4000);
 
-	return err ? failed(err) : env.cq;
+	return err ? fault_null(err) : env.cq;
 }
 
 static int resize_back(void *cq)
@@ -379,7 +353,7 @@ static void *attach(void)
 {
 	int err = ibv_attach_mcast(env.ud, &group, 0);
 
-	return err ? failed(err) : env.ud;
+	return err ? fault_null(err) : env.ud;
 }
 
 static int detach(void *qp)
@@ -391,7 +365,7 @@ static int detach(void *qp)
 	{ .name = its_name, .make = its_make, .unmake = its_unmake,	\
 	  __VA_ARGS__ }
 
-static const struct verb verbs[] = {
+static const struct fault_verb verbs[] = {
 	V("ibv_open_device", open_device, close_device, .any_errno = true),
 	V("ibv_alloc_pd", alloc_pd, dealloc_pd),
 	V("ibv_alloc_td", alloc_td, dealloc_td),
@@ -424,68 +398,6 @@ static const struct verb verbs[] = {
 };
 
 #undef V
-
-/* --- failing ---------------------------------------------------------------- */
-
-static bool is_refusal(int err)
-{
-	return err == ENOMEM || err == EFAULT;
-}
-
-struct count {
-	int refused;
-	int done;	/* the verb got by without it */
-};
-
-static bool make_with_failure(const struct verb *v, int n, struct count *count)
-{
-	char *before = tree_settled(KEEL0);
-	bool was_failed;
-	void *object;
-	int err;
-
-	fault_start(n);
-	errno = 0;
-	object = v->make();
-	err = errno;
-	was_failed = fault_end();
-	if (object) {
-		count->done++;
-		CHECK_OK(v->unmake(object));
-	} else {
-		count->refused++;
-		if (!was_failed || (!is_refusal(err) && !v->any_errno))
-			FAIL("%s, allocation %d fails: got %s, want ENOMEM or EFAULT",
-			     v->name, n, t_errname(err));
-	}
-	CHECK_SAME_TREE(before);
-	free(before);
-	return was_failed;
-}
-
-static bool unmake_with_failure(const struct verb *v, int n, struct count *count)
-{
-	char *before = tree_settled(KEEL0);
-	void *object = MUST(v->make());
-	bool was_failed;
-	int err;
-
-	fault_start(n);
-	err = v->unmake(object);
-	was_failed = fault_end();
-	if (err) {
-		count->refused++;
-		if (!was_failed || !is_refusal(err))
-			FAIL("undo %s, allocation %d fails: got %s, want ENOMEM or EFAULT",
-			     v->name, n, t_errname(err));
-		CHECK_OK(v->unmake(object));
-	} else {
-		count->done++;
-	}
-	CHECK_SAME_TREE(before);
-	free(before);
-	return was_failed;
-}
 
 static void prepare(void)
 {
@@ -529,22 +441,12 @@ static void set_up(void)
 TEST_ONLY_DEBUG(verbs, "DEV-4,PD-2", "each verb with each of its allocations and copies failing once: ENOMEM or EFAULT, nothing changes, and the verb works again",
 		"its kernel cannot let allocations fail", 300)
 {
-	struct count count;
 	size_t i;
-	int n;
 
 	set_up();
 	for (i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
-		count = (struct count){};
-		fault_copies(!verbs[i].answers_late && !verbs[i].keel_only);
-		fault_only_keel(verbs[i].keel_only);
 		prepare();
-		for (n = 1; make_with_failure(&verbs[i], n, &count); n++)
-			CHECK(n < MOST);
-		t_note("%s: %d refused, %d done", verbs[i].name, count.refused,
-		       count.done);
-		/* A verb is a system call at least, which copies something. */
-		CHECK(count.refused > 0);
+		fault_verb_make(&verbs[i]);
 		tear_down();
 	}
 }
@@ -552,25 +454,13 @@ TEST_ONLY_DEBUG(verbs, "DEV-4,PD-2", "each verb with each of its allocations and
 TEST_ONLY_DEBUG(destroy, "DEV-4,PD-2", "each verb that destroys with each of its allocations failing once destroys, or changes nothing and works again",
 		"its kernel cannot let allocations fail", 300)
 {
-	struct count count;
-	int n, refused = 0;
+	int refused = 0;
 	size_t i;
 
 	set_up();
-	/*
-	 * ib_uverbs copies its answer to userspace after the object is gone: a
-	 * copy that fails then is no refusal.
-	 */
-	fault_copies(false);
-	fault_only_keel(false);
 	for (i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
-		count = (struct count){};
 		prepare();
-		for (n = 1; unmake_with_failure(&verbs[i], n, &count); n++)
-			CHECK(n < MOST);
-		t_note("undo %s: %d refused, %d done", verbs[i].name,
-		       count.refused, count.done);
-		refused += count.refused;
+		refused += fault_verb_unmake(&verbs[i]);
 		tear_down();
 	}
 	/* Resizing back makes allocations. */

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Failing allocations of verbs that open, import, map, change or query what
+ * exists: see fail_nth.c.
+ */
+#include <fcntl.h>
+
+#include <infiniband/keeldv.h>
+#include <infiniband/shpd.h>
+
+#include "buf.h"
+#include "fault.h"
+#include "fault_verb.h"
+#include "qp.h"
+#include "t.h"
+#include "tree.h"
+
+#define KEY	0x0123456789abcdefULL
+#define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+
+static char memory[PAGE] __attribute__((aligned(PAGE)));
+
+/* Parameters of the verbs. */
+static struct {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_srq *srq;
+	struct ibv_xrcd *xrcd;
+	struct ibv_dm *dm;
+	struct ibv_mr *mr;
+	struct ibv_qp *qp, *xrc;
+	struct buf buf;
+} env;
+
+/* Undoes what changes nothing. */
+static int nothing(void *object)
+{
+	return 0;
+}
+
+/* --- opening and importing -------------------------------------------------- */
+
+static void *import_mr(void)
+{
+	return ibv_import_mr(env.pd, env.mr->handle);
+}
+
+static int unimport_mr(void *mr)
+{
+	ibv_unimport_mr(mr);
+	return 0;
+}
+
+static void *import_dm(void)
+{
+	return ibv_import_dm(env.ctx, env.dm->handle);
+}
+
+static int unimport_dm(void *dm)
+{
+	ibv_unimport_dm(dm);
+	return 0;
+}
+
+static void *open_qp(void)
+{
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+			IBV_QP_OPEN_ATTR_TYPE,
+		.qp_num = env.xrc->qp_num, .xrcd = env.xrcd,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+
+	return ibv_open_qp(env.ctx, &attr);
+}
+
+static int destroy_qp(void *qp)
+{
+	return ibv_destroy_qp(qp);
+}
+
+/* A refusal leaves a PD whose domain is not shared. */
+static void *alloc_shpd(void)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(env.ctx);
+	struct ibv_shpd shpd;
+	int err;
+
+	if (!pd || ibv_alloc_shpd(pd, KEY, &shpd))
+		return pd;
+	err = errno;
+	CHECK_OK(ibv_dealloc_pd(pd));
+	return fault_null(err);
+}
+
+static int dealloc_pd(void *pd)
+{
+	return ibv_dealloc_pd(pd);
+}
+
+static void *reg_dmabuf(void)
+{
+	return ibv_reg_dmabuf_mr(env.pd, PAGE, PAGE, 0, env.buf.fd, RIGHTS);
+}
+
+static int dereg_mr(void *mr)
+{
+	return ibv_dereg_mr(mr);
+}
+
+static void *map_dm(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = 2 * PAGE };
+	struct ibv_dm *dm = ibv_alloc_dm(env.ctx, &attr);
+	int err;
+
+	if (!dm || keeldv_dm_map(dm))
+		return dm;
+	err = errno;
+	CHECK_OK(ibv_free_dm(dm));
+	return fault_null(err);
+}
+
+static int free_dm(void *dm)
+{
+	return ibv_free_dm(dm);
+}
+
+/* --- changing and querying -------------------------------------------------- */
+
+static void *resize_srq_to(uint32_t max_wr)
+{
+	struct ibv_srq_attr attr = { .max_wr = max_wr };
+	int err = ibv_modify_srq(env.srq, &attr, IBV_SRQ_MAX_WR);
+
+	return err ? fault_null(err) : env.srq;
+}
+
+static void *resize_srq(void)
+{
+	return resize_srq_to(4000);
+}
+
+static int resize_srq_back(void *srq)
+{
+	return resize_srq_to(64) ? 0 : errno;
+}
+
+static int set_limit(uint32_t limit)
+{
+	struct ibv_srq_attr attr = { .srq_limit = limit };
+
+	return ibv_modify_srq(env.srq, &attr, IBV_SRQ_LIMIT);
+}
+
+static void *arm_srq(void)
+{
+	int err = set_limit(5);
+
+	return err ? fault_null(err) : env.srq;
+}
+
+static int disarm_srq(void *srq)
+{
+	return set_limit(0);
+}
+
+static void *query_srq(void)
+{
+	struct ibv_srq_attr attr;
+	int err = ibv_query_srq(env.srq, &attr);
+
+	return err ? fault_null(err) : env.srq;
+}
+
+static void *query_qp(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int err = ibv_query_qp(env.qp, &attr, IBV_QP_STATE, &init);
+
+	return err ? fault_null(err) : env.qp;
+}
+
+static void *query_port(void)
+{
+	struct ibv_port_attr attr;
+	int err = ibv_query_port(env.ctx, 1, &attr);
+
+	return err ? fault_null(err) : env.ctx;
+}
+
+static void *query_device(void)
+{
+	struct ibv_device_attr_ex attr;
+	int err = ibv_query_device_ex(env.ctx, NULL, &attr);
+
+	return err ? fault_null(err) : env.ctx;
+}
+
+static void *query_gids(void)
+{
+	struct ibv_gid_entry entries[4];
+	ssize_t n = ibv_query_gid_table(env.ctx, entries, 4, 0);
+
+	return n < 0 ? fault_null(-n) : env.ctx;
+}
+
+static void *query_dm(void)
+{
+	struct keeldv_dm_attr attr = {};
+	int err = keeldv_query_dm(env.dm, &attr);
+
+	return err ? fault_null(err) : env.dm;
+}
+
+static void *list_holders(void)
+{
+	struct keeldv_holder list[16];
+	uint32_t count = 16;
+	int err = keeldv_pd_holders(env.pd, list, &count);
+
+	return err ? fault_null(err) : env.pd;
+}
+
+#define V(its_name, its_make, its_unmake, ...)				\
+	{ .name = its_name, .make = its_make, .unmake = its_unmake,	\
+	  __VA_ARGS__ }
+
+static const struct fault_verb verbs[] = {
+	V("ibv_import_mr", import_mr, unimport_mr),
+	V("ibv_import_dm", import_dm, unimport_dm),
+	V("ibv_open_qp", open_qp, destroy_qp),
+	V("ibv_alloc_shpd", alloc_shpd, dealloc_pd),
+	V("keeldv_dm_map", map_dm, free_dm),
+	V("ibv_modify_srq of the number of WQEs", resize_srq, resize_srq_back),
+	V("ibv_modify_srq of the limit", arm_srq, disarm_srq),
+	V("ibv_query_srq", query_srq, nothing),
+	V("ibv_query_qp", query_qp, nothing),
+	V("ibv_query_port", query_port, nothing),
+	V("ibv_query_device_ex", query_device, nothing),
+	V("ibv_query_gid_table", query_gids, nothing),
+	V("keeldv_query_dm", query_dm, nothing),
+	V("keeldv_pd_holders", list_holders, nothing),
+};
+
+static const struct fault_verb dmabuf =
+	V("ibv_reg_dmabuf_mr", reg_dmabuf, dereg_mr);
+
+#undef V
+
+static void prepare(void)
+{
+	struct ibv_xrcd_init_attr xrcd = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1, .oflags = O_CREAT,
+	};
+	struct ibv_alloc_dm_attr dm = { .length = PAGE };
+
+	env.ctx = dev_open(KEEL0);
+	env.pd = MUST(ibv_alloc_pd(env.ctx));
+	env.cq = MUST(ibv_create_cq(env.ctx, 10, NULL, NULL, 0));
+	env.srq = srq_new(env.pd);
+	env.xrcd = MUST(ibv_open_xrcd(env.ctx, &xrcd));
+	env.dm = MUST(ibv_alloc_dm(env.ctx, &dm));
+	env.mr = MUST(ibv_reg_mr(env.pd, memory, PAGE, RIGHTS));
+	env.qp = qp_new(env.pd, env.cq, IBV_QPT_RC, NULL);
+	env.xrc = qp_new_xrc_recv(env.xrcd);
+	fault_init();
+}
+
+/* Nothing holds the objects any more. */
+static void tear_down(void)
+{
+	CHECK_OK(ibv_destroy_qp(env.xrc));
+	CHECK_OK(ibv_destroy_qp(env.qp));
+	CHECK_OK(ibv_dereg_mr(env.mr));
+	CHECK_OK(ibv_free_dm(env.dm));
+	CHECK_OK(ibv_close_xrcd(env.xrcd));
+	CHECK_OK(ibv_destroy_srq(env.srq));
+	CHECK_OK(ibv_destroy_cq(env.cq));
+	CHECK_OK(ibv_dealloc_pd(env.pd));
+	CHECK_OK(ibv_close_device(env.ctx));
+	CHECK_EQ(tree_count(KEEL0, NULL), 0);
+}
+
+TEST_ONLY_DEBUG(opens, "DEV-4,PD-2", "each verb that opens, imports, maps, changes or queries with each allocation and copy failing once: ENOMEM or EFAULT, and nothing changes",
+		"its kernel cannot let allocations fail", 120)
+{
+	int refused = 0;
+	size_t i;
+
+	prepare();
+	for (i = 0; i < sizeof(verbs) / sizeof(*verbs); i++) {
+		fault_verb_make(&verbs[i]);
+		if (verbs[i].unmake != nothing)
+			refused += fault_verb_unmake(&verbs[i]);
+	}
+	tear_down();
+	/* Resizing back makes allocations. */
+	CHECK(refused > 0);
+}
+
+TEST_ONLY_DEBUG(dmabuf, "DEV-4,PDM-3", "ibv_reg_dmabuf_mr() with each allocation and copy failing once: ENOMEM or EFAULT, nothing changes, and the dma-buf has no reference more",
+		"its kernel cannot let allocations fail", 60)
+{
+	long refs;
+
+	prepare();
+	env.buf = buf_new();
+	refs = buf_refs();
+	fault_verb_make(&dmabuf);
+	fault_verb_unmake(&dmabuf);
+	CHECK_EQ(buf_refs(), refs);
+	buf_close(&env.buf);
+	tear_down();
+}
