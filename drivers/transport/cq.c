@@ -8,6 +8,7 @@
 #include <linux/timekeeping.h>
 #include <rdma/restrack.h>
 
+#include "keel_point.h"
 #include "keel_qp.h"
 #include "keel_restrack.h"
 
@@ -64,6 +65,7 @@ static void keel_cq_notify(struct keel_cq *cq, bool solicited)
 {
 	u32 *arm = &cq->ring.head->arm;
 
+	keel_point("cqe_added");
 	/* Pairs with the barrier of the thread that arms, then polls. */
 	smp_mb();
 	switch (READ_ONCE(*arm)) {

@@ -3,6 +3,7 @@
  * CQs of kernel consumers: ib_poll_cq() and ib_req_notify_cq(). The ring has
  * the same layout as a ring of userspace, but the kernel also is its consumer.
  */
+#include "keel_point.h"
 #include "keel_qp.h"
 
 /* CQEs that are checked before &keel_cq.poll_lock is dropped for a moment. */
@@ -203,6 +204,7 @@ int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 		return 0;
 	}
 	keel_cq_arm(head, flags);
+	keel_point("cq_armed");
 	return flags & IB_CQ_REPORT_MISSED_EVENTS &&
 	       READ_ONCE(head->kernel) != READ_ONCE(head->user);
 }

@@ -51,9 +51,11 @@
  * by number. The lock of a queue keeps its ring and its CQ: the destroy of a QP
  * marks it as dying, waits for both locks, and only then drops them.
  */
+#include <kunit/visibility.h>
 #include <linux/mm.h>
 #include <linux/string.h>
 
+#include "keel_point.h"
 #include "keel_resp_lock.h"
 
 /* Messages of one call, during which the thread may not be rescheduled. */
@@ -321,6 +323,7 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 			*budget = keel_fast_budget(qp);
 		res = keel_fast_drain(qp, budget);
 	}
+	keel_point("fast_drained");
 	/* RCU keeps the mutex until this function returns. */
 	mutex_unlock(&sq->lock);
 	/* Pairs with keel_sq_run(): if the lock was taken, it set @again. */
@@ -329,3 +332,4 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 		return KEEL_FAST_SLOW;
 	return res;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_fast_run);

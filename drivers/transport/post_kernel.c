@@ -4,6 +4,7 @@
  * in atomic context, so the workqueue executes the WQEs. The rings have the
  * same layout as those of userspace, but are in kernel memory.
  */
+#include "keel_point.h"
 #include "keel_qp.h"
 
 static void keel_post_sges(struct keel_uapi_sge *to, const struct ib_sge *from,
@@ -165,6 +166,7 @@ static int keel_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		if (ret)
 			*bad_wr = wr;
 	}
+	keel_point("recv_posted");
 	/* Pairs with the barriers in keel_rq_flush() and keel_rq_want(). */
 	smp_mb();
 	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->rq.wanted))

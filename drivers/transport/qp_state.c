@@ -5,6 +5,7 @@
  */
 #include <kunit/visibility.h>
 
+#include "keel_point.h"
 #include "keel_qp.h"
 
 /**
@@ -101,6 +102,7 @@ void keel_qp_wake_peer(struct keel_qp *qp)
 {
 	struct keel_qp *peer;
 
+	keel_point("qp_changed");
 	/*
 	 * Pairs with the first barrier in keel_sq_run(): either this thread
 	 * sees that the peer is connected to @qp, or the peer sees the state of

@@ -5,9 +5,11 @@
  * with the responder's lock held. keel_rq_flush() is part of a turn of the
  * responder's QP.
  */
+#include <kunit/visibility.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
+#include "keel_point.h"
 #include "keel_resp_lock.h"
 
 /* Attempts to take a receive WQE, if other QPs take the new ones first. */
@@ -149,9 +151,11 @@ void keel_rq_flush(struct keel_qp *qp)
 		}
 		cond_resched();
 	}
+	keel_point("rq_flushed");
 	keel_rq_last(qp);
 	mutex_unlock(&resp->lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_rq_flush);
 
 /* Take a receive WQE from the QP's own queue or from its SRQ. */
 static int keel_recv_next(struct keel_qp *qp)

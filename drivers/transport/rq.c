@@ -3,6 +3,7 @@
  * Receive queues: take and post receive WQEs. A QP's own receive queue and an
  * SRQ are the same here.
  */
+#include "keel_point.h"
 #include "keel_qp.h"
 
 /**
@@ -62,6 +63,7 @@ bool keel_rq_want(struct keel_rq *rq)
 {
 	WRITE_ONCE(rq->wanted, true);
 	WRITE_ONCE(rq->ring.head->flags, KEEL_RING_F_DOORBELL);
+	keel_point("rq_want");
 	/* Pairs with the barrier after a post: one sees the other. */
 	smp_mb();
 	return keel_ring_posted(&rq->ring) > 0;

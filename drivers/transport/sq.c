@@ -9,10 +9,12 @@
  * not present, the thread drops the lock, requests the memory (memreq.c), and a
  * later attempt continues the WQE where it stopped.
  */
+#include <kunit/visibility.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
 #include "keel_opcode.h"
+#include "keel_point.h"
 #include "keel_qp.h"
 
 /* The next action of the thread that runs a send queue. */
@@ -109,6 +111,7 @@ static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 	/* Visible to each thread that sees the new state. */
 	WRITE_ONCE(qp->sq.reporting, !stops);
 	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
+	keel_point("sq_failed");
 	keel_sq_complete(qp, status, why, byte_len);
 	if (!stops)
 		keel_qp_reported(qp);
@@ -186,6 +189,7 @@ static enum keel_action keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
 
 static enum keel_action keel_sq_wait_peer(struct keel_qp *qp)
 {
+	keel_point("no_peer");
 	if (keel_sq_wait(qp, KEEL_WAIT_PEER, keel_sq_peer_ns(qp)))
 		return KEEL_ACTION_IDLE;
 	keel_sq_error(qp, IB_WC_RETRY_EXC_ERR, keel_sq_peer_why(qp), 0);
@@ -402,6 +406,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		action = KEEL_ACTION_IDLE;
 		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0))
 			action = keel_sq_drain(qp, turn);
+		keel_point("sq_drained");
 		/* Under the lock: a dying QP is not scheduled any more. */
 		if (action == KEEL_ACTION_LATER && !READ_ONCE(qp->dying) &&
 		    !READ_ONCE(qp->ended))
@@ -421,6 +426,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		smp_mb();
 	} while (atomic_read(&sq->again));
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_sq_run);
 
 /**
  * keel_sq_init() - initialize a send queue, except its ring

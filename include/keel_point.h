@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Points between two steps whose order matters. There a unit test calls what
+ * another thread could call meanwhile: kunit/orders_test.c. Only builds with the
+ * unit tests have them.
+ */
+#ifndef KEEL_POINT_H
+#define KEEL_POINT_H
+
+#include <linux/compiler.h>
+
+#ifdef KEEL_POINTS
+/**
+ * struct keel_point_hook - what the points of the module call
+ * @hit: gets the name of the point; or NULL. Set by a test that is the only user
+ *	of all devices.
+ */
+struct keel_point_hook {
+	void (*hit)(const char *name);
+};
+
+extern struct keel_point_hook keel_point_hook;
+
+/**
+ * keel_point() - the place between two steps
+ * @name: name of the place
+ *
+ * Context: any; that of the caller. Locks may be held.
+ */
+static inline void keel_point(const char *name)
+{
+	void (*hit)(const char *name) = READ_ONCE(keel_point_hook.hit);
+
+	if (hit)
+		hit(name);
+}
+#else
+static inline void keel_point(const char *name)
+{
+}
+#endif
+
+#endif /* KEEL_POINT_H */
