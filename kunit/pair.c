@@ -122,6 +122,18 @@ static void end_attr(struct pair *p, struct end *end)
 	rdma_ah_set_grh(&attr->ah_attr, &gid, 0, 0, 64, 0);
 }
 
+static void end_make_srq(struct pair *p, struct ib_qp_init_attr *qp_init)
+{
+	struct ib_srq_init_attr init = {
+		.attr = { .max_wr = PAIR_WRS, .max_sge = 2 },
+		.srq_type = IB_SRQT_BASIC,
+	};
+
+	p->srq = ib_create_srq(p->pd, &init);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, p->srq);
+	qp_init->srq = p->srq;
+}
+
 static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 		     u8 mark)
 {
@@ -142,6 +154,8 @@ static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 			       p, &cq_attr);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, end->cq);
 	init = end_init_attr(end, type);
+	if (p->with_srq && end == &p->b)
+		end_make_srq(p, &init);
 	end->qp = ib_create_qp(p->pd, &init);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, end->qp);
 	end->state = IB_QPS_RTS;
@@ -210,22 +224,28 @@ static int end_mask(const struct end *end, enum ib_qp_state state)
 	}
 }
 
-static void end_step(struct pair *p, struct end *end, enum ib_qp_state state)
+static int end_step(struct end *end, enum ib_qp_state state)
 {
 	end->attr.qp_state = state;
-	KUNIT_ASSERT_EQ(p->test, 0,
-			ib_modify_qp(end->qp, &end->attr,
-				     IB_QP_STATE | end_mask(end, state)));
+	return ib_modify_qp(end->qp, &end->attr,
+			    IB_QP_STATE | end_mask(end, state));
+}
+
+int end_try_connect(struct end *end)
+{
+	enum ib_qp_state state, last = min(end->state, IB_QPS_RTS);
+	int ret = 0;
+
+	for (state = IB_QPS_INIT; state <= last && !ret; state++)
+		ret = end_step(end, state);
+	if (!ret && end->state == IB_QPS_ERR)
+		ret = end_step(end, IB_QPS_ERR);
+	return ret;
 }
 
 void end_connect(struct pair *p, struct end *end)
 {
-	enum ib_qp_state state;
-
-	for (state = IB_QPS_INIT; state <= min(end->state, IB_QPS_RTS); state++)
-		end_step(p, end, state);
-	if (end->state == IB_QPS_ERR)
-		end_step(p, end, IB_QPS_ERR);
+	KUNIT_ASSERT_EQ(p->test, 0, end_try_connect(end));
 }
 
 void end_move(struct pair *p, struct end *end, enum ib_qp_state state)
@@ -352,6 +372,8 @@ void pair_exit(struct kunit *test)
 	end_destroy(p, &p->a);
 	end_destroy(p, &p->b);
 	end_destroy(p, &p->clerk);
+	if (!IS_ERR_OR_NULL(p->srq))
+		ib_destroy_srq(p->srq);
 	pair_dereg(p, p->a.mr);
 	pair_dereg(p, p->b.mr);
 	pair_dereg(p, p->closed);

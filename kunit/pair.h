@@ -66,6 +66,8 @@ struct end {
  * @foreign_ah: the same address, in @other_pd
  * @on_wc: handler of the CQ of @a, set before pair_make(), or NULL; gets the
  *	pair as context
+ * @with_srq: @b takes receive WQEs from @srq; set before pair_make()
+ * @srq: SRQ of @b, or NULL
  * @one_cq: both ends complete in the CQ of @a, which has room for PAIR_MANY
  *	CQEs; set before pair_make()
  * @before: number of objects of the device before the pair was created
@@ -78,6 +80,8 @@ struct pair {
 	struct ib_mr *closed, *fresh, *foreign, *extra;
 	struct ib_ah *ah, *foreign_ah;
 	ib_comp_handler on_wc;
+	bool with_srq;
+	struct ib_srq *srq;
 	bool one_cq;
 	unsigned int before[KEEL_KINDS];
 };
@@ -104,8 +108,13 @@ void end_collect(struct end *end);
 /* Wait until @end has @n completions, and until all work has ended. */
 void pair_settle(struct pair *p, struct end *end, int n);
 enum ib_qp_state end_state(struct pair *p, struct end *end);
-/* Move @end from RESET to its final state, with its attributes. */
+/*
+ * Move @end from RESET or INIT to its final state, with its attributes.
+ * end_try_connect() may run in any thread, and returns the error of
+ * ib_modify_qp().
+ */
 void end_connect(struct pair *p, struct end *end);
+int end_try_connect(struct end *end);
 /* Move @end to @state, without other attributes. */
 void end_move(struct pair *p, struct end *end, enum ib_qp_state state);
 
