@@ -95,6 +95,7 @@ static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 	}
 }
 
+/* Transfers may read these attributes meanwhile, one by one. */
 static void keel_qp_set(struct keel_qp *qp, const struct ib_qp_attr *attr,
 			int mask, const struct keel_av *av)
 {
@@ -102,27 +103,27 @@ static void keel_qp_set(struct keel_qp *qp, const struct ib_qp_attr *attr,
 
 	keel_qp_set_path(qp, attr, mask, av);
 	if (mask & IB_QP_EN_SQD_ASYNC_NOTIFY)
-		to->en_sqd_async_notify = attr->en_sqd_async_notify;
+		WRITE_ONCE(to->en_sqd_async_notify, attr->en_sqd_async_notify);
 	if (mask & IB_QP_ACCESS_FLAGS)
-		to->qp_access_flags = attr->qp_access_flags;
+		WRITE_ONCE(to->qp_access_flags, attr->qp_access_flags);
 	if (mask & IB_QP_QKEY)
-		to->qkey = attr->qkey;
+		WRITE_ONCE(to->qkey, attr->qkey);
 	if (mask & IB_QP_TIMEOUT)
-		to->timeout = attr->timeout;
+		WRITE_ONCE(to->timeout, attr->timeout);
 	if (mask & IB_QP_RETRY_CNT)
-		to->retry_cnt = attr->retry_cnt;
+		WRITE_ONCE(to->retry_cnt, attr->retry_cnt);
 	if (mask & IB_QP_RNR_RETRY)
-		to->rnr_retry = attr->rnr_retry;
+		WRITE_ONCE(to->rnr_retry, attr->rnr_retry);
 	if (mask & IB_QP_RQ_PSN)
 		to->rq_psn = attr->rq_psn & KEEL_QPN_MASK;
 	if (mask & IB_QP_SQ_PSN)
 		to->sq_psn = attr->sq_psn & KEEL_QPN_MASK;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)
-		to->max_rd_atomic = attr->max_rd_atomic;
+		WRITE_ONCE(to->max_rd_atomic, attr->max_rd_atomic);
 	if (mask & IB_QP_MAX_DEST_RD_ATOMIC)
-		to->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+		WRITE_ONCE(to->max_dest_rd_atomic, attr->max_dest_rd_atomic);
 	if (mask & IB_QP_MIN_RNR_TIMER)
-		to->min_rnr_timer = attr->min_rnr_timer;
+		WRITE_ONCE(to->min_rnr_timer, attr->min_rnr_timer);
 }
 
 static void keel_ring_reset(struct keel_ring *ring, bool user)
@@ -140,6 +141,9 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
 /* The QP keeps its number. Transfers see the state and drop the locks. */
 static void keel_qp_reset(struct keel_qp *qp)
 {
+	static const struct ib_qp_attr none;
+	static const struct keel_av nowhere;
+
 	scoped_guard(spinlock, &qp->state_lock)
 		/* As in keel_qp_commit(). */
 		smp_store_release(&qp->state, IB_QPS_RESET);
@@ -157,7 +161,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	keel_recv_drop(qp);
 	qp->resp.last = false;
 	qp->est = false;
-	qp->rq.wanted = false;
+	WRITE_ONCE(qp->rq.wanted, false);
 	keel_ring_reset(&qp->rq.ring, qp->user);
 	mutex_unlock(&qp->resp.lock);
 	keel_qp_wake_peer(qp);
@@ -165,10 +169,8 @@ static void keel_qp_reset(struct keel_qp *qp)
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	atomic64_set(&qp->remote, 0);
 	keel_qp_clean_cqs(qp);
-	/* keel_qp_find_peer() of another QP may read it now. */
-	WRITE_ONCE(qp->attr.dest_qp_num, 0);
-	memset(&qp->attr, 0, sizeof(qp->attr));
-	memset(&qp->av, 0, sizeof(qp->av));
+	/* Other QPs may read some of them now: keel_qp_find_peer(). */
+	keel_qp_set(qp, &none, ~0, &nowhere);
 }
 
 /**
@@ -198,7 +200,7 @@ VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 		qp->sq.drained = false;
 		/* Each transition to SQD requests its event anew. */
 		if (!(mask & IB_QP_EN_SQD_ASYNC_NOTIFY))
-			qp->attr.en_sqd_async_notify = 0;
+			WRITE_ONCE(qp->attr.en_sqd_async_notify, 0);
 	}
 	/* A thread that sees the state also sees the attributes set with it. */
 	smp_store_release(&qp->state, next);

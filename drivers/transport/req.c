@@ -155,7 +155,8 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 		result = x->op->run(x);
 	if (result == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
 		keel_req_contact(x->qp, x->peer);
-	x->rnr_ns = rnr_us[x->peer->attr.min_rnr_timer & 31] * NSEC_PER_USEC;
+	x->rnr_ns = rnr_us[READ_ONCE(x->peer->attr.min_rnr_timer) & 31] *
+		    NSEC_PER_USEC;
 	mutex_unlock(&x->peer->resp.lock);
 	return result;
 }
@@ -175,7 +176,7 @@ static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 	x->len = sq->segs.len;
 	if (x->len > KEEL_MAX_MSG)
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
-	if (x->op->flags & KEEL_OP_DEPTH && !qp->attr.max_rd_atomic)
+	if (x->op->flags & KEEL_OP_DEPTH && !READ_ONCE(qp->attr.max_rd_atomic))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
 	if (x->op->flags & KEEL_OP_ATOMIC && x->len != sizeof(u64))
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);

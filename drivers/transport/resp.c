@@ -204,7 +204,7 @@ static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 	struct keel_segs *remote = &x->qp->sq.remote;
 	u32 why = KEEL_WHY_QP_ACCESS;
 
-	if (!(x->peer->attr.qp_access_flags & access)) {
+	if (!(READ_ONCE(x->peer->attr.qp_access_flags) & access)) {
 		*result = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
 		return false;
 	}
@@ -281,7 +281,7 @@ enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 	enum keel_copy_result copied;
 	enum keel_xfer_result result;
 
-	if (!x->peer->attr.max_dest_rd_atomic)
+	if (!READ_ONCE(x->peer->attr.max_dest_rd_atomic))
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
 					KEEL_WHY_DEPTH);
 	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_READ, x->wqe->rdma.rkey,
@@ -300,7 +300,7 @@ enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 			   enum keel_xfer_result *result)
 {
-	u32 why = !x->peer->attr.max_dest_rd_atomic ? KEEL_WHY_DEPTH :
+	u32 why = !READ_ONCE(x->peer->attr.max_dest_rd_atomic) ? KEEL_WHY_DEPTH :
 		  addr % sizeof(u64) ? KEEL_WHY_ALIGN : KEEL_WHY_NONE;
 
 	if (why) {
@@ -463,10 +463,10 @@ enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
 		access |= IB_ACCESS_FLUSH_GLOBAL;
 	if (persistent)
 		access |= IB_ACCESS_FLUSH_PERSISTENT;
-	if (!x->peer->attr.max_dest_rd_atomic)
+	if (!READ_ONCE(x->peer->attr.max_dest_rd_atomic))
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
 					KEEL_WHY_DEPTH);
-	if (access & ~x->peer->attr.qp_access_flags)
+	if (access & ~READ_ONCE(x->peer->attr.qp_access_flags))
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
 					KEEL_WHY_QP_ACCESS);
 	if (persistent || keel_flush_check(&scope, wqe, access, &why))

@@ -120,9 +120,11 @@ static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 /* How long a requester waits for its peer: (retry_cnt + 1) timeouts. */
 static u64 keel_sq_peer_ns(const struct keel_qp *qp)
 {
-	if (!qp->attr.timeout)
+	u8 timeout = READ_ONCE(qp->attr.timeout);
+
+	if (!timeout)
 		return U64_MAX;
-	return (4096ULL << qp->attr.timeout) * (qp->attr.retry_cnt + 1);
+	return (4096ULL << timeout) * (READ_ONCE(qp->attr.retry_cnt) + 1);
 }
 
 static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
@@ -178,8 +180,8 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 
 static enum keel_action keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
 {
-	u64 ns = qp->attr.rnr_retry == 7 ? U64_MAX :
-		 rnr_ns * qp->attr.rnr_retry;
+	u8 retries = READ_ONCE(qp->attr.rnr_retry);
+	u64 ns = retries == 7 ? U64_MAX : rnr_ns * retries;
 
 	if (keel_sq_wait(qp, KEEL_WAIT_RNR, ns))
 		return KEEL_ACTION_IDLE;
@@ -307,7 +309,7 @@ static enum keel_action keel_sq_drained(struct keel_qp *qp)
 		qp->sq.drained = true;
 		/* Also for a thread that found memory absent before SQD. */
 		keel_sq_discard(&qp->sq);
-		if (qp->attr.en_sqd_async_notify)
+		if (READ_ONCE(qp->attr.en_sqd_async_notify))
 			keel_qp_event(qp, IB_EVENT_SQ_DRAINED);
 	}
 	return KEEL_ACTION_IDLE;

@@ -62,7 +62,7 @@ static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 	if (!keel_qp_is_dgram(peer))
 		return false;
 	return !READ_ONCE(peer->dying) && state >= IB_QPS_RTR &&
-	       state != IB_QPS_ERR && peer->attr.qkey == qkey;
+	       state != IB_QPS_ERR && READ_ONCE(peer->attr.qkey) == qkey;
 }
 
 /* Copy memory that is present. Return: false if a key was invalidated. */
@@ -371,7 +371,7 @@ static void keel_ud_transmit(struct keel_xfer *x)
 		return;
 	}
 	if (qkey & KEEL_QKEY_OF_QP)
-		qkey = x->qp->attr.qkey;
+		qkey = READ_ONCE(x->qp->attr.qkey);
 	if (ah->av.mcast)
 		keel_ud_multicast(x, &ah->av, qkey);
 	else
