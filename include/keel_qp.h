@@ -187,7 +187,8 @@ static inline bool keel_qp_knows(const struct keel_qp *qp,
 static inline bool keel_qp_psns_match(const struct keel_qp *qp,
 				      const struct keel_qp *peer)
 {
-	return qp->type == IB_QPT_UC || qp->attr.sq_psn == peer->attr.rq_psn;
+	return qp->type == IB_QPT_UC ||
+	       qp->attr.sq_psn == READ_ONCE(peer->attr.rq_psn);
 }
 
 /**

@@ -122,6 +122,17 @@ static void check_wc(struct pair *p, const struct end *end, int i, u64 wr_id,
 	KUNIT_EXPECT_EQ(p->test, status, end->wc[i].status);
 }
 
+/* The message of @a arrives, once. */
+static void one_message(struct pair *p)
+{
+	pair_settle(p, &p->a, 1);
+	order_end(p, 1, 1);
+	check_wc(p, &p->a, 0, 1, IB_WC_SUCCESS);
+	check_wc(p, &p->b, 0, 7, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(p->test, -1, end_differs(&p->b, 0, &p->a, 0,
+						 p->b.wc[0].byte_len));
+}
+
 /* --- a requester that finds no receive WQE, and a post --------------------- */
 
 static void act_recv(struct pair *p)
@@ -129,19 +140,20 @@ static void act_recv(struct pair *p)
 	end_recv(p, &p->b, 7, 0, LEN);
 }
 
+/* keel_rq_want() holds the lock of the queue at this point. */
+static void want_recv(struct pair *p, void (*act)(struct pair *p))
+{
+	connected(p);
+	order_begin(p, "rq_want", act);
+	send(p, &p->a, 1);
+	one_message(p);
+	KUNIT_EXPECT_EQ(p->test, LEN, p->b.wc[0].byte_len);
+}
+
 /* Fails if the requester polls the queue before it requests a wakeup. */
 static void order_rq_want(struct kunit *test)
 {
-	struct pair *p = test->priv;
-
-	connected(p);
-	order_begin(p, "rq_want", act_recv);
-	send(p, &p->a, 1);
-	pair_settle(p, &p->a, 1);
-	order_end(p, 1, 1);
-	check_wc(p, &p->a, 0, 1, IB_WC_SUCCESS);
-	check_wc(p, &p->b, 0, 7, IB_WC_SUCCESS);
-	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, LEN));
+	want_recv(test->priv, act_recv);
 }
 
 static void act_srq_recv(struct pair *p)
@@ -154,19 +166,13 @@ static void act_srq_recv(struct pair *p)
 	KUNIT_EXPECT_EQ(p->test, 0, ib_post_srq_recv(p->srq, &wr, NULL));
 }
 
-/* The same; keel_srq_wait() holds the lock of the SRQ at this point. */
+/* The same with an SRQ. */
 static void order_srq_want(struct kunit *test)
 {
 	struct pair *p = test->priv;
 
 	p->with_srq = true;
-	connected(p);
-	order_begin(p, "rq_want", act_srq_recv);
-	send(p, &p->a, 1);
-	pair_settle(p, &p->a, 1);
-	order_end(p, 1, 1);
-	check_wc(p, &p->a, 0, 1, IB_WC_SUCCESS);
-	check_wc(p, &p->b, 0, 7, IB_WC_SUCCESS);
+	want_recv(p, act_srq_recv);
 }
 
 static void act_send(struct pair *p)
@@ -186,10 +192,7 @@ static void order_recv_posted(struct kunit *test)
 	connected(p);
 	order_begin(p, "recv_posted", act_send);
 	end_recv(p, &p->b, 7, 0, LEN);
-	pair_settle(p, &p->a, 1);
-	order_end(p, 1, 1);
-	check_wc(p, &p->a, 0, 1, IB_WC_SUCCESS);
-	check_wc(p, &p->b, 0, 7, IB_WC_SUCCESS);
+	one_message(p);
 }
 
 /* --- a flush of receive WQEs, and a post ------------------------------------ */
@@ -394,10 +397,7 @@ static void order_no_peer(struct kunit *test)
 	send(p, &p->a, 1);
 	flush_workqueue(to_kdev(p->ibdev)->wq);
 	end_recv(p, &p->b, 7, 0, LEN);
-	pair_settle(p, &p->a, 1);
-	order_end(p, 1, 1);
-	check_wc(p, &p->a, 0, 1, IB_WC_SUCCESS);
-	check_wc(p, &p->b, 0, 7, IB_WC_SUCCESS);
+	one_message(p);
 }
 
 static void act_run(struct pair *p)
@@ -421,10 +421,7 @@ static void order_qp_changed(struct kunit *test)
 	order_begin(p, "qp_changed", act_run);
 	p->b.state = IB_QPS_RTS;
 	end_connect(p, &p->b);
-	pair_settle(p, &p->a, 1);
-	order_end(p, 1, 1);
-	check_wc(p, &p->a, 0, 1, IB_WC_SUCCESS);
-	check_wc(p, &p->b, 0, 7, IB_WC_SUCCESS);
+	one_message(p);
 }
 
 /* --- an error, and the flush after it ---------------------------------------- */

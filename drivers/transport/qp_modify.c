@@ -115,7 +115,7 @@ static void keel_qp_set(struct keel_qp *qp, const struct ib_qp_attr *attr,
 	if (mask & IB_QP_RNR_RETRY)
 		WRITE_ONCE(to->rnr_retry, attr->rnr_retry);
 	if (mask & IB_QP_RQ_PSN)
-		to->rq_psn = attr->rq_psn & KEEL_QPN_MASK;
+		WRITE_ONCE(to->rq_psn, attr->rq_psn & KEEL_QPN_MASK);
 	if (mask & IB_QP_SQ_PSN)
 		to->sq_psn = attr->sq_psn & KEEL_QPN_MASK;
 	if (mask & IB_QP_MAX_QP_RD_ATOMIC)

@@ -56,11 +56,6 @@ static void *alloc_pd(void)
 	return ibv_alloc_pd(env.ctx);
 }
 
-static int dealloc_pd(void *pd)
-{
-	return ibv_dealloc_pd(pd);
-}
-
 static void *alloc_td(void)
 {
 	struct ibv_td_init_attr attr = {};
@@ -130,11 +125,6 @@ static void *alloc_dm(void)
 	return ibv_alloc_dm(env.ctx, &attr);
 }
 
-static int free_dm(void *dm)
-{
-	return ibv_free_dm(dm);
-}
-
 /* The first copy maps the buffer. */
 static void *copy_dm(void)
 {
@@ -150,7 +140,7 @@ static void *copy_dm(void)
 	if (!err)
 		return dm;
 	CHECK_OK(ibv_free_dm(dm));
-	return fault_null(err);
+	return fault_result(err, NULL);
 }
 
 static void *reg_mr(void)
@@ -169,11 +159,6 @@ static void *reg_dm(void)
 			     IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
 }
 
-static int dereg_mr(void *mr)
-{
-	return ibv_dereg_mr(mr);
-}
-
 /* Change everything that can be changed. A refusal leaves a usable MR. */
 static void *rereg_mr(void)
 {
@@ -188,7 +173,7 @@ static void *rereg_mr(void)
 		return mr;
 	err = errno;
 	CHECK_OK(ibv_dereg_mr(mr));
-	return fault_null(err);
+	return fault_result(err, NULL);
 }
 
 static void *alloc_mw(void)
@@ -251,7 +236,7 @@ static void *resize_cq(void)
 {
 	int err = ibv_resize_cq(env.cq, 4000);
 
-	return err ? fault_null(err) : env.cq;
+	return fault_result(err, env.cq);
 }
 
 static int resize_back(void *cq)
@@ -342,18 +327,13 @@ static void *create_with_srq(void)
 	return ibv_create_qp(env.pd, &attr);
 }
 
-static int destroy_qp(void *qp)
-{
-	return ibv_destroy_qp(qp);
-}
-
 static union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 9 } };
 
 static void *attach(void)
 {
 	int err = ibv_attach_mcast(env.ud, &group, 0);
 
-	return err ? fault_null(err) : env.ud;
+	return fault_result(err, env.ud);
 }
 
 static int detach(void *qp)
@@ -361,43 +341,38 @@ static int detach(void *qp)
 	return ibv_detach_mcast(qp, &group, 0);
 }
 
-#define V(its_name, its_make, its_unmake, ...)				\
-	{ .name = its_name, .make = its_make, .unmake = its_unmake,	\
-	  __VA_ARGS__ }
-
 static const struct fault_verb verbs[] = {
-	V("ibv_open_device", open_device, close_device, .any_errno = true),
-	V("ibv_alloc_pd", alloc_pd, dealloc_pd),
-	V("ibv_alloc_td", alloc_td, dealloc_td),
-	V("ibv_alloc_parent_domain", alloc_parent, dealloc_pd),
-	V("ibv_share_pd", share_pd, dealloc_pd),
-	V("ibv_import_pd", import_pd, unimport_pd),
-	V("ibv_open_xrcd without a file", open_xrcd, close_xrcd),
-	V("ibv_open_xrcd of a file", open_xrcd_file, close_xrcd),
-	V("ibv_alloc_dm", alloc_dm, free_dm),
-	V("ibv_memcpy_to_dm and ibv_memcpy_from_dm", copy_dm, free_dm),
-	V("ibv_reg_mr", reg_mr, dereg_mr),
-	V("ibv_reg_mr on demand", reg_odp, dereg_mr),
-	V("ibv_reg_dm_mr", reg_dm, dereg_mr),
-	V("ibv_rereg_mr", rereg_mr, dereg_mr),
-	V("ibv_alloc_mw", alloc_mw, dealloc_mw),
-	V("ibv_create_ah", create_ah, destroy_ah),
-	V("ibv_create_comp_channel", create_channel, destroy_channel),
-	V("ibv_create_cq", create_cq, destroy_cq),
-	V("ibv_create_cq_ex", create_cq_ex, destroy_cq),
-	V("ibv_resize_cq", resize_cq, resize_back, .answers_late = true),
-	V("ibv_create_srq", create_srq, destroy_srq),
-	V("ibv_create_srq_ex for XRC", create_srq_xrc, destroy_srq),
-	V("ibv_create_qp RC", create_rc, destroy_qp),
-	V("ibv_create_qp UC", create_uc, destroy_qp),
-	V("ibv_create_qp UD", create_ud, destroy_qp),
-	V("ibv_create_qp XRC_SEND", create_xrc_send, destroy_qp),
-	V("ibv_create_qp XRC_RECV", create_xrc_recv, destroy_qp, .keel_only = true),
-	V("ibv_create_qp with an SRQ", create_with_srq, destroy_qp),
-	V("ibv_attach_mcast", attach, detach),
+	FAULT_VERB("ibv_open_device", open_device, close_device, .any_errno = true),
+	FAULT_VERB("ibv_alloc_pd", alloc_pd, fault_dealloc_pd),
+	FAULT_VERB("ibv_alloc_td", alloc_td, dealloc_td),
+	FAULT_VERB("ibv_alloc_parent_domain", alloc_parent, fault_dealloc_pd),
+	FAULT_VERB("ibv_share_pd", share_pd, fault_dealloc_pd),
+	FAULT_VERB("ibv_import_pd", import_pd, unimport_pd),
+	FAULT_VERB("ibv_open_xrcd without a file", open_xrcd, close_xrcd),
+	FAULT_VERB("ibv_open_xrcd of a file", open_xrcd_file, close_xrcd),
+	FAULT_VERB("ibv_alloc_dm", alloc_dm, fault_free_dm),
+	FAULT_VERB("ibv_memcpy_to_dm and ibv_memcpy_from_dm", copy_dm, fault_free_dm),
+	FAULT_VERB("ibv_reg_mr", reg_mr, fault_dereg_mr),
+	FAULT_VERB("ibv_reg_mr on demand", reg_odp, fault_dereg_mr),
+	FAULT_VERB("ibv_reg_dm_mr", reg_dm, fault_dereg_mr),
+	FAULT_VERB("ibv_rereg_mr", rereg_mr, fault_dereg_mr),
+	FAULT_VERB("ibv_alloc_mw", alloc_mw, dealloc_mw),
+	FAULT_VERB("ibv_create_ah", create_ah, destroy_ah),
+	FAULT_VERB("ibv_create_comp_channel", create_channel, destroy_channel),
+	FAULT_VERB("ibv_create_cq", create_cq, destroy_cq),
+	FAULT_VERB("ibv_create_cq_ex", create_cq_ex, destroy_cq),
+	FAULT_VERB("ibv_resize_cq", resize_cq, resize_back, .answers_late = true),
+	FAULT_VERB("ibv_create_srq", create_srq, destroy_srq),
+	FAULT_VERB("ibv_create_srq_ex for XRC", create_srq_xrc, destroy_srq),
+	FAULT_VERB("ibv_create_qp RC", create_rc, fault_destroy_qp),
+	FAULT_VERB("ibv_create_qp UC", create_uc, fault_destroy_qp),
+	FAULT_VERB("ibv_create_qp UD", create_ud, fault_destroy_qp),
+	FAULT_VERB("ibv_create_qp XRC_SEND", create_xrc_send, fault_destroy_qp),
+	FAULT_VERB("ibv_create_qp XRC_RECV", create_xrc_recv, fault_destroy_qp,
+		   .keel_only = true),
+	FAULT_VERB("ibv_create_qp with an SRQ", create_with_srq, fault_destroy_qp),
+	FAULT_VERB("ibv_attach_mcast", attach, detach),
 };
-
-#undef V
 
 static void prepare(void)
 {

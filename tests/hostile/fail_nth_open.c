@@ -75,11 +75,6 @@ static void *open_qp(void)
 	return ibv_open_qp(env.ctx, &attr);
 }
 
-static int destroy_qp(void *qp)
-{
-	return ibv_destroy_qp(qp);
-}
-
 /* A refusal leaves a PD whose domain is not shared. */
 static void *alloc_shpd(void)
 {
@@ -91,22 +86,12 @@ static void *alloc_shpd(void)
 		return pd;
 	err = errno;
 	CHECK_OK(ibv_dealloc_pd(pd));
-	return fault_null(err);
-}
-
-static int dealloc_pd(void *pd)
-{
-	return ibv_dealloc_pd(pd);
+	return fault_result(err, NULL);
 }
 
 static void *reg_dmabuf(void)
 {
 	return ibv_reg_dmabuf_mr(env.pd, PAGE, PAGE, 0, env.buf.fd, RIGHTS);
-}
-
-static int dereg_mr(void *mr)
-{
-	return ibv_dereg_mr(mr);
 }
 
 static void *map_dm(void)
@@ -119,12 +104,7 @@ static void *map_dm(void)
 		return dm;
 	err = errno;
 	CHECK_OK(ibv_free_dm(dm));
-	return fault_null(err);
-}
-
-static int free_dm(void *dm)
-{
-	return ibv_free_dm(dm);
+	return fault_result(err, NULL);
 }
 
 /* --- changing and querying -------------------------------------------------- */
@@ -134,7 +114,7 @@ static void *resize_srq_to(uint32_t max_wr)
 	struct ibv_srq_attr attr = { .max_wr = max_wr };
 	int err = ibv_modify_srq(env.srq, &attr, IBV_SRQ_MAX_WR);
 
-	return err ? fault_null(err) : env.srq;
+	return fault_result(err, env.srq);
 }
 
 static void *resize_srq(void)
@@ -158,7 +138,7 @@ static void *arm_srq(void)
 {
 	int err = set_limit(5);
 
-	return err ? fault_null(err) : env.srq;
+	return fault_result(err, env.srq);
 }
 
 static int disarm_srq(void *srq)
@@ -171,7 +151,7 @@ static void *query_srq(void)
 	struct ibv_srq_attr attr;
 	int err = ibv_query_srq(env.srq, &attr);
 
-	return err ? fault_null(err) : env.srq;
+	return fault_result(err, env.srq);
 }
 
 static void *query_qp(void)
@@ -180,7 +160,7 @@ static void *query_qp(void)
 	struct ibv_qp_attr attr;
 	int err = ibv_query_qp(env.qp, &attr, IBV_QP_STATE, &init);
 
-	return err ? fault_null(err) : env.qp;
+	return fault_result(err, env.qp);
 }
 
 static void *query_port(void)
@@ -188,7 +168,7 @@ static void *query_port(void)
 	struct ibv_port_attr attr;
 	int err = ibv_query_port(env.ctx, 1, &attr);
 
-	return err ? fault_null(err) : env.ctx;
+	return fault_result(err, env.ctx);
 }
 
 static void *query_device(void)
@@ -196,7 +176,7 @@ static void *query_device(void)
 	struct ibv_device_attr_ex attr;
 	int err = ibv_query_device_ex(env.ctx, NULL, &attr);
 
-	return err ? fault_null(err) : env.ctx;
+	return fault_result(err, env.ctx);
 }
 
 static void *query_gids(void)
@@ -204,7 +184,7 @@ static void *query_gids(void)
 	struct ibv_gid_entry entries[4];
 	ssize_t n = ibv_query_gid_table(env.ctx, entries, 4, 0);
 
-	return n < 0 ? fault_null(-n) : env.ctx;
+	return fault_result(n < 0 ? -n : 0, env.ctx);
 }
 
 static void *query_dm(void)
@@ -212,7 +192,7 @@ static void *query_dm(void)
 	struct keeldv_dm_attr attr = {};
 	int err = keeldv_query_dm(env.dm, &attr);
 
-	return err ? fault_null(err) : env.dm;
+	return fault_result(err, env.dm);
 }
 
 static void *list_holders(void)
@@ -221,34 +201,29 @@ static void *list_holders(void)
 	uint32_t count = 16;
 	int err = keeldv_pd_holders(env.pd, list, &count);
 
-	return err ? fault_null(err) : env.pd;
+	return fault_result(err, env.pd);
 }
 
-#define V(its_name, its_make, its_unmake, ...)				\
-	{ .name = its_name, .make = its_make, .unmake = its_unmake,	\
-	  __VA_ARGS__ }
-
 static const struct fault_verb verbs[] = {
-	V("ibv_import_mr", import_mr, unimport_mr),
-	V("ibv_import_dm", import_dm, unimport_dm),
-	V("ibv_open_qp", open_qp, destroy_qp),
-	V("ibv_alloc_shpd", alloc_shpd, dealloc_pd),
-	V("keeldv_dm_map", map_dm, free_dm),
-	V("ibv_modify_srq of the number of WQEs", resize_srq, resize_srq_back),
-	V("ibv_modify_srq of the limit", arm_srq, disarm_srq),
-	V("ibv_query_srq", query_srq, nothing),
-	V("ibv_query_qp", query_qp, nothing),
-	V("ibv_query_port", query_port, nothing),
-	V("ibv_query_device_ex", query_device, nothing),
-	V("ibv_query_gid_table", query_gids, nothing),
-	V("keeldv_query_dm", query_dm, nothing),
-	V("keeldv_pd_holders", list_holders, nothing),
+	FAULT_VERB("ibv_import_mr", import_mr, unimport_mr),
+	FAULT_VERB("ibv_import_dm", import_dm, unimport_dm),
+	FAULT_VERB("ibv_open_qp", open_qp, fault_destroy_qp),
+	FAULT_VERB("ibv_alloc_shpd", alloc_shpd, fault_dealloc_pd),
+	FAULT_VERB("keeldv_dm_map", map_dm, fault_free_dm),
+	FAULT_VERB("ibv_modify_srq of the number of WQEs", resize_srq,
+		   resize_srq_back),
+	FAULT_VERB("ibv_modify_srq of the limit", arm_srq, disarm_srq),
+	FAULT_VERB("ibv_query_srq", query_srq, nothing),
+	FAULT_VERB("ibv_query_qp", query_qp, nothing),
+	FAULT_VERB("ibv_query_port", query_port, nothing),
+	FAULT_VERB("ibv_query_device_ex", query_device, nothing),
+	FAULT_VERB("ibv_query_gid_table", query_gids, nothing),
+	FAULT_VERB("keeldv_query_dm", query_dm, nothing),
+	FAULT_VERB("keeldv_pd_holders", list_holders, nothing),
 };
 
 static const struct fault_verb dmabuf =
-	V("ibv_reg_dmabuf_mr", reg_dmabuf, dereg_mr);
-
-#undef V
+	FAULT_VERB("ibv_reg_dmabuf_mr", reg_dmabuf, fault_dereg_mr);
 
 static void prepare(void)
 {

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include <infiniband/verbs.h>
+
 #include "dev.h"
 #include "fault.h"
 #include "fault_verb.h"
@@ -19,10 +21,30 @@ struct count {
 	int done;	/* the verb got by without it */
 };
 
-void *fault_null(int err)
+void *fault_result(int err, void *object)
 {
 	errno = err;
-	return NULL;
+	return err ? NULL : object;
+}
+
+int fault_dealloc_pd(void *pd)
+{
+	return ibv_dealloc_pd(pd);
+}
+
+int fault_free_dm(void *dm)
+{
+	return ibv_free_dm(dm);
+}
+
+int fault_dereg_mr(void *mr)
+{
+	return ibv_dereg_mr(mr);
+}
+
+int fault_destroy_qp(void *qp)
+{
+	return ibv_destroy_qp(qp);
 }
 
 static bool is_refusal(int err)

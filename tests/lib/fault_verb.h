@@ -27,8 +27,19 @@ struct fault_verb {
 	bool keel_only;
 };
 
-/* Return NULL, with @err as errno. */
-void *fault_null(int err);
+/* A row of a table of verbs; members after @its_unmake as in the structure. */
+#define FAULT_VERB(its_name, its_make, its_unmake, ...)			\
+	{ .name = its_name, .make = its_make, .unmake = its_unmake,	\
+	  __VA_ARGS__ }
+
+/* For @make: return NULL with @err as errno, and without an error @object. */
+void *fault_result(int err, void *object);
+
+/* For @unmake. */
+int fault_dealloc_pd(void *pd);
+int fault_free_dm(void *dm);
+int fault_dereg_mr(void *mr);
+int fault_destroy_qp(void *qp);
 
 /*
  * Call @v->make() with its first allocation or copy failing, then its second, and
