@@ -91,10 +91,11 @@ static void send(struct pair *p, struct end *end, u64 wr_id)
 	KUNIT_EXPECT_EQ(p->test, 0, ib_post_send(end->qp, &wr, NULL));
 }
 
-/* Post an empty message, without letting any thread know. */
-static void send_silently(struct end *end, u64 wr_id)
+/* The same, without letting any thread know. */
+static void send_silently(struct pair *p, struct end *end, u64 wr_id)
 {
 	struct keel_ring *ring = &to_kqp(end->qp)->sq.ring;
+	const struct ib_sge sge = end_sge(p, end, 0, LEN);
 	struct keel_uapi_send_wqe *wqe;
 	u32 user = ring->head->user;
 
@@ -103,6 +104,10 @@ static void send_silently(struct end *end, u64 wr_id)
 	wqe->wr_id = wr_id;
 	wqe->opcode = IB_WR_SEND;
 	wqe->flags = IB_SEND_SIGNALED;
+	wqe->num_sge = 1;
+	*(struct keel_uapi_sge *)(wqe + 1) = (struct keel_uapi_sge){
+		.addr = sge.addr, .length = sge.length, .lkey = sge.lkey,
+	};
 	/* Pairs with keel_ring_posted(). */
 	smp_store_release(&ring->head->user, user + 1);
 }
@@ -195,6 +200,71 @@ static void order_recv_posted(struct kunit *test)
 	one_message(p);
 }
 
+/* Returns whether userspace is told to ring the doorbell after a post. */
+static bool doorbell_wanted(const struct end *end)
+{
+	const struct keel_ring *ring = &to_kqp(end->qp)->rq.ring;
+
+	return READ_ONCE(ring->head->flags) & KEEL_RING_F_DOORBELL;
+}
+
+static void act_want_again(struct pair *p)
+{
+	run(&p->a);
+	send_silently(p, &p->a, 2);
+	run(&p->a);
+}
+
+/*
+ * The requester takes the receive WQE, and waits for the next one, before the
+ * thread that posted clears the request. Fails if that thread wakes the requester
+ * first.
+ */
+static void order_rq_unwanted(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	pair_make(p, IB_QPT_RC);
+	/* 655 ms: the requester shall not retry meanwhile. */
+	p->b.attr.min_rnr_timer = 0;
+	pair_connect(p);
+	send(p, &p->a, 1);
+	flush_workqueue(to_kdev(p->ibdev)->wq);
+	KUNIT_EXPECT_TRUE(test, doorbell_wanted(&p->b));
+	order_begin(p, "rq_unwanted", act_want_again);
+	end_recv(p, &p->b, 7, 0, LEN);
+	one_message(p);
+	KUNIT_EXPECT_TRUE(test, doorbell_wanted(&p->b));
+	end_recv(p, &p->b, 8, 0, LEN);
+	pair_settle(p, &p->a, 2);
+	check_wc(p, &p->a, 1, 2, IB_WC_SUCCESS);
+	check_wc(p, &p->b, 1, 8, IB_WC_SUCCESS);
+}
+
+static void act_error_only(struct pair *p)
+{
+	end_move(p, &p->b, IB_QPS_ERR);
+}
+
+/*
+ * The queue asks for a doorbell for its error, before the thread that posted clears
+ * the request of a requester. Fails if the flush does not ask again.
+ */
+static void order_rq_unwanted_error(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	connected(p);
+	send(p, &p->a, 1);
+	flush_workqueue(to_kdev(p->ibdev)->wq);
+	order_begin(p, "rq_unwanted", act_error_only);
+	end_recv(p, &p->b, 7, 0, LEN);
+	pair_settle(p, &p->b, 1);
+	order_end(p, 0, 1);
+	check_wc(p, &p->b, 0, 7, IB_WC_WR_FLUSH_ERR);
+	KUNIT_EXPECT_TRUE(test, doorbell_wanted(&p->b));
+}
+
 /* --- a flush of receive WQEs, and a post ------------------------------------ */
 
 /*
@@ -285,7 +355,7 @@ static void order_cq_armed(struct kunit *test)
 
 static void act_run_second(struct pair *p)
 {
-	send_silently(&p->a, 2);
+	send_silently(p, &p->a, 2);
 	run(&p->a);
 }
 
@@ -300,7 +370,7 @@ static void order_sq_drained(struct kunit *test)
 	connected(p);
 	end_recv(p, &p->b, 7, 0, LEN);
 	end_recv(p, &p->b, 8, 0, LEN);
-	send_silently(&p->a, 1);
+	send_silently(p, &p->a, 1);
 	order_begin(p, "sq_drained", act_run_second);
 	run(&p->a);
 	end_collect(&p->a);
@@ -417,7 +487,7 @@ static void order_qp_changed(struct kunit *test)
 	p->b.state = IB_QPS_INIT;
 	end_connect(p, &p->b);
 	end_recv(p, &p->b, 7, 0, LEN);
-	send_silently(&p->a, 1);
+	send_silently(p, &p->a, 1);
 	order_begin(p, "qp_changed", act_run);
 	p->b.state = IB_QPS_RTS;
 	end_connect(p, &p->b);
@@ -451,10 +521,46 @@ static void order_sq_failed(struct kunit *test)
 	check_wc(p, &p->a, 1, 5, IB_WC_WR_FLUSH_ERR);
 }
 
+/* --- a QP that is destroyed, and the fast path of its peer -------------------- */
+
+static void act_fast(struct pair *p)
+{
+	send_silently(p, &p->a, 2);
+	fast_run(&p->a);
+}
+
+/*
+ * The requester looks its peer up while that is being destroyed, and must not keep
+ * it. Fails if the count of destroyed QPs changes while the peer can be found.
+ */
+static void order_qp_erased(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_sq *sq;
+
+	connected(p);
+	end_recv(p, &p->b, 7, 0, LEN);
+	send(p, &p->a, 1);
+	pair_settle(p, &p->a, 1);
+	sq = &to_kqp(p->a.qp)->sq;
+	KUNIT_EXPECT_EQ(test, KEEL_FAST_DONE, fast_run(&p->a));
+	sq->qps_destroyed = -1;
+	order_begin(p, "qp_erased", act_fast);
+	KUNIT_EXPECT_EQ(test, 0, ib_destroy_qp(p->b.qp));
+	p->b.qp = NULL;
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&order.hits));
+	/* The fast path has looked for it. */
+	KUNIT_EXPECT_NE(test, -1, sq->qps_destroyed);
+	KUNIT_EXPECT_PTR_EQ(test, NULL, sq->peer);
+}
+
 static struct kunit_case orders_cases[] = {
 	KUNIT_CASE(order_rq_want),
 	KUNIT_CASE(order_srq_want),
 	KUNIT_CASE(order_recv_posted),
+	KUNIT_CASE(order_rq_unwanted),
+	KUNIT_CASE(order_rq_unwanted_error),
 	KUNIT_CASE(order_rq_flushed),
 	KUNIT_CASE(order_recv_posted_error),
 	KUNIT_CASE(order_cqe_added),
@@ -464,6 +570,7 @@ static struct kunit_case orders_cases[] = {
 	KUNIT_CASE(order_no_peer),
 	KUNIT_CASE(order_qp_changed),
 	KUNIT_CASE(order_sq_failed),
+	KUNIT_CASE(order_qp_erased),
 	{}
 };
 

@@ -8,6 +8,7 @@
 #include <kunit/visibility.h>
 
 #include "keel_keys.h"
+#include "keel_point.h"
 
 #define KEEL_KEY_INDEX_MAX	(U32_MAX >> KEEL_KEY_INDEX_SHIFT)
 
@@ -97,6 +98,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
 /* Lookups no longer find @key. Wait for threads that have references. */
 static void keel_key_invalidate(struct keel_keys *keys, struct keel_key *key)
 {
+	keel_point("key_erased");
 	/* A reader that observes the new count cannot find the key. */
 	smp_mb__before_atomic();
 	atomic64_inc(&keys->invalidated);
@@ -196,6 +198,7 @@ struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 	ret = keel_key_check(k, domain, access, addr, len);
 	if (ret)
 		return ERR_PTR(ret);
+	keel_point("key_found");
 	/* RCU keeps k until here; only a reference keeps its memory. */
 	if (!refcount_inc_not_zero(&k->users))
 		return ERR_PTR(-ENOENT);
@@ -225,6 +228,7 @@ struct keel_key *keel_key_find(struct keel_keys *keys, u32 key, u32 domain)
 		return ERR_PTR(-ENOENT);
 	if (k->domain != domain)
 		return ERR_PTR(-EPERM);
+	keel_point("key_found");
 	if (!refcount_inc_not_zero(&k->users))
 		return ERR_PTR(-ENOENT);
 	return k;
@@ -241,6 +245,7 @@ void keel_key_put(struct keel_key *key)
 {
 	if (!refcount_dec_and_test(&key->users))
 		return;
+	keel_point("key_unused");
 	/*
 	 * From here on the key may be freed; only its address is used. The
 	 * barrier pairs with that of a thread that begins to wait: either it

@@ -6,6 +6,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
+#include "keel_point.h"
 #include "keel_qp.h"
 #include "keel_restrack.h"
 
@@ -296,6 +297,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);
 	xa_erase(&qp->kdev->qps, qp->qpn);
+	keel_point("qp_erased");
 	/*
 	 * A reader that sees the new count can no longer find the QP. The grace
 	 * period waits for readers that saw the old one.
