@@ -11,9 +11,9 @@ own=own_$KIND
 own_before=$PWD/own.objects
 
 # try TITLE COMMAND...: run a command or function in a subshell, and print the
-# result. The output has each command.
+# result. The output has each command. A long case prints how long it took.
 try() {
-	local title=$1 rc
+	local title=$1 start=$SECONDS rc
 	shift
 	set +e
 	(
@@ -32,6 +32,8 @@ try() {
 		printf '\nnot ok - %s  # exit status %s\n' "$title" "$rc"
 		bad=1
 	fi
+	[ $((SECONDS - start)) -lt 10 ] ||
+		printf '# long %s: %d s\n' "$title" $((SECONDS - start))
 }
 
 # broken TITLE: print that something is wrong, while a consumer cleans up.
