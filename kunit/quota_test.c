@@ -261,7 +261,7 @@ static void quota_current(struct kunit *test)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, user);
 	KUNIT_EXPECT_EQ(test, 0, user->id);
 	KUNIT_EXPECT_EQ(test, 10, atomic64_read(&user->held[WHAT]));
-	KUNIT_EXPECT_EQ(test, -ENOMEM,
+	KUNIT_EXPECT_EQ(test, -EDQUOT,
 			PTR_ERR_OR_ZERO(keel_quota_charge(quotas, WHAT, 1,
 							  GFP_KERNEL)));
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&user->ref));

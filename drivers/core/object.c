@@ -147,7 +147,7 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 		user = keel_quota_charge(&reg->quotas, quota, 1,
 					 gfp | __GFP_ACCOUNT);
 		if (IS_ERR(user))
-			return PTR_ERR(user);
+			return -ENOMEM;
 	}
 
 	kref_init(&obj->ref);

@@ -233,8 +233,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_user_uncharge);
  *
  * Context: process context; may sleep if @gfp may.
  * Return: the user, with a reference, for keel_quota_uncharge(); or
- * ERR_PTR(-ENOMEM) if the device has no more, the user has its share, or memory
- * is short.
+ * ERR_PTR(-EDQUOT) if the device has no more, or the user has its share, or
+ * ERR_PTR(-ENOMEM) if memory is short.
  */
 struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
 				    unsigned int what, u64 n, gfp_t gfp)
@@ -253,7 +253,7 @@ struct keel_user *keel_quota_charge(struct keel_quotas *quotas,
 		return user;
 	trace_keel_quota_refused(user, what, n);
 	keel_user_put(user);
-	return ERR_PTR(-ENOMEM);
+	return ERR_PTR(-EDQUOT);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_quota_charge);
 

@@ -154,7 +154,7 @@ static int keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain,
 				 GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(user)) {
 		kfree(shpd);
-		return -ENOSPC;
+		return PTR_ERR(user) == -EDQUOT ? -ENOSPC : -ENOMEM;
 	}
 	shpd->domain = domain;
 	shpd->key = key;

@@ -58,7 +58,7 @@ static int keel_dm_alloc_mem(struct keel_dev *kdev, struct keel_dm *dm,
 	dm->user = keel_quota_charge(&kdev->reg.quotas, KEEL_RES_DM_BYTES,
 				     bytes, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(dm->user))
-		return PTR_ERR(dm->user);
+		return -ENOMEM;
 	ret = keel_aperture_alloc(dm->ap, dm->length, log_align, &dm->start);
 	if (ret)
 		keel_quota_uncharge(dm->user, KEEL_RES_DM_BYTES, bytes);
