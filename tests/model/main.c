@@ -143,6 +143,7 @@ static void report(void)
 	long calls = sum.good + sum.refused;
 	int i;
 
+	printf("# total: %ld steps\n", sum.steps);
 	printf("# %ld calls succeeded and %ld were refused: %ld %%; %ld steps had nothing to do\n",
 	       sum.good, sum.refused, percent(sum.good, calls), sum.idle);
 	printf("# send work requests: %ld of %ld succeeded: %ld %%\n",
