@@ -54,6 +54,19 @@ static void keel_qp_serve_peer(struct keel_qp *qp)
 	keel_obj_put(&peer->obj);
 }
 
+/*
+ * Index behind the send WQEs that are posted now. The producer index of userspace
+ * may be invalid now and valid later: count no more than the ring has.
+ */
+static u32 keel_qp_posted_end(const struct keel_qp *qp)
+{
+	const struct keel_ring *ring = &qp->sq.ring;
+	u32 index = READ_ONCE(ring->index);
+
+	return index + min(READ_ONCE(ring->head->user) - index,
+			   keel_ring_size(ring));
+}
+
 static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	if (keel_rq_was_wanted(&qp->rq))
@@ -95,8 +108,7 @@ int keel_qp_run(struct keel_qp *qp)
 			return ret;
 	}
 	if (qp->sq.ring.head)
-		turn.end = READ_ONCE(qp->sq.ring.head->user) +
-			   KEEL_DOORBELL_MORE;
+		turn.end = keel_qp_posted_end(qp) + KEEL_DOORBELL_MORE;
 	keel_qp_run_turn(qp, &turn);
 	return 0;
 }
@@ -151,7 +163,7 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 	if ((state == IB_QPS_ERR || state == IB_QPS_SQE) && !reporting)
 		keel_qp_set_ended(qp);
 	if (qp->sq.ring.head)
-		turn.end = READ_ONCE(qp->sq.ring.head->user);
+		turn.end = keel_qp_posted_end(qp);
 	keel_qp_run_turn(qp, &turn);
 }
 
