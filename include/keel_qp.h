@@ -51,8 +51,9 @@
  * @recv_cq: CQ of the receive queue, held
  * @srq: its SRQ, held, or NULL
  * @cap: its capabilities, as ibv_create_qp() returned them
- * @modify_lock: serializes modify operations; protects @attr against writers
- * @attr: current attributes
+ * @modify_lock: serializes modify operations. Only calls of the owner take it: the
+ *	owner may be preempted with it
+ * @attr: current attributes; change under @modify_lock and @state_lock
  * @av: address vector for @attr.ah_attr
  * @state_lock: protects @ib, @state and @dying against writers
  * @ib: ib_core's structure, or NULL after destroy

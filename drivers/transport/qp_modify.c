@@ -170,7 +170,8 @@ static void keel_qp_reset(struct keel_qp *qp)
 	atomic64_set(&qp->remote, 0);
 	keel_qp_clean_cqs(qp);
 	/* Other QPs may read some of them now: keel_qp_find_peer(). */
-	keel_qp_set(qp, &none, ~0, &nowhere);
+	scoped_guard(spinlock, &qp->state_lock)
+		keel_qp_set(qp, &none, ~0, &nowhere);
 }
 
 /**
@@ -292,9 +293,11 @@ int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 
 	if (!qp)
 		return -EAGAIN;
-	mutex_lock(&qp->modify_lock);
-	*attr = qp->attr;
-	attr->qp_state = READ_ONCE(qp->state);
+	/* Any process may call this: it waits for no modify operation. */
+	scoped_guard(spinlock, &qp->state_lock) {
+		*attr = qp->attr;
+		attr->qp_state = qp->state;
+	}
 	attr->cur_qp_state = attr->qp_state;
 	attr->path_mig_state = IB_MIG_MIGRATED;
 	attr->sq_draining = attr->qp_state == IB_QPS_SQD && !qp->sq.drained;
@@ -307,7 +310,6 @@ int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	init->send_cq = ibqp->send_cq;
 	init->recv_cq = ibqp->recv_cq;
 	init->srq = ibqp->srq;
-	mutex_unlock(&qp->modify_lock);
 	keel_obj_put(&qp->obj);
 	return 0;
 }
