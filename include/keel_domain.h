@@ -7,9 +7,9 @@
 
 #include <linux/atomic.h>
 #include <linux/hashtable.h>
-#include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/siphash.h>
+#include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
 #include "keel_obj.h"
@@ -19,13 +19,14 @@ struct keel_shpd;
 
 /**
  * struct keel_shpds - shared-PD handles of a device
- * @lock: protects @table, and &keel_domain.shpd of every domain
+ * @lock: protects @table, and &keel_domain.shpd of every domain. A spinlock: its
+ *	holder is not preempted, because the end of every PD needs it.
  * @table: by handle
  * @secret: generates the next handle from @given
  * @given: number of handles issued so far; no handle is issued twice
  */
 struct keel_shpds {
-	struct mutex lock;
+	spinlock_t lock;
 	DECLARE_HASHTABLE(table, 8);
 	siphash_key_t secret;
 	u64 given;
@@ -134,7 +135,8 @@ void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
 /* shpd.c */
 void keel_shpds_init(struct keel_shpds *shpds);
 struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key);
-void keel_shpd_remove(struct keel_domain *domain);
+struct keel_shpd *keel_shpd_remove(struct keel_domain *domain);
+void keel_shpd_close(struct keel_shpd *shpd);
 #if IS_ENABLED(CONFIG_KUNIT)
 u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n);
 bool keel_shpd_key_equal(u64 a, u64 b);

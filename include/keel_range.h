@@ -6,18 +6,19 @@
 #ifndef KEEL_RANGE_H
 #define KEEL_RANGE_H
 
-#include <linux/mutex.h>
+#include <linux/spinlock.h>
 #include <linux/types.h>
 
 /**
  * struct keel_range - allocated ranges of an aperture
- * @lock: protects @map
+ * @lock: protects @map. A spinlock: its holder is not preempted, because all
+ *	processes need it.
  * @map: one bit for each unit, set if it is allocated
  * @units: number of units
  * @shift: log2 of the bytes in a unit
  */
 struct keel_range {
-	struct mutex lock;
+	spinlock_t lock;
 	unsigned long *map;
 	unsigned long units;
 	unsigned int shift;

@@ -37,7 +37,7 @@ int keel_range_init(struct keel_range *r, u64 size, unsigned int shift)
 	r->map = kvcalloc(BITS_TO_LONGS(r->units), sizeof(*r->map), GFP_KERNEL);
 	if (!r->map)
 		return -ENOMEM;
-	mutex_init(&r->lock);
+	spin_lock_init(&r->lock);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_range_init);
@@ -51,7 +51,6 @@ void keel_range_fini(struct keel_range *r)
 	if (!r->map)
 		return;
 	WARN_ON(!bitmap_empty(r->map, r->units));
-	mutex_destroy(&r->lock);
 	kvfree(r->map);
 	r->map = NULL;
 }
@@ -86,7 +85,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_range_check);
  * @log_align: the start is a multiple of 2^log_align
  * @start: gets the offset of the first byte
  *
- * Context: may sleep.
+ * Context: any but interrupts.
  * Return: as keel_range_check(); or -ENOMEM if no such extent is free.
  */
 int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start)
@@ -100,7 +99,7 @@ int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start)
 		mask = BIT(log_align - r->shift) - 1;
 	units = keel_range_units(r, len);
 
-	guard(mutex)(&r->lock);
+	guard(spinlock)(&r->lock);
 	at = bitmap_find_next_zero_area(r->map, r->units, 0, units, mask);
 	if (at >= r->units)
 		return -ENOMEM;
@@ -116,14 +115,14 @@ EXPORT_SYMBOL_IF_KUNIT(keel_range_alloc);
  * @start: the offset from keel_range_alloc()
  * @len: the same @len as there
  *
- * Context: may sleep. Needs no memory.
+ * Context: any but interrupts. Needs no memory.
  */
 void keel_range_free(struct keel_range *r, u64 start, u64 len)
 {
 	unsigned long at = start >> r->shift;
 	unsigned long units = keel_range_units(r, len);
 
-	guard(mutex)(&r->lock);
+	guard(spinlock)(&r->lock);
 	/* A double free, or never allocated: do not change the map. */
 	if (WARN_ON(at > r->units || units > r->units - at ||
 		    find_next_zero_bit(r->map, at + units, at) < at + units))

@@ -63,9 +63,11 @@ struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel)
  */
 void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain)
 {
-	if (!refcount_dec_and_mutex_lock(&domain->instances,
-					 &kdev->shpds.lock))
+	struct keel_shpd *shpd;
+
+	if (!refcount_dec_and_lock(&domain->instances, &kdev->shpds.lock))
 		return;
-	keel_shpd_remove(domain);
-	mutex_unlock(&kdev->shpds.lock);
+	shpd = keel_shpd_remove(domain);
+	spin_unlock(&kdev->shpds.lock);
+	keel_shpd_close(shpd);
 }

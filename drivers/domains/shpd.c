@@ -49,7 +49,7 @@ static const struct keel_obj_ops keel_shpd_obj_ops = {
  */
 void keel_shpds_init(struct keel_shpds *shpds)
 {
-	mutex_init(&shpds->lock);
+	spin_lock_init(&shpds->lock);
 	hash_init(shpds->table);
 	get_random_bytes(&shpds->secret, sizeof(shpds->secret));
 }
@@ -108,7 +108,7 @@ struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 {
 	struct keel_shpd *shpd;
 
-	guard(mutex)(&kdev->shpds.lock);
+	guard(spinlock)(&kdev->shpds.lock);
 	shpd = keel_shpd_find(&kdev->shpds, handle);
 	/* Compare even without a handle, to take the same time. */
 	if (!keel_shpd_key_equal(shpd ? shpd->key : ~key, key))
@@ -120,58 +120,97 @@ struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 }
 
 /**
- * keel_shpd_remove() - remove the handle of a domain
+ * keel_shpd_remove() - remove the handle of a domain from the table
  * @domain: the domain, shared or not; the caller has a reference and holds the
  *	device's &keel_shpds.lock
+ *
+ * Return: the handle or NULL, for keel_shpd_close() without the lock.
  */
-void keel_shpd_remove(struct keel_domain *domain)
+struct keel_shpd *keel_shpd_remove(struct keel_domain *domain)
 {
 	struct keel_shpd *shpd = domain->shpd;
 
-	if (!shpd)
-		return;
-	hash_del(&shpd->node);
-	domain->shpd = NULL;
-	keel_obj_close(&shpd->obj);
+	if (shpd)
+		hash_del(&shpd->node);
+	WRITE_ONCE(domain->shpd, NULL);
+	return shpd;
 }
 
-/* Create the handle of a domain that has none, under the table's lock. */
-static int keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain,
-			    u64 key)
+/**
+ * keel_shpd_close() - drop a handle that is not in the table
+ * @shpd: the handle, or NULL
+ *
+ * Context: may sleep.
+ */
+void keel_shpd_close(struct keel_shpd *shpd)
 {
-	struct keel_shpds *shpds = &kdev->shpds;
+	if (shpd)
+		keel_obj_close(&shpd->obj);
+}
+
+/* Allocate a handle without a number, not in the table. */
+static struct keel_shpd *keel_shpd_new(struct keel_dev *kdev,
+				       struct keel_domain *domain, u64 key)
+{
+	struct keel_shpd *shpd = kzalloc_obj(*shpd, GFP_KERNEL_ACCOUNT);
+	int ret;
+
+	if (!shpd)
+		return ERR_PTR(-ENOMEM);
+	shpd->domain = domain;
+	shpd->key = key;
+	ret = keel_obj_add(&kdev->reg, &shpd->obj, KEEL_SHPD,
+			   &keel_shpd_obj_ops, &domain->obj, NULL);
+	if (!ret)
+		return shpd;
+	kfree(shpd);
+	return ERR_PTR(ret);
+}
+
+/* Give the domain of a handle that handle. -EINVAL: it has one already. */
+static int keel_shpd_publish(struct keel_shpds *shpds, struct keel_shpd *shpd)
+{
+	guard(spinlock)(&shpds->lock);
+	if (shpd->domain->shpd)
+		return -EINVAL;
+	shpd->handle = keel_shpd_permute(shpds, shpds->given++);
+	hash_add(shpds->table, &shpd->node, shpd->handle);
+	WRITE_ONCE(shpd->domain->shpd, shpd);
+	return 0;
+}
+
+/*
+ * Create the handle of a domain that has none. All processes need the lock of the
+ * table, so nothing is allocated under it.
+ */
+static struct keel_shpd *keel_shpd_create(struct keel_dev *kdev,
+					  struct keel_domain *domain, u64 key)
+{
 	struct keel_shpd *shpd;
 	struct keel_user *user;
 	int ret;
 
-	lockdep_assert_held(&shpds->lock);
-	if (domain->shpd)
-		return -EINVAL;
-	shpd = kzalloc_obj(*shpd, GFP_KERNEL_ACCOUNT);
-	if (!shpd)
-		return -ENOMEM;
+	/* Report a domain that is shared before a quota. */
+	if (READ_ONCE(domain->shpd))
+		return ERR_PTR(-EINVAL);
 	user = keel_quota_charge(&kdev->reg.quotas, KEEL_RES_HANDLES, 1,
 				 GFP_KERNEL_ACCOUNT);
-	if (IS_ERR(user)) {
-		kfree(shpd);
-		return PTR_ERR(user) == -EDQUOT ? -ENOSPC : -ENOMEM;
+	if (IS_ERR(user))
+		return ERR_PTR(PTR_ERR(user) == -EDQUOT ? -ENOSPC : -ENOMEM);
+	shpd = keel_shpd_new(kdev, domain, key);
+	ret = PTR_ERR_OR_ZERO(shpd);
+	if (!ret) {
+		ret = keel_shpd_publish(&kdev->shpds, shpd);
+		if (ret)
+			keel_shpd_close(shpd);
 	}
-	shpd->domain = domain;
-	shpd->key = key;
-	shpd->handle = keel_shpd_permute(shpds, shpds->given);
-	ret = keel_obj_add(&kdev->reg, &shpd->obj, KEEL_SHPD,
-			   &keel_shpd_obj_ops, &domain->obj, NULL);
 	if (ret) {
 		keel_quota_uncharge(user, KEEL_RES_HANDLES, 1);
-		kfree(shpd);
-		return ret;
+		return ERR_PTR(ret);
 	}
 	/* Handles are never reused, so this charge is never undone. */
 	keel_user_keep(user);
-	shpds->given++;
-	hash_add(shpds->table, &shpd->node, shpd->handle);
-	domain->shpd = shpd;
-	return 0;
+	return shpd;
 }
 
 static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
@@ -181,6 +220,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 						 KEEL_ATTR_PD_SHARE_HANDLE);
 	struct keel_dev *kdev = to_kdev(ibpd->device);
 	struct keel_pd *pd = to_kpd(ibpd);
+	struct keel_shpd *shpd;
 	u32 handle;
 	u64 key;
 	int ret;
@@ -191,12 +231,11 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 	if (pd->base || pd->joined)
 		return -EINVAL;
 
-	scoped_guard(mutex, &kdev->shpds.lock) {
-		ret = keel_shpd_create(kdev, pd->domain, key);
-		if (ret)
-			return ret;
-		handle = pd->domain->shpd->handle;
-	}
+	shpd = keel_shpd_create(kdev, pd->domain, key);
+	if (IS_ERR(shpd))
+		return PTR_ERR(shpd);
+	/* This call's lock on the PD keeps it until here. */
+	handle = shpd->handle;
 	/*
 	 * Not under the lock: userspace decides how long a copy to its memory
 	 * takes. The call's lock on the PD keeps an instance, and with it the
@@ -205,8 +244,9 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 	ret = uverbs_copy_to(attrs, KEEL_ATTR_PD_SHARE_RESP_SHPD, &handle,
 			     sizeof(handle));
 	if (ret) {
-		guard(mutex)(&kdev->shpds.lock);
-		keel_shpd_remove(pd->domain);
+		scoped_guard(spinlock, &kdev->shpds.lock)
+			shpd = keel_shpd_remove(pd->domain);
+		keel_shpd_close(shpd);
 	}
 	return ret;
 }
