@@ -53,7 +53,9 @@ struct keel_dgram {
  * @have: @recv is a receive WQE that was taken and is not completed yet
  * @recv: the receive WQE
  * @segs: the responder's segments of the message that is delivered
- * @srq: XRC: the SRQ that @recv came from, with a reference while @have
+ * @srq: XRC: the SRQ that @recv came from; only compared, together with @srq_id,
+ *	because its owner may have destroyed it
+ * @srq_id: its &keel_obj.id
  * @last: IB_EVENT_QP_LAST_WQE_REACHED was raised
  * @from: &keel_qp.gen of the requester whose message began to use @recv
  * @cache: last-lookup cache of the lkey
@@ -67,6 +69,7 @@ struct keel_resp {
 	struct keel_recv recv;
 	struct keel_segs segs;
 	struct keel_srq *srq;
+	u32 srq_id;
 	struct keel_key_cache cache;
 	struct keel_dgram *dgram;
 };

@@ -23,18 +23,43 @@ static void keel_dgram_drop(struct keel_dgram *dgram)
 	keel_fetch_discard(&dgram->fetch);
 }
 
-/* The SRQ that the QP takes receive WQEs from now; NULL: its own queue. */
+/*
+ * The SRQ that the QP takes receive WQEs from now; NULL: its own queue. For XRC,
+ * the message has a reference.
+ */
 static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
 {
 	return qp->resp.srq ?: qp->srq;
+}
+
+/* Is the receive WQE that was taken one of @srq? The pointer may be reused. */
+static bool keel_recv_is_of(const struct keel_resp *resp,
+			    const struct keel_srq *srq)
+{
+	return resp->srq == srq && resp->srq_id == srq->obj.id;
+}
+
+/*
+ * XRC: the SRQ of the receive WQE that was taken, with a reference; NULL if it
+ * does not exist any more. The SRQ may belong to another process, so a receive
+ * WQE that is kept for long keeps no reference.
+ */
+static struct keel_srq *keel_recv_srq_get(const struct keel_qp *qp)
+{
+	const struct keel_resp *resp = &qp->resp;
+	struct keel_obj *obj;
+
+	guard(rcu)();
+	obj = xa_load(&qp->kdev->reg.objs[KEEL_SRQ], resp->srq_id);
+	if (!obj || obj != &resp->srq->obj || !keel_obj_tryget(obj))
+		return NULL;
+	return resp->srq;
 }
 
 static void keel_recv_done(struct keel_resp *resp)
 {
 	resp->have = false;
 	resp->from = 0;
-	if (resp->srq)
-		keel_obj_put(&resp->srq->obj);
 	resp->srq = NULL;
 }
 
@@ -76,17 +101,30 @@ static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 	return ret;
 }
 
-static void keel_recv_flush_one(struct keel_qp *qp)
+/*
+ * Flush the receive WQE that was taken. It is gone with an SRQ that was destroyed.
+ * Return: XRC: its SRQ, with a reference that the caller drops; or NULL.
+ */
+static struct keel_srq *keel_recv_flush_one(struct keel_qp *qp)
 {
 	struct keel_uapi_cqe cqe = {
 		.status = IB_WC_WR_FLUSH_ERR,
 		.opcode = IB_WC_RECV,
 		.vendor_err = KEEL_WHY_FLUSH,
 	};
+	struct keel_srq *srq = NULL;
 
+	if (qp->resp.srq) {
+		srq = keel_recv_srq_get(qp);
+		if (!srq) {
+			keel_recv_done(&qp->resp);
+			return NULL;
+		}
+	}
 	keel_count(qp->kdev, flushes, 1);
 	keel_dgram_drop(qp->resp.dgram);
 	keel_recv_add(qp, &cqe, false);
+	return srq;
 }
 
 /* Raise the event if the QP has no receive WQE of an SRQ, and takes no more. */
@@ -120,6 +158,7 @@ void keel_rq_flush(struct keel_qp *qp)
 {
 	struct keel_resp *resp = &qp->resp;
 	struct keel_ring *ring = &qp->rq.ring;
+	struct keel_srq *srq;
 	/* The owner may post without end, and other threads need the lock. */
 	u32 budget = ring->head ? keel_ring_size(ring) + 1 : 1;
 
@@ -143,7 +182,9 @@ void keel_rq_flush(struct keel_qp *qp)
 				break;
 			resp->have = true;
 		}
-		keel_recv_flush_one(qp);
+		srq = keel_recv_flush_one(qp);
+		if (srq)
+			keel_obj_put(&srq->obj);
 		if (!--budget) {
 			if (!READ_ONCE(qp->ended))
 				keel_qp_schedule(qp);
@@ -202,19 +243,17 @@ int keel_recv_take(struct keel_xfer *x)
 	int ret;
 
 	if (resp->have) {
-		if (!resp->srq || resp->srq == x->srq)
+		if (!resp->srq || keel_recv_is_of(resp, x->srq))
 			return 1;
 		/*
-		 * This message names another SRQ. Keep a reference on the old
-		 * one: dropping the last reference may sleep.
+		 * This message names another SRQ. Dropping the last reference
+		 * on the old one may sleep: not here.
 		 */
-		x->old_srq = resp->srq;
-		keel_obj_get(&resp->srq->obj);
-		keel_recv_flush_one(peer);
+		x->old_srq = keel_recv_flush_one(peer);
 	}
 	if (x->srq) {
 		resp->srq = x->srq;
-		keel_obj_get(&x->srq->obj);
+		resp->srq_id = x->srq->obj.id;
 	}
 	/* Another QP of the SRQ may take the new receive WQE first. */
 	do
