@@ -207,6 +207,97 @@ TEST_CASE(flushed, "ISO-2", "after the death of a process, the kernel stops flus
 	check_flushed(start);
 }
 
+/*
+ * A queue is not flushed until its peer is destroyed. Its producer index is invalid
+ * when the last flush begins, and valid from the first flushed receive WQE on.
+ */
+static struct {
+	struct keel_uapi_ring *send[QUEUES], *recv[QUEUES];
+	struct ibv_qp *peer[QUEUES];
+	atomic_bool *dead;
+} lies;
+
+static void *post_after_lie(void *arg)
+{
+	int i;
+
+	for (;;)
+		for (i = 0; i < QUEUES; i++)
+			if (__atomic_load_n(&lies.recv[i]->kernel,
+					    __ATOMIC_ACQUIRE))
+				__atomic_store_n(&lies.send[i]->user,
+						 lies.send[i]->kernel + WRS,
+						 __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void liar(void)
+{
+	pthread_t thread;
+	int i;
+
+	CHECK_OK(pthread_create(&thread, NULL, post_after_lie, NULL));
+	while (!atomic_load(lies.dead))
+		usleep(1000);
+	/* This wakes the other QP, whose worker is dead. */
+	for (i = 0; i < QUEUES; i++)
+		CHECK_OK(ibv_destroy_qp(lies.peer[i]));
+	pause();
+}
+
+static void lying_flusher(struct peer *parent)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_parent_domain_init_attr attr = {
+		.pd = MUST(ibv_alloc_pd(ctx)),
+		.alloc = ring_alloc, .free = ring_free,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+	};
+	struct ibv_pd *pd = MUST(ibv_alloc_parent_domain(ctx, &attr));
+	struct ibv_cq *cq = cq_new(ctx);
+	struct ibv_qp_init_attr init = {
+		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+		.cap = { .max_send_wr = WRS, .max_recv_wr = WRS,
+			 .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	int i;
+
+	for (i = 0; i < QUEUES; i++) {
+		lies.peer[i] = qp_new(attr.pd, cq, IBV_QPT_RC, NULL);
+		qp_join(MUST(ibv_create_qp(pd, &init)), lies.peer[i]);
+		lies.send[i] = rings[0];
+		lies.recv[i] = rings[1];
+	}
+	/* The worker has done what the connections asked for. */
+	usleep(200000);
+	for (i = 0; i < QUEUES; i++) {
+		lies.recv[i]->user = WRS;
+		lies.send[i]->user = 0x7fffffff;
+	}
+	if (!SYS(fork()))
+		liar();
+	peer_tell(parent);
+	pause();
+}
+
+TEST_CASE(flushed_lie, "ISO-2", "after the death of a process, the kernel flushes no more WQEs than its queues have, although their producer indexes were invalid before",
+	  .limit = 60, ISO_NEEDS_THREADS)
+{
+	long start = dev_counter("flushes");
+	struct peer p;
+
+	lies.dead = peer_shared(sizeof(*lies.dead));
+	peer_start(&p, lying_flusher);
+	peer_wait(&p);
+	peer_kill(&p, SIGKILL);
+	atomic_store(lies.dead, true);
+	usleep(1000000);
+	check_flushed(start);
+	/* Every receive WQE was flushed, and no more send WQEs than there are. */
+	CHECK(dev_counter("flushes") - start >= QUEUES * WRS);
+	CHECK(dev_counter("flushes") - start <= QUEUES * 2 * WRS);
+}
+
 static void stopped_owner(struct peer *parent)
 {
 	struct iso_end e;

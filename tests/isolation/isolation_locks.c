@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Processes that hardly get a processor, and make calls without end that need a
+ * lock which all processes need: a process that is preempted with the lock must
+ * not delay the others.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include <infiniband/shpd.h>
+
+#include "iso.h"
+#include "qp.h"
+#include "t.h"
+
+#define CGROUPS		"/sys/fs/cgroup"
+#define HOSTILE		CGROUPS "/keel-iso-locks"
+/* Processes that make the calls, and busy loops beside them, in their cgroup. */
+#define CALLERS		16
+#define LOOPS		16
+#define PAGE		4096
+
+void t_after(void)
+{
+	rmdir(HOSTILE);
+}
+
+static struct ibv_context *ctx;
+
+/* --- calls, with ctx ----------------------------------------------------- */
+
+static void share(void)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_shpd shpd;
+
+	if (!pd)
+		return;
+	ibv_alloc_shpd(pd, 1, &shpd);
+	ibv_dealloc_pd(pd);
+}
+
+static void one_pd(void)
+{
+	CHECK_OK(ibv_dealloc_pd(MUST(ibv_alloc_pd(ctx))));
+}
+
+static void one_dm(void)
+{
+	struct ibv_alloc_dm_attr attr = { .length = PAGE };
+	struct ibv_dm *dm = ibv_alloc_dm(ctx, &attr);
+
+	if (dm)
+		ibv_free_dm(dm);
+}
+
+static void *modify_without_end(void *arg)
+{
+	struct ibv_qp_attr attr = { .min_rnr_timer = 1 };
+
+	for (;;)
+		ibv_modify_qp(arg, &attr, IBV_QP_MIN_RNR_TIMER);
+	return NULL;
+}
+
+/* Several threads modify one QP. */
+static void modify(void)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_qp *qp = qp_new(pd, cq_new(ctx), IBV_QPT_RC, NULL);
+	pthread_t thread;
+	int i;
+
+	qp_connect(qp, qp->qp_num);
+	for (i = 0; i < 8; i++)
+		CHECK_OK(pthread_create(&thread, NULL, modify_without_end, qp));
+	pause();
+}
+
+static void show_qps(void)
+{
+	CHECK_EQ(t_shell_status("rdma resource show qp >/dev/null"), 0);
+}
+
+/* --- processes ----------------------------------------------------------- */
+
+static void (*abuse)(void), (*use)(void);
+/* Calls of the victim in each of its steps. */
+static int calls = 20;
+
+static void caller(struct peer *parent)
+{
+	struct sched_param none = {};
+
+	ctx = dev_open(KEEL0);
+	peer_tell(parent);
+	peer_wait(parent);
+	SYS(sched_setscheduler(0, SCHED_IDLE, &none));
+	for (;;)
+		abuse();
+}
+
+static void loop(struct peer *parent)
+{
+	peer_wait(parent);
+	for (;;)
+		;
+}
+
+static void victim(struct peer *parent)
+{
+	int i;
+
+	ctx = dev_open(KEEL0);
+	peer_tell(parent);
+	for (;;) {
+		peer_wait(parent);
+		for (i = 0; i < calls; i++)
+			use();
+		peer_tell(parent);
+	}
+}
+
+/* As systemd puts the processes of each user into a cgroup of the same weight. */
+static void put_in_cgroup(pid_t pid)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", pid);
+	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
+}
+
+static void check_calls(void (*theirs)(void), void (*ours)(void),
+			const char *what)
+{
+	struct peer v, c[CALLERS], l[LOOPS];
+	int i;
+
+	abuse = theirs;
+	use = ours;
+	if (mkdir(HOSTILE, 0755))
+		CHECK_EQ(errno, EEXIST);
+	CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control", "+cpu"));
+	peer_start(&v, victim);
+	peer_wait(&v);
+	for (i = 0; i < CALLERS; i++) {
+		peer_start(&c[i], caller);
+		peer_wait(&c[i]);
+		put_in_cgroup(c[i].pid);
+		peer_tell(&c[i]);
+	}
+	/* The callers are in their loops. */
+	usleep(300000);
+	for (i = 0; i < LOOPS; i++) {
+		peer_start(&l[i], loop);
+		put_in_cgroup(l[i].pid);
+	}
+	for (i = 0; i < LOOPS; i++)
+		peer_tell(&l[i]);
+	usleep(300000);
+	for (i = 0; i < 3; i++)
+		CHECK_STEP(&v, what);
+	/* The loops first: the callers need processor time to exit. */
+	for (i = 0; i < LOOPS; i++)
+		peer_kill(&l[i], SIGKILL);
+	for (i = 0; i < CALLERS; i++)
+		peer_kill(&c[i], SIGKILL);
+	peer_kill(&v, SIGKILL);
+	iso_check_empty(KEEL0);
+}
+
+#define CALLERS_TITLE	" of 16 idle priority processes beside 16 busy loops in their cgroup, "
+
+TEST(shpd, "ISO-1", "during ibv_alloc_shpd() without end" CALLERS_TITLE "20 PDs are allocated and freed within 1 s")
+{
+	check_calls(share, one_pd, "ibv_alloc_pd(), ibv_dealloc_pd()");
+}
+
+TEST(dm, "ISO-1", "during ibv_alloc_dm() without end" CALLERS_TITLE "20 buffers are allocated and freed within 1 s")
+{
+	check_calls(one_dm, one_dm, "ibv_alloc_dm(), ibv_free_dm()");
+}
+
+TEST(resource, "ISO-1", "during ibv_modify_qp() without end" CALLERS_TITLE "rdma resource show qp returns within 1 s")
+{
+	/* Each one starts a program. */
+	calls = 1;
+	check_calls(modify, show_qps, "rdma resource show qp");
+}
