@@ -241,9 +241,11 @@ static void order_rq_unwanted(struct kunit *test)
 	check_wc(p, &p->b, 1, 8, IB_WC_SUCCESS);
 }
 
+/* In a work of the device, which may not wait for a modify operation. */
 static void act_error_only(struct pair *p)
 {
-	end_move(p, &p->b, IB_QPS_ERR);
+	KUNIT_EXPECT_TRUE(p->test, keel_qp_fail(to_kqp(p->b.qp), IB_QPS_ERR,
+						KEEL_EVENT_NONE));
 }
 
 /*
