@@ -53,8 +53,9 @@ struct keel_dgram {
  * @have: @recv is a receive WQE that was taken and is not completed yet
  * @recv: the receive WQE
  * @segs: the responder's segments of the message that is delivered
- * @srq: XRC: the SRQ that @recv came from; only compared, together with @srq_id,
- *	because its owner may have destroyed it
+ * @srq: XRC: the SRQ that @recv came from. Its owner may have destroyed it: used
+ *	only while the message or the flush has a reference on it; else only
+ *	compared, together with @srq_id
  * @srq_id: its &keel_obj.id
  * @last: IB_EVENT_QP_LAST_WQE_REACHED was raised
  * @from: &keel_qp.gen of the requester whose message began to use @recv

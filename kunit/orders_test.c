@@ -533,7 +533,8 @@ static void act_fast(struct pair *p)
 
 /*
  * The requester looks its peer up while that is being destroyed, and must not keep
- * it. Fails if the count of destroyed QPs changes while the peer can be found.
+ * it. Fails if the count of destroyed QPs changes at the other side of the point,
+ * before the peer is erased.
  */
 static void order_qp_erased(struct kunit *test)
 {

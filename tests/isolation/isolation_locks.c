@@ -46,15 +46,6 @@ static void one_pd(void)
 	CHECK_OK(ibv_dealloc_pd(MUST(ibv_alloc_pd(ctx))));
 }
 
-static void one_dm(void)
-{
-	struct ibv_alloc_dm_attr attr = { .length = PAGE };
-	struct ibv_dm *dm = ibv_alloc_dm(ctx, &attr);
-
-	if (dm)
-		ibv_free_dm(dm);
-}
-
 static void *modify_without_end(void *arg)
 {
 	struct ibv_qp_attr attr = { .min_rnr_timer = 1 };
@@ -175,11 +166,6 @@ static void check_calls(void (*theirs)(void), void (*ours)(void),
 TEST(shpd, "ISO-1", "during ibv_alloc_shpd() without end" CALLERS_TITLE "20 PDs are allocated and freed within 1 s")
 {
 	check_calls(share, one_pd, "ibv_alloc_pd(), ibv_dealloc_pd()");
-}
-
-TEST(dm, "ISO-1", "during ibv_alloc_dm() without end" CALLERS_TITLE "20 buffers are allocated and freed within 1 s")
-{
-	check_calls(one_dm, one_dm, "ibv_alloc_dm(), ibv_free_dm()");
 }
 
 TEST(resource, "ISO-1", "during ibv_modify_qp() without end" CALLERS_TITLE "rdma resource show qp returns within 1 s")

@@ -66,7 +66,7 @@ static bool make_with_failure(const struct fault_verb *v, int n,
 	err = errno;
 	was_failed = fault_end();
 	if (object) {
-		count->done++;
+		count->done += was_failed;
 		CHECK_OK(v->unmake(object));
 	} else {
 		count->refused++;
@@ -111,7 +111,7 @@ static bool unmake_with_failure(const struct fault_verb *v, int n,
 			     v->name, n, t_errname(err));
 		CHECK_OK(v->unmake(object));
 	} else {
-		count->done++;
+		count->done += was_failed;
 	}
 	CHECK_SAME_TREE(before);
 	free(before);
