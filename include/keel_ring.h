@@ -99,8 +99,9 @@ static inline int keel_ring_room(const struct keel_ring *ring)
  */
 static inline void keel_ring_advance(struct keel_ring *ring)
 {
+	WRITE_ONCE(ring->index, ring->index + 1);
 	/* After the copy of the WQE or CQE. */
-	smp_store_release(&ring->head->kernel, ++ring->index);
+	smp_store_release(&ring->head->kernel, ring->index);
 }
 
 #endif /* KEEL_RING_H */

@@ -130,7 +130,7 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
 {
 	if (!ring->head)
 		return;
-	ring->index = 0;
+	WRITE_ONCE(ring->index, 0);
 	WRITE_ONCE(ring->head->flags, 0);
 	WRITE_ONCE(ring->head->kernel, 0);
 	/* Userspace resets its own index. */
@@ -153,7 +153,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
 	keel_sq_discard(&qp->sq);
 	keel_srq_wait_end(qp);
-	qp->sq.drained = false;
+	WRITE_ONCE(qp->sq.drained, false);
 	keel_ring_reset(&qp->sq.ring, qp->user);
 	mutex_unlock(&qp->sq.lock);
 
@@ -198,7 +198,7 @@ VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 		return -EINVAL;
 	keel_qp_set(qp, attr, mask, av);
 	if (next == IB_QPS_SQD && cur != IB_QPS_SQD) {
-		qp->sq.drained = false;
+		WRITE_ONCE(qp->sq.drained, false);
 		/* Each transition to SQD requests its event anew. */
 		if (!(mask & IB_QP_EN_SQD_ASYNC_NOTIFY))
 			WRITE_ONCE(qp->attr.en_sqd_async_notify, 0);
@@ -300,7 +300,7 @@ int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	}
 	attr->cur_qp_state = attr->qp_state;
 	attr->path_mig_state = IB_MIG_MIGRATED;
-	attr->sq_draining = attr->qp_state == IB_QPS_SQD && !qp->sq.drained;
+	attr->sq_draining = attr->qp_state == IB_QPS_SQD && !READ_ONCE(qp->sq.drained);
 	attr->cap = qp->cap;
 	init->cap = qp->cap;
 	init->qp_type = qp->type;

@@ -306,7 +306,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 static enum keel_action keel_sq_drained(struct keel_qp *qp)
 {
 	if (!qp->sq.drained) {
-		qp->sq.drained = true;
+		WRITE_ONCE(qp->sq.drained, true);
 		/* Also for a thread that found memory absent before SQD. */
 		keel_sq_discard(&qp->sq);
 		if (READ_ONCE(qp->attr.en_sqd_async_notify))

@@ -27,18 +27,20 @@ void t_after(void)
 }
 
 static struct ibv_context *ctx;
+static struct ibv_qp *qp;
 
-/* --- calls, with ctx ----------------------------------------------------- */
+/* --- calls, with ctx and qp: each returns whether it succeeded ------------ */
 
-static void share(void)
+static bool share(void)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	struct ibv_shpd shpd;
+	bool good;
 
 	if (!pd)
-		return;
-	ibv_alloc_shpd(pd, 1, &shpd);
-	ibv_dealloc_pd(pd);
+		return false;
+	good = ibv_alloc_shpd(pd, 1, &shpd);
+	return !ibv_dealloc_pd(pd) && good;
 }
 
 static void one_pd(void)
@@ -46,27 +48,11 @@ static void one_pd(void)
 	CHECK_OK(ibv_dealloc_pd(MUST(ibv_alloc_pd(ctx))));
 }
 
-static void *modify_without_end(void *arg)
+static bool modify(void)
 {
 	struct ibv_qp_attr attr = { .min_rnr_timer = 1 };
 
-	for (;;)
-		ibv_modify_qp(arg, &attr, IBV_QP_MIN_RNR_TIMER);
-	return NULL;
-}
-
-/* Several threads modify one QP. */
-static void modify(void)
-{
-	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
-	struct ibv_qp *qp = qp_new(pd, cq_new(ctx), IBV_QPT_RC, NULL);
-	pthread_t thread;
-	int i;
-
-	qp_connect(qp, qp->qp_num);
-	for (i = 0; i < 8; i++)
-		CHECK_OK(pthread_create(&thread, NULL, modify_without_end, qp));
-	pause();
+	return !ibv_modify_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER);
 }
 
 static void show_qps(void)
@@ -76,20 +62,36 @@ static void show_qps(void)
 
 /* --- processes ----------------------------------------------------------- */
 
-static void (*abuse)(void), (*use)(void);
+static bool (*abuse)(void);
+static void (*use)(void);
 /* Calls of the victim in each of its steps. */
 static int calls = 20;
+/* Threads of each caller. */
+static int callers = 1;
+
+static void *call_without_end(void *arg)
+{
+	for (;;)
+		abuse();
+	return NULL;
+}
 
 static void caller(struct peer *parent)
 {
 	struct sched_param none = {};
+	pthread_t thread;
+	int i;
 
 	ctx = dev_open(KEEL0);
+	qp = qp_new(MUST(ibv_alloc_pd(ctx)), cq_new(ctx), IBV_QPT_RC, NULL);
+	qp_connect(qp, qp->qp_num);
+	CHECK(abuse());
 	peer_tell(parent);
 	peer_wait(parent);
 	SYS(sched_setscheduler(0, SCHED_IDLE, &none));
-	for (;;)
-		abuse();
+	for (i = 1; i < callers; i++)
+		CHECK_OK(pthread_create(&thread, NULL, call_without_end, NULL));
+	call_without_end(NULL);
 }
 
 static void loop(struct peer *parent)
@@ -122,7 +124,7 @@ static void put_in_cgroup(pid_t pid)
 	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
 }
 
-static void check_calls(void (*theirs)(void), void (*ours)(void),
+static void check_calls(bool (*theirs)(void), void (*ours)(void),
 			const char *what)
 {
 	struct peer v, c[CALLERS], l[LOOPS];
@@ -170,6 +172,7 @@ TEST(shpd, "ISO-1", "during ibv_alloc_shpd() without end" CALLERS_TITLE "20 PDs 
 
 TEST(resource, "ISO-1", "during ibv_modify_qp() without end" CALLERS_TITLE "rdma resource show qp returns within 1 s")
 {
+	callers = 8;
 	/* Each one starts a program. */
 	calls = 1;
 	check_calls(modify, show_qps, "rdma resource show qp");

@@ -5,6 +5,7 @@
  * its memory is no longer pinned.
  */
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "iso.h"
@@ -94,7 +95,9 @@ static void taker(struct peer *parent)
 	peer_tell(parent);
 	peer_wait(parent);
 	/* The receive WQE is gone with the SRQ: the QP ends without it. */
+	CHECK_NO_EVENT(ctx);
 	qp_to(to, IBV_QPS_ERR);
+	CHECK_EVENT(ctx, IBV_EVENT_QP_LAST_WQE_REACHED, to);
 	CHECK_OK(ibv_destroy_qp(to));
 	peer_tell(parent);
 	peer_wait(parent);
@@ -111,17 +114,29 @@ static bool belongs(const struct tree *t, pid_t pid)
 	return false;
 }
 
+/* Start both, and return when the QP has a receive WQE of the SRQ. */
+static void take(struct peer *o, struct peer *t)
+{
+	uint32_t srqn;
+	char *text;
+
+	peer_start(o, owner);
+	peer_start(t, taker);
+	peer_get_var(o, srqn);
+	peer_put_var(t, srqn);
+	peer_wait(t);
+	text = tree_text(KEEL0);
+	if (!strstr(text, " taken 1 "))
+		FAIL("got no receive WQE that was taken:\n%s", text);
+	free(text);
+}
+
 TEST(taken, "ISO-1,PD-3", "an SRQ, its CQ and its PD are freed when their owner destroys them, although another process's XRC_RECV QP has taken a receive WQE")
 {
 	struct peer o, t;
 	struct tree tree;
-	uint32_t srqn;
 
-	peer_start(&o, owner);
-	peer_start(&t, taker);
-	peer_get_var(&o, srqn);
-	peer_put_var(&t, srqn);
-	peer_wait(&t);
+	take(&o, &t);
 	CHECK_STEP(&o, "the destroy of an SRQ");
 	tree_read(KEEL0, &tree);
 	if (belongs(&tree, o.pid))
