@@ -3,6 +3,7 @@
  * The lock of a responder: a requester and the owner of the QP retry to get it,
  * and do not sleep on it. See keel_resp_lock.h.
  */
+#include <kunit/visibility.h>
 #include <linux/delay.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
@@ -91,3 +92,4 @@ bool keel_resp_enter(struct keel_qp *qp,
 	}
 	return false;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_resp_enter);

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A thread that wants the lock of a responder retries. It must neither sleep on
+ * the lock, nor retry when there is nothing to do any more.
+ */
+#include <linux/sched.h>
+
+#include "keel_resp_lock.h"
+#include "pair.h"
+
+#define LEN		100
+#define PATIENCE	(60 * HZ)
+
+static struct keel_resp *resp_of(const struct end *end)
+{
+	return &to_kqp(end->qp)->resp;
+}
+
+static void connected(struct kunit *test, enum ib_qp_type type)
+{
+	pair_make(test->priv, type);
+	pair_connect(test->priv);
+}
+
+/* Post a send WQE at the first end, and return while a thread executes it. */
+static void send_and_wait(struct kunit *test, u64 wr_id)
+{
+	struct pair *p = test->priv;
+	struct ib_sge sge = end_sge(p, &p->a, 0, LEN);
+	struct ib_ud_wr wr = {
+		.wr = { .wr_id = wr_id, .opcode = IB_WR_SEND, .num_sge = 1,
+			.send_flags = IB_SEND_SIGNALED, .sg_list = &sge },
+		.ah = p->ah, .remote_qpn = p->b.qp->qp_num,
+		.remote_qkey = PAIR_QKEY,
+	};
+	unsigned long until = jiffies + PATIENCE;
+	struct mutex *lock = &to_kqp(p->a.qp)->sq.lock;
+
+	KUNIT_EXPECT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
+	while (!mutex_is_locked(lock) && time_before(jiffies, until))
+		schedule_timeout_uninterruptible(1);
+	KUNIT_EXPECT_TRUE(test, mutex_is_locked(lock));
+}
+
+/* The lock must be dropped before anything may end the test. */
+static void collect_and_unlock(struct pair *p)
+{
+	unsigned long until = jiffies + PATIENCE;
+
+	for (; !p->a.wcs && time_before(jiffies, until); end_collect(&p->a))
+		schedule_timeout_uninterruptible(1);
+	mutex_unlock(&resp_of(&p->b)->lock);
+	pair_settle(p, &p->a, 1);
+}
+
+static void check_sent(struct kunit *test, enum ib_wc_status status)
+{
+	struct pair *p = test->priv;
+
+	KUNIT_ASSERT_EQ(test, 1, p->a.wcs);
+	KUNIT_EXPECT_EQ(test, 8, p->a.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, status, p->a.wc[0].status);
+}
+
+static u64 drops(const struct pair *p)
+{
+	struct keel_counters __percpu *all = to_kdev(p->ibdev)->counters;
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu_ptr(all, cpu)->n[KEEL_CTR_ud_drops];
+	return sum;
+}
+
+/* A message waits as long as the responder is locked, over several turns. */
+static void resp_lock_message(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	connected(test, IB_QPT_RC);
+	end_recv(p, &p->b, 7, 0, LEN);
+	mutex_lock(&resp_of(&p->b)->lock);
+	send_and_wait(test, 8);
+	/* Longer than one thread retries. */
+	schedule_timeout_uninterruptible(HZ / 2);
+	end_collect(&p->a);
+	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
+	mutex_unlock(&resp_of(&p->b)->lock);
+	pair_settle(p, &p->a, 1);
+	check_sent(test, IB_WC_SUCCESS);
+	KUNIT_ASSERT_EQ(test, 1, p->b.wcs);
+	KUNIT_EXPECT_EQ(test, 7, p->b.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, LEN));
+}
+
+/* An error of the requester ends its retries: nothing else unlocks. */
+static void resp_lock_requester_fails(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	connected(test, IB_QPT_RC);
+	end_recv(p, &p->b, 7, 0, LEN);
+	mutex_lock(&resp_of(&p->b)->lock);
+	send_and_wait(test, 8);
+	keel_qp_fail(to_kqp(p->a.qp), IB_QPS_ERR, KEEL_EVENT_NONE);
+	collect_and_unlock(p);
+	check_sent(test, IB_WC_WR_FLUSH_ERR);
+	KUNIT_EXPECT_EQ(test, 0, p->b.wcs);
+}
+
+/* A datagram does not wait for long: it is lost, and counted. */
+static void resp_lock_datagram(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	u64 before;
+
+	connected(test, IB_QPT_UD);
+	end_recv(p, &p->b, 7, 0, sizeof(struct ib_grh) + LEN);
+	before = drops(p);
+	mutex_lock(&resp_of(&p->b)->lock);
+	send_and_wait(test, 8);
+	collect_and_unlock(p);
+	check_sent(test, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, 0, p->b.wcs);
+	KUNIT_EXPECT_EQ(test, before + 1, drops(p));
+}
+
+/* The thread that flushes a receive queue retries, too. */
+static void resp_lock_flush(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	connected(test, IB_QPT_RC);
+	end_recv(p, &p->b, 7, 0, LEN);
+	mutex_lock(&resp_of(&p->b)->lock);
+	keel_qp_fail(to_kqp(p->b.qp), IB_QPS_ERR, KEEL_EVENT_NONE);
+	schedule_timeout_uninterruptible(HZ / 10);
+	end_collect(&p->b);
+	KUNIT_EXPECT_EQ(test, 0, p->b.wcs);
+	mutex_unlock(&resp_of(&p->b)->lock);
+	pair_settle(p, &p->b, 1);
+	KUNIT_ASSERT_EQ(test, 1, p->b.wcs);
+	KUNIT_EXPECT_EQ(test, 7, p->b.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->b.wc[0].status);
+}
+
+/* How often resp_wanted() says that there is work to do. */
+static int wanted;
+
+static bool resp_wanted(const struct keel_qp *qp)
+{
+	return wanted-- > 0;
+}
+
+/* Another thread does the work before this one gets the lock. */
+static void resp_lock_not_wanted(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_qp *qp;
+	int depth;
+
+	pair_make(p, IB_QPT_RC);
+	qp = to_kqp(p->b.qp);
+	depth = preempt_count();
+
+	wanted = 0;
+	KUNIT_EXPECT_FALSE(test, keel_resp_enter(qp, resp_wanted));
+	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&qp->resp.lock));
+	wanted = 1;
+	KUNIT_EXPECT_FALSE(test, keel_resp_enter(qp, resp_wanted));
+	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&qp->resp.lock));
+	KUNIT_EXPECT_EQ(test, depth, preempt_count());
+
+	wanted = 2;
+	KUNIT_ASSERT_TRUE(test, keel_resp_enter(qp, resp_wanted));
+	mutex_unlock(&qp->resp.lock);
+	keel_resp_relax();
+	KUNIT_EXPECT_EQ(test, depth, preempt_count());
+}
+
+static struct kunit_case resp_lock_cases[] = {
+	KUNIT_CASE(resp_lock_message),
+	KUNIT_CASE(resp_lock_requester_fails),
+	KUNIT_CASE(resp_lock_datagram),
+	KUNIT_CASE(resp_lock_flush),
+	KUNIT_CASE(resp_lock_not_wanted),
+	{}
+};
+
+static struct kunit_suite resp_lock_suite = {
+	.name = "keel_resp_lock",
+	.suite_init = pair_suite_init,
+	.suite_exit = pair_suite_exit,
+	.init = pair_init,
+	.exit = pair_exit,
+	.test_cases = resp_lock_cases,
+};
+kunit_test_suite(resp_lock_suite);
