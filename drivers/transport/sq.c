@@ -406,8 +406,11 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		if (!mutex_trylock(&sq->lock))
 			return;
 		action = KEEL_ACTION_IDLE;
-		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0))
+		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0)) {
 			action = keel_sq_drain(qp, turn);
+			/* Other threads may set @again without end. */
+			cond_resched();
+		}
 		keel_point("sq_drained");
 		/* Under the lock: a dying QP is not scheduled any more. */
 		if (action == KEEL_ACTION_LATER && !READ_ONCE(qp->dying) &&
