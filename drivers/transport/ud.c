@@ -173,7 +173,10 @@ static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
 	return filled;
 }
 
-/* Retry to fill the receive WQE. Context: the responder's lock is held. */
+/*
+ * Retry to fill the receive WQE, and set the CQE if this has ended. Context: the
+ * responder's lock is held.
+ */
 static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
@@ -202,24 +205,22 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 		cqe->flags = 0;
 	}
 	keel_fetch_discard(&dgram->fetch);
-	keel_recv_report(qp, cqe, dgram->solicited);
 	return copied;
 }
 
-/* As keel_dgram_lacks(). @pending gets whether the datagram is kept. */
+/* As keel_dgram_lacks(). @ended is set if the datagram has a result, in its CQE. */
 static bool keel_dgram_try(struct keel_qp *qp, struct keel_lack *lack,
-			   bool *pending)
+			   bool *ended)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
 	struct keel_fetch *fetch = &dgram->fetch;
 
-	*pending = dgram->pending;
 	/* A killed process provides no memory, and its QP is destroyed soon. */
 	if (!dgram->pending || READ_ONCE(qp->dying) ||
 	    keel_fetch_collect(fetch) || fatal_signal_pending(current))
 		return false;
 	if (keel_dgram_copy(qp) != KEEL_COPY_ABSENT) {
-		*pending = false;
+		*ended = true;
 		return false;
 	}
 	if (fetch->ctl.need.kind == KEEL_NEED_CLOSE) {
@@ -233,16 +234,24 @@ static bool keel_dgram_try(struct keel_qp *qp, struct keel_lack *lack,
 /* Return: true if @lack is missing, and was not requested yet. */
 static bool keel_dgram_lacks(struct keel_qp *qp, struct keel_lack *lack)
 {
-	bool pending, lacks;
+	struct keel_dgram *dgram = qp->resp.dgram;
+	bool ended = false, lacks;
 
 	if (!keel_resp_enter(qp, keel_ud_is_full))
 		return false;
 	/* While the QP is full, no requester retries for the lock. */
 	keel_resp_relax();
-	lacks = keel_dgram_try(qp, lack, &pending);
+	lacks = keel_dgram_try(qp, lack, &ended);
 	/* Requesters retry for the lock from here on, and get it soon. */
 	keel_resp_stay();
-	WRITE_ONCE(qp->resp.dgram->pending, pending);
+	if (ended) {
+		/*
+		 * First: whoever polls the CQE may send the next datagram, which
+		 * a full QP would drop.
+		 */
+		WRITE_ONCE(dgram->pending, false);
+		keel_recv_report(qp, &dgram->cqe, dgram->solicited);
+	}
 	mutex_unlock(&qp->resp.lock);
 	keel_resp_relax();
 	return lacks;
