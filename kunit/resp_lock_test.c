@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A thread that wants the lock of a responder retries. It must neither sleep on
- * the lock, nor retry when there is nothing to do any more.
+ * A thread that wants the lock of a responder retries, and gives up when there is
+ * nothing to do any more. That it does not sleep on the lock is not checked here.
  */
 #include <linux/sched.h>
 
@@ -35,11 +35,15 @@ static void send_and_wait(struct kunit *test, u64 wr_id)
 	};
 	unsigned long until = jiffies + PATIENCE;
 	struct mutex *lock = &to_kqp(p->a.qp)->sq.lock;
+	bool runs;
 
 	KUNIT_EXPECT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
-	while (!mutex_is_locked(lock) && time_before(jiffies, until))
+	do {
 		schedule_timeout_uninterruptible(1);
-	KUNIT_EXPECT_TRUE(test, mutex_is_locked(lock));
+		runs = mutex_is_locked(lock);
+		end_collect(&p->a);
+	} while (!runs && !p->a.wcs && time_before(jiffies, until));
+	KUNIT_EXPECT_TRUE(test, runs || p->a.wcs);
 }
 
 /* The lock must be dropped before anything may end the test. */
@@ -94,7 +98,7 @@ static void resp_lock_message(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, LEN));
 }
 
-/* An error of the requester ends its retries: nothing else unlocks. */
+/* A requester that fails completes, although the responder stays locked. */
 static void resp_lock_requester_fails(struct kunit *test)
 {
 	struct pair *p = test->priv;
@@ -109,7 +113,7 @@ static void resp_lock_requester_fails(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, p->b.wcs);
 }
 
-/* A datagram does not wait for long: it is lost, and counted. */
+/* A datagram does not wait until the lock is free: it is lost, and counted. */
 static void resp_lock_datagram(struct kunit *test)
 {
 	struct pair *p = test->priv;
@@ -153,30 +157,65 @@ static bool resp_wanted(const struct keel_qp *qp)
 	return wanted-- > 0;
 }
 
+/* Call keel_resp_enter(), and unlock: returns whether it was locked. */
+static bool enter(struct kunit *test, struct keel_qp *qp, int times)
+{
+	int depth = preempt_count(), inside = depth;
+	bool entered, locked = false;
+
+	wanted = times;
+	entered = keel_resp_enter(qp, resp_wanted);
+	if (entered) {
+		locked = mutex_is_locked(&qp->resp.lock);
+		inside = preempt_count() - 1;
+		if (locked)
+			mutex_unlock(&qp->resp.lock);
+		keel_resp_relax();
+	}
+	KUNIT_EXPECT_EQ(test, entered, locked);
+	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&qp->resp.lock));
+	KUNIT_EXPECT_EQ(test, depth, preempt_count());
+	if (IS_ENABLED(CONFIG_PREEMPT_COUNT) && !IS_ENABLED(CONFIG_PREEMPT_RT))
+		KUNIT_EXPECT_EQ(test, depth, inside);
+	return entered;
+}
+
 /* Another thread does the work before this one gets the lock. */
 static void resp_lock_not_wanted(struct kunit *test)
 {
 	struct pair *p = test->priv;
 	struct keel_qp *qp;
-	int depth;
 
 	pair_make(p, IB_QPT_RC);
 	qp = to_kqp(p->b.qp);
-	depth = preempt_count();
+	KUNIT_EXPECT_FALSE(test, enter(test, qp, 0));
+	KUNIT_EXPECT_FALSE(test, enter(test, qp, 1));
+	KUNIT_EXPECT_TRUE(test, enter(test, qp, 2));
+}
 
-	wanted = 0;
-	KUNIT_EXPECT_FALSE(test, keel_resp_enter(qp, resp_wanted));
-	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&qp->resp.lock));
-	wanted = 1;
-	KUNIT_EXPECT_FALSE(test, keel_resp_enter(qp, resp_wanted));
-	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&qp->resp.lock));
-	KUNIT_EXPECT_EQ(test, depth, preempt_count());
+static int pause_until(const struct end *end, u64 until)
+{
+	struct keel_resp_wait wait = { .until = until };
+	int i, ret = 0;
 
-	wanted = 2;
-	KUNIT_ASSERT_TRUE(test, keel_resp_enter(qp, resp_wanted));
-	mutex_unlock(&qp->resp.lock);
-	keel_resp_relax();
-	KUNIT_EXPECT_EQ(test, depth, preempt_count());
+	/* It looks at the time only after many attempts. */
+	for (i = 0; i < 1000 && !ret; i++)
+		ret = keel_resp_pause(to_kqp(end->qp), &wait);
+	return ret;
+}
+
+/* Retries end with the time, and when the requester must not send any more. */
+static void resp_lock_pause(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	connected(test, IB_QPT_RC);
+	KUNIT_EXPECT_EQ(test, 0, pause_until(&p->a, U64_MAX));
+	KUNIT_EXPECT_EQ(test, -EBUSY, pause_until(&p->a, 1));
+	end_move(p, &p->a, IB_QPS_SQD);
+	KUNIT_EXPECT_EQ(test, 0, pause_until(&p->a, U64_MAX));
+	keel_qp_fail(to_kqp(p->a.qp), IB_QPS_ERR, KEEL_EVENT_NONE);
+	KUNIT_EXPECT_EQ(test, -EINTR, pause_until(&p->a, U64_MAX));
 }
 
 static struct kunit_case resp_lock_cases[] = {
@@ -185,6 +224,7 @@ static struct kunit_case resp_lock_cases[] = {
 	KUNIT_CASE(resp_lock_datagram),
 	KUNIT_CASE(resp_lock_flush),
 	KUNIT_CASE(resp_lock_not_wanted),
+	KUNIT_CASE(resp_lock_pause),
 	{}
 };
 

@@ -51,7 +51,10 @@ static struct keel_srq *keel_recv_srq_get(const struct keel_qp *qp)
 
 	guard(rcu)();
 	obj = xa_load(&qp->kdev->reg.objs[KEEL_SRQ], resp->srq_id);
-	/* Numbers of objects may wrap: then it has no CQ, or another domain. */
+	/*
+	 * Numbers of objects may wrap: an SRQ without a CQ, or of another domain,
+	 * is another SRQ.
+	 */
 	if (!obj || obj != &resp->srq->obj || resp->srq->xrcd != qp->xrcd ||
 	    !keel_obj_tryget(obj))
 		return NULL;

@@ -45,6 +45,7 @@ int keel_resp_pause(const struct keel_qp *qp, struct keel_resp_wait *wait)
 	usleep_range(20, 100);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_resp_pause);
 
 /**
  * keel_resp_try() - try to lock a queue; sleep if the lock is taken

@@ -305,7 +305,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 /* SQD: the WQE that was begun has completed. */
 static enum keel_action keel_sq_drained(struct keel_qp *qp)
 {
-	if (!qp->sq.drained) {
+	if (!READ_ONCE(qp->sq.drained)) {
 		WRITE_ONCE(qp->sq.drained, true);
 		/* Also for a thread that found memory absent before SQD. */
 		keel_sq_discard(&qp->sq);
