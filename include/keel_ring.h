@@ -71,7 +71,8 @@ static inline void *keel_ring_entry(const struct keel_ring *ring, u32 index)
 static inline int keel_ring_posted(const struct keel_ring *ring)
 {
 	/* Pairs with the release of the thread that posts. */
-	u32 n = smp_load_acquire(&ring->head->user) - ring->index;
+	u32 n = smp_load_acquire(&ring->head->user) -
+		READ_ONCE(ring->index);
 
 	return n > ring->mask + 1 ? -EINVAL : (int)n;
 }
