@@ -91,27 +91,6 @@ static void send(struct pair *p, struct end *end, u64 wr_id)
 	KUNIT_EXPECT_EQ(p->test, 0, ib_post_send(end->qp, &wr, NULL));
 }
 
-/* The same, without letting any thread know. */
-static void send_silently(struct pair *p, struct end *end, u64 wr_id)
-{
-	struct keel_ring *ring = &to_kqp(end->qp)->sq.ring;
-	const struct ib_sge sge = end_sge(p, end, 0, LEN);
-	struct keel_uapi_send_wqe *wqe;
-	u32 user = ring->head->user;
-
-	wqe = keel_ring_entry(ring, user);
-	memset(wqe, 0, sizeof(*wqe));
-	wqe->wr_id = wr_id;
-	wqe->opcode = IB_WR_SEND;
-	wqe->flags = IB_SEND_SIGNALED;
-	wqe->num_sge = 1;
-	*(struct keel_uapi_sge *)(wqe + 1) = (struct keel_uapi_sge){
-		.addr = sge.addr, .length = sge.length, .lkey = sge.lkey,
-	};
-	/* Pairs with keel_ring_posted(). */
-	smp_store_release(&ring->head->user, user + 1);
-}
-
 /* Run the send queue, as a doorbell does. */
 static void run(struct end *end)
 {
@@ -211,7 +190,7 @@ static bool doorbell_wanted(const struct end *end)
 static void act_want_again(struct pair *p)
 {
 	run(&p->a);
-	send_silently(p, &p->a, 2);
+	end_send_silently(p, &p->a, 2, LEN);
 	run(&p->a);
 }
 
@@ -357,7 +336,7 @@ static void order_cq_armed(struct kunit *test)
 
 static void act_run_second(struct pair *p)
 {
-	send_silently(p, &p->a, 2);
+	end_send_silently(p, &p->a, 2, LEN);
 	run(&p->a);
 }
 
@@ -372,7 +351,7 @@ static void order_sq_drained(struct kunit *test)
 	connected(p);
 	end_recv(p, &p->b, 7, 0, LEN);
 	end_recv(p, &p->b, 8, 0, LEN);
-	send_silently(p, &p->a, 1);
+	end_send_silently(p, &p->a, 1, LEN);
 	order_begin(p, "sq_drained", act_run_second);
 	run(&p->a);
 	end_collect(&p->a);
@@ -381,6 +360,36 @@ static void order_sq_drained(struct kunit *test)
 	check_wc(p, &p->a, 0, 1, IB_WC_SUCCESS);
 	check_wc(p, &p->a, 1, 2, IB_WC_SUCCESS);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&to_kqp(p->a.qp)->sq.again));
+}
+
+/* Other threads ring the doorbell whenever this one has emptied the queue. */
+static void ring_without_end(const char *name)
+{
+	/* The worker is not to be kept. */
+	if (strcmp(name, "sq_drained") || current->flags & PF_WQ_WORKER)
+		return;
+	if (atomic_inc_return(&order.hits) == 1)
+		end_send_silently(order.p, &order.p->a, 1, LEN);
+	/* The test ends also if the thread stays. */
+	if (atomic_read(&order.hits) < 100)
+		atomic_set(&to_kqp(order.p->a.qp)->sq.again, 1);
+}
+
+/*
+ * Fails if @again keeps a thread whose turn is over, or if that thread leaves the
+ * queue without scheduling the QP.
+ */
+static void order_sq_late(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	connected(p);
+	end_recv(p, &p->b, 7, 0, LEN);
+	order = (struct order){ .p = p };
+	WRITE_ONCE(keel_point_hook.hit, ring_without_end);
+	keel_sq_run(to_kqp(p->a.qp), &(const struct keel_turn){ .until = 0 });
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&order.hits));
+	one_message(p);
 }
 
 static enum keel_fast fast_run(struct end *end)
@@ -489,7 +498,7 @@ static void order_qp_changed(struct kunit *test)
 	p->b.state = IB_QPS_INIT;
 	end_connect(p, &p->b);
 	end_recv(p, &p->b, 7, 0, LEN);
-	send_silently(p, &p->a, 1);
+	end_send_silently(p, &p->a, 1, LEN);
 	order_begin(p, "qp_changed", act_run);
 	p->b.state = IB_QPS_RTS;
 	end_connect(p, &p->b);
@@ -527,7 +536,7 @@ static void order_sq_failed(struct kunit *test)
 
 static void act_fast(struct pair *p)
 {
-	send_silently(p, &p->a, 2);
+	end_send_silently(p, &p->a, 2, LEN);
 	fast_run(&p->a);
 }
 
@@ -569,6 +578,7 @@ static struct kunit_case orders_cases[] = {
 	KUNIT_CASE(order_cqe_added),
 	KUNIT_CASE(order_cq_armed),
 	KUNIT_CASE(order_sq_drained),
+	KUNIT_CASE(order_sq_late),
 	KUNIT_CASE(order_fast_drained),
 	KUNIT_CASE(order_no_peer),
 	KUNIT_CASE(order_qp_changed),

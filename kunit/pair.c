@@ -330,6 +330,26 @@ void end_recv(struct pair *p, struct end *end, u64 wr_id, u64 off, u32 len)
 	KUNIT_EXPECT_EQ(p->test, 0, ib_post_recv(end->qp, &wr, NULL));
 }
 
+void end_send_silently(struct pair *p, struct end *end, u64 wr_id, u32 len)
+{
+	struct keel_ring *ring = &to_kqp(end->qp)->sq.ring;
+	const struct ib_sge sge = end_sge(p, end, 0, len);
+	struct keel_uapi_send_wqe *wqe;
+	u32 user = ring->head->user;
+
+	wqe = keel_ring_entry(ring, user);
+	memset(wqe, 0, sizeof(*wqe));
+	wqe->wr_id = wr_id;
+	wqe->opcode = IB_WR_SEND;
+	wqe->flags = IB_SEND_SIGNALED;
+	wqe->num_sge = 1;
+	*(struct keel_uapi_sge *)(wqe + 1) = (struct keel_uapi_sge){
+		.addr = sge.addr, .length = sge.length, .lkey = sge.lkey,
+	};
+	/* Pairs with keel_ring_posted(). */
+	smp_store_release(&ring->head->user, user + 1);
+}
+
 long end_differs(const struct end *end, u64 off, const struct end *of,
 		 u64 from, u64 len)
 {

@@ -121,6 +121,9 @@ void end_move(struct pair *p, struct end *end, enum ib_qp_state state);
 /* Post a receive WQE for a part of @end's buffer, with the local DMA lkey. */
 void end_recv(struct pair *p, struct end *end, u64 wr_id, u64 off, u32 len);
 
+/* Post a message of @len bytes from the start of the buffer, and tell no thread. */
+void end_send_silently(struct pair *p, struct end *end, u64 wr_id, u32 len);
+
 /* Return the first of @len bytes at @off that differs from @of, or -1. */
 long end_differs(const struct end *end, u64 off, const struct end *of,
 		 u64 from, u64 len);

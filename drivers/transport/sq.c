@@ -341,6 +341,11 @@ static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 	}
 }
 
+static bool keel_sq_late(const struct keel_turn *turn)
+{
+	return ktime_get_ns() > turn->until;
+}
+
 /*
  * Userspace may post without end: a doorbell ends at @turn->end, and a worker
  * gives its other queues a turn.
@@ -350,7 +355,7 @@ static bool keel_sq_turn_over(const struct keel_qp *qp,
 {
 	if (turn->doorbell && (s32)(qp->sq.ring.index - turn->end) >= 0)
 		return true;
-	return ktime_get_ns() > turn->until;
+	return keel_sq_late(turn);
 }
 
 static enum keel_action keel_sq_drain(struct keel_qp *qp,
@@ -382,9 +387,10 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
  * @qp: the QP, which has one
  * @turn: limits of this run
  *
- * If another thread runs the queue already, that thread executes the new WQEs.
+ * If another thread runs the queue already, that thread executes the new WQEs, or
+ * schedules the QP if its own turn is over.
  *
- * Context: as keel_qp_run().
+ * Context: as keel_qp_run(). The caller holds a reference on the QP.
  */
 void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 {
@@ -408,8 +414,9 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		action = KEEL_ACTION_IDLE;
 		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0)) {
 			action = keel_sq_drain(qp, turn);
-			/* Other threads may set @again without end. */
 			cond_resched();
+			if (atomic_read(&sq->again) && keel_sq_late(turn))
+				break;
 		}
 		keel_point("sq_drained");
 		/* Under the lock: a dying QP is not scheduled any more. */
@@ -429,7 +436,14 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		 * taken has set @again: run the queue again for it.
 		 */
 		smp_mb();
-	} while (atomic_read(&sq->again));
+		if (!atomic_read(&sq->again))
+			return;
+	} while (!keel_sq_late(turn));
+	/*
+	 * Other threads may set @again without end, and this thread may be a
+	 * doorbell of another process. Without the lock: the worker must get it.
+	 */
+	keel_qp_schedule_alive(qp);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_sq_run);
 
