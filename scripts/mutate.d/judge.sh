@@ -46,15 +46,18 @@ baseline() {
 }
 
 # time_part PART NEAR: run a part in one copy, and write the seconds that it takes.
+# Tests with limits in seconds may fail on a busy machine: one of three runs must pass.
 time_part() {
-	local file start=$SECONDS rc=0
+	local file start rc=0 run
 	file=$(time_file "$@").$worker
-	run_part "$1" "$2" 1500 >"$file.log" 2>&1 || rc=$?
-	if [ "$rc" -ne 0 ]; then
-		say "status $rc:"
+	for run in 1 2 3; do
+		start=$SECONDS rc=0
+		run_part "$1" "$2" 1500 >"$file.log" 2>&1 || rc=$?
+		[ "$rc" -ne 0 ] || break
+		say "run $run of 3, status $rc:"
 		grep -E "$complaint|$too_late" "$file.log" >&2 || tail -n 20 "$file.log" >&2
-		return "$rc"
-	fi
+	done
+	[ "$rc" -eq 0 ] || return "$rc"
 	echo $((SECONDS - start)) >"$file.seconds"
 }
 
