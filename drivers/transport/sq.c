@@ -341,11 +341,6 @@ static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 	}
 }
 
-static bool keel_sq_late(const struct keel_turn *turn)
-{
-	return ktime_get_ns() > turn->until;
-}
-
 /*
  * Userspace may post without end: a doorbell ends at @turn->end, and a worker
  * gives its other queues a turn.
@@ -355,7 +350,7 @@ static bool keel_sq_turn_over(const struct keel_qp *qp,
 {
 	if (turn->doorbell && (s32)(qp->sq.ring.index - turn->end) >= 0)
 		return true;
-	return keel_sq_late(turn);
+	return ktime_get_ns() > turn->until;
 }
 
 static enum keel_action keel_sq_drain(struct keel_qp *qp,
@@ -415,7 +410,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0)) {
 			action = keel_sq_drain(qp, turn);
 			cond_resched();
-			if (atomic_read(&sq->again) && keel_sq_late(turn))
+			if (atomic_read(&sq->again) && keel_sq_turn_over(qp, turn))
 				break;
 		}
 		keel_point("sq_drained");
@@ -438,7 +433,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		smp_mb();
 		if (!atomic_read(&sq->again))
 			return;
-	} while (!keel_sq_late(turn));
+	} while (!keel_sq_turn_over(qp, turn));
 	/*
 	 * Other threads may set @again without end, and this thread may be a
 	 * doorbell of another process. Without the lock: the worker must get it.
