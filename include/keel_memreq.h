@@ -77,6 +77,7 @@ void keel_fetch_init(struct keel_fetch *fetch, bool (*stop)(void *arg));
 bool keel_fetch_collect(struct keel_fetch *fetch);
 void keel_fetch_close(struct keel_fetch *fetch);
 void keel_fetch_abandon(struct keel_fetch *fetch);
+void keel_fetch_forgo(struct keel_fetch *fetch);
 void keel_fetch_take(struct keel_fetch *fetch, struct keel_lack *lack);
 void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 			struct keel_qp *qp, struct keel_lack *lack);

@@ -362,36 +362,6 @@ static void order_sq_drained(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&to_kqp(p->a.qp)->sq.again));
 }
 
-/* Other threads ring the doorbell whenever this one has emptied the queue. */
-static void ring_without_end(const char *name)
-{
-	/* The worker is not to be kept. */
-	if (strcmp(name, "sq_drained") || current->flags & PF_WQ_WORKER)
-		return;
-	if (atomic_inc_return(&order.hits) == 1)
-		end_send_silently(order.p, &order.p->a, 1, LEN);
-	/* The test ends also if the thread stays. */
-	if (atomic_read(&order.hits) < 100)
-		atomic_set(&to_kqp(order.p->a.qp)->sq.again, 1);
-}
-
-/*
- * Fails if @again keeps a thread whose turn is over, or if that thread leaves the
- * queue without scheduling the QP.
- */
-static void order_sq_late(struct kunit *test)
-{
-	struct pair *p = test->priv;
-
-	connected(p);
-	end_recv(p, &p->b, 7, 0, LEN);
-	order = (struct order){ .p = p };
-	WRITE_ONCE(keel_point_hook.hit, ring_without_end);
-	keel_sq_run(to_kqp(p->a.qp), &(const struct keel_turn){ .until = 0 });
-	KUNIT_EXPECT_EQ(test, 1, atomic_read(&order.hits));
-	one_message(p);
-}
-
 static enum keel_fast fast_run(struct end *end)
 {
 	u32 budget = KEEL_FAST_FIRST;
@@ -578,7 +548,6 @@ static struct kunit_case orders_cases[] = {
 	KUNIT_CASE(order_cqe_added),
 	KUNIT_CASE(order_cq_armed),
 	KUNIT_CASE(order_sq_drained),
-	KUNIT_CASE(order_sq_late),
 	KUNIT_CASE(order_fast_drained),
 	KUNIT_CASE(order_no_peer),
 	KUNIT_CASE(order_qp_changed),

@@ -248,6 +248,22 @@ void keel_fetch_abandon(struct keel_fetch *fetch)
 }
 
 /**
+ * keel_fetch_forgo() - use and request no memory while a transfer waits for its peer
+ * @fetch: the transfer
+ *
+ * What was copied is not copied again, unless access to memory had begun.
+ *
+ * Context: as keel_fetch_collect().
+ */
+void keel_fetch_forgo(struct keel_fetch *fetch)
+{
+	if (keel_fetch_is_busy(fetch))
+		keel_fetch_discard(fetch);
+	else
+		keel_fetch_next(fetch);
+}
+
+/**
  * keel_fetch_take() - move &keel_copy_ctl.need out of a transfer
  * @fetch: the transfer
  * @lack: gets the missing memory, or KEEL_NEED_NONE; the caller owns its

@@ -218,7 +218,7 @@ static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
 	if (!(mask & IB_QP_AV))
 		return keel_qp_commit(qp, cur, next, attr, mask, NULL);
 	keel_av_init(qp->kdev, &av, &attr->ah_attr);
-	/* Only RTR and SQD take an address: one WQE at most holds the lock. */
+	/* A thread holds the lock for a turn at most. */
 	guard(mutex)(&qp->sq.lock);
 	return keel_qp_commit(qp, cur, next, attr, mask, &av);
 }

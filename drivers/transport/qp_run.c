@@ -87,7 +87,7 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
  * Executes the send WQEs that were posted before the call, and at most
  * KEEL_DOORBELL_MORE later ones, until one has to wait. In the error state,
  * flushes both queues. If another thread runs a queue already, that thread does
- * this. The worker continues if this call ends early.
+ * this, or schedules the QP. The worker continues if this call ends early.
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
  * Return: 0; the error of keel_worker_of_current() if the worker of the QP is

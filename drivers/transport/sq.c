@@ -136,9 +136,6 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 	/* Only compared, without references. */
 	if (wait == KEEL_WAIT_MEMORY)
 		sq->waited = sq->fetch.req->open.need;
-	/* No memory stays in use for a peer that may never be ready. */
-	else if (keel_fetch_is_busy(&sq->fetch))
-		keel_fetch_discard(&sq->fetch);
 	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
 	if (sq->deadline != U64_MAX)
 		hrtimer_start(&sq->timer, ns_to_ktime(sq->deadline),
@@ -157,6 +154,12 @@ static bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 	struct keel_sq *sq = &qp->sq;
 	u64 now = ktime_get_ns();
 
+	/*
+	 * No memory stays in use for a peer that may never be ready. Another
+	 * thread may have requested it since the wait began.
+	 */
+	if (wait != KEEL_WAIT_MEMORY)
+		keel_fetch_forgo(&sq->fetch);
 	/* Each request for memory has its own deadline. */
 	if (sq->wait != wait ||
 	    (wait == KEEL_WAIT_MEMORY &&
@@ -343,14 +346,27 @@ static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 
 /*
  * Userspace may post without end: a doorbell ends at @turn->end, and a worker
- * gives its other queues a turn.
+ * gives its other queues a turn. May be called without the lock.
  */
 static bool keel_sq_turn_over(const struct keel_qp *qp,
 			      const struct keel_turn *turn)
 {
-	if (turn->doorbell && (s32)(qp->sq.ring.index - turn->end) >= 0)
+	u32 index = READ_ONCE(qp->sq.ring.index);
+
+	if (turn->doorbell && (s32)(index - turn->end) >= 0)
 		return true;
 	return ktime_get_ns() > turn->until;
+}
+
+/*
+ * Other threads may set @again without end, and this thread may be a doorbell of
+ * another process. The last turn for a dead process flushes what was posted, and
+ * has no limit of time: it never runs the queue again for others.
+ */
+static bool keel_sq_must_leave(const struct keel_qp *qp,
+			       const struct keel_turn *turn)
+{
+	return turn->flush || keel_sq_turn_over(qp, turn);
 }
 
 static enum keel_action keel_sq_drain(struct keel_qp *qp,
@@ -410,7 +426,8 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0)) {
 			action = keel_sq_drain(qp, turn);
 			cond_resched();
-			if (atomic_read(&sq->again) && keel_sq_turn_over(qp, turn))
+			if (atomic_read(&sq->again) &&
+			    keel_sq_must_leave(qp, turn))
 				break;
 		}
 		keel_point("sq_drained");
@@ -433,11 +450,8 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		smp_mb();
 		if (!atomic_read(&sq->again))
 			return;
-	} while (!keel_sq_turn_over(qp, turn));
-	/*
-	 * Other threads may set @again without end, and this thread may be a
-	 * doorbell of another process. Without the lock: the worker must get it.
-	 */
+	} while (!keel_sq_must_leave(qp, turn));
+	/* Without the lock, because the worker must get it. */
 	keel_qp_schedule_alive(qp);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_sq_run);
