@@ -17,9 +17,12 @@
  * same side comes first, this doubles each time.
  */
 #define SHIFTS		20
-#define MAX_SHIFT	28
-/* The longest delay, and how often a side may come first in a row with it. */
-#define MAX_DELAY	268435456L
+#define MAX_SHIFT	31
+/*
+ * The longest delay, some seconds, and how often a side may come first in a row with
+ * it. A debug kernel needs a half second to delete a link.
+ */
+#define MAX_DELAY	(1L << 31)
 #define MAX_IN_A_ROW	60
 
 /**
@@ -110,8 +113,9 @@ static void change_delay(struct field *f, enum duel_first side)
 	if (f->duel->delay < -MAX_DELAY)
 		f->duel->delay = -MAX_DELAY;
 	if (f->in_a_row == MAX_IN_A_ROW)
-		FAIL("%s came first %d times in a row, however long it waited",
-		     side == DUEL_A ? "A" : "B", MAX_IN_A_ROW);
+		FAIL("%s came first %d times in a row, although it waited %ld turns",
+		     side == DUEL_A ? "A" : "B", MAX_IN_A_ROW,
+		     labs(f->duel->delay));
 }
 
 void duel_run(struct duel *d)
