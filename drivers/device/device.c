@@ -279,8 +279,8 @@ static struct keel_aperture *keel_dev_memory(void)
 	if (dm_size <= (U32_MAX & PAGE_MASK))
 		ap = keel_aperture_mem_create(PAGE_ALIGN(dm_size));
 	if (IS_ERR(ap))
-		pr_err("keel: no %lu bytes of device memory (parameter dm_size): %ld\n",
-		       dm_size, PTR_ERR(ap));
+		pr_err("keel: no %lu bytes of device memory (parameter dm_size): %pe\n",
+		       dm_size, ap);
 	else if (ap->encrypted)
 		pr_info("keel: no device memory: this machine encrypts its memory\n");
 	return ap;
