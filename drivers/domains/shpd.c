@@ -111,7 +111,7 @@ struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 	guard(spinlock)(&kdev->shpds.lock);
 	shpd = keel_shpd_find(&kdev->shpds, handle);
 	/* Compare even without a handle, to take the same time. */
-	if (!keel_shpd_key_equal(shpd ? shpd->key : ~key, key))
+	if (!keel_shpd_key_equal(shpd ? shpd->key : ~key, key) || !shpd)
 		return ERR_PTR(-EACCES);
 	/* The last instance removes it from the table under this lock. */
 	keel_domain_join(shpd->domain);

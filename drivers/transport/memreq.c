@@ -251,7 +251,7 @@ void keel_fetch_abandon(struct keel_fetch *fetch)
  * keel_fetch_forgo() - use and request no memory while a transfer waits for its peer
  * @fetch: the transfer
  *
- * What was copied is not copied again, unless access to memory had begun.
+ * Copied bytes are not copied again, unless access to memory had begun.
  *
  * Context: as keel_fetch_collect().
  */

@@ -164,12 +164,11 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 /* One attempt, not preempted while it has keys: see keel_resp_lock.h. */
 static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 {
-	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *qp = x->qp;
 	struct keel_sq *sq = &qp->sq;
 
 	x->status = keel_req_local(x, keel_ring_entry(&sq->ring, sq->ring.index) +
-				   sizeof(*wqe));
+				   sizeof(*x->wqe));
 	if (x->status != IB_WC_SUCCESS)
 		return KEEL_XFER_DONE;
 	x->why = KEEL_WHY_NONE;

@@ -22,7 +22,7 @@
  * The longest delay, some seconds, and how often a side may come first in a row with
  * it. A debug kernel needs a half second to delete a link.
  */
-#define MAX_DELAY	(1L << 31)
+#define MAX_DELAY	2000000000L
 #define MAX_IN_A_ROW	60
 
 /**
