@@ -50,8 +50,8 @@ struct keel_keys {
  *	null key: it has no rights and no bytes.
  * @mem_off: offset of the first byte in @mem
  * @obj: the object behind it
- * @users: references: one for each keel_key_get(), and one until keel_key_remove()
- *	or keel_key_replace(). When one of these two returns, no thread uses the
+ * @users: references: one for each keel_key_get(), and one until keel_key_erase()
+ *	or keel_key_exchange(). When keel_key_drain() returns, no thread uses the
  *	memory any more.
  * @dead: it was invalidated: threads with a reference stop soon
  * @rcu: to free it; a lookup may still read it
@@ -84,11 +84,17 @@ struct keel_key_cache {
 void keel_keys_init(struct keel_keys *keys);
 void keel_keys_fini(struct keel_keys *keys);
 int keel_key_insert(struct keel_keys *keys, struct keel_key *key);
+void keel_key_exchange(struct keel_keys *keys, struct keel_key *old,
+		       struct keel_key *new);
+void keel_key_erase(struct keel_keys *keys, struct keel_key *key);
+bool keel_key_try_drain(const struct keel_key *key);
+void keel_key_drain(struct keel_key *key);
 void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 		      struct keel_key *new);
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key);
 struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 			      u32 access, u64 addr, u64 len);
+struct keel_key *keel_key_peek(struct keel_keys *keys, u32 key, u32 domain);
 struct keel_key *keel_key_find(struct keel_keys *keys, u32 key, u32 domain);
 void keel_key_swap(struct keel_keys *keys, struct keel_key __rcu **slot,
 		   struct keel_key *new);

@@ -2,9 +2,10 @@
 /*
  * Memory regions and windows, as the queues see them.
  *
- * Locks: &keel_mw.lock, then &keel_mr.lock. A thread that holds &keel_mr.lock may
- * wait until the references on the region's key are dropped. It must not wait for
- * those on another key: see keel_mr_fast_reg().
+ * Locks: &keel_mw.lock, then &keel_mr.lock. Both are spinlocks, because the owner of
+ * a region needs those of the windows that other processes have bound to it: a
+ * thread that holds one is not preempted. No thread waits for the references on a
+ * key with such a lock, nor binds with a reference on the key of a region.
  */
 #ifndef KEEL_MR_H
 #define KEEL_MR_H
@@ -56,7 +57,8 @@ struct keel_pages {
  * @task: the task that registered it, as ib_core lists it, with a reference.
  *	NULL: a kernel consumer
  * @lock: protects @windows, @going and fast registration
- * @windows: windows that are bound to it; each has a reference on @obj
+ * @windows: bindings of windows to it, until no thread uses their keys. The region
+ *	is not closed before this list is empty.
  * @going: no window can be bound to it any more
  * @list: fast registration: number of pages that fit in @mem.list; else 0
  */
@@ -72,10 +74,26 @@ struct keel_mr {
 	u64 start;
 	const struct ib_ucontext *ctx;
 	struct task_struct *task;
-	struct mutex lock;
+	spinlock_t lock;
 	struct list_head windows;
 	bool going;
 	u32 list;
+};
+
+/**
+ * struct keel_binding - the rkey of a window, and the region that it opens
+ * @key: the key
+ * @mr: the region that lists it, or NULL: a null key; under &keel_mw.lock. The list
+ *	keeps the region, and the window, which is the object of @key.
+ * @node: in &keel_mr.windows; under &keel_mr.lock
+ * @ref: one for the window, or the thread that has replaced the binding; and one for
+ *	each thread that deregisters @mr
+ */
+struct keel_binding {
+	struct keel_key key;
+	struct keel_mr *mr;
+	struct list_head node;
+	refcount_t ref;
 };
 
 /**
@@ -83,26 +101,27 @@ struct keel_mr {
  * @obj: the object; holds the PD
  * @type: IB_MW_TYPE_1 or IB_MW_TYPE_2
  * @ctx: user context that owns it; only compared
- * @lock: serializes bind and invalidate; taken inside the locks of queues
- * @key: its rkey; each change replaces the whole structure; under @lock. NULL: the
+ * @lock: serializes bind and invalidate
+ * @bound: its rkey; each change replaces the whole structure; under @lock. NULL: the
  *	window is being deallocated.
- * @null_key: replaces @key when the window is unbound, so that an unbind needs no
- *	memory; allocated while the window is bound; under @lock
- * @mr: the region that it is bound to, or NULL; under @lock
- * @node: in &keel_mr.windows while it is bound
- * @keys: the table that @key is in
+ * @spare: becomes @bound when the window is unbound, so that an unbind needs no
+ *	memory; not NULL while the window is bound; under @lock
+ * @keys: the table that its rkey is in
  */
 struct keel_mw {
 	struct keel_obj obj;
 	enum ib_mw_type type;
 	const struct ib_ucontext *ctx;
-	struct mutex lock;
-	struct keel_key __rcu *key;
-	struct keel_key *null_key;
-	struct keel_mr *mr;
-	struct list_head node;
+	spinlock_t lock;
+	struct keel_binding __rcu *bound;
+	struct keel_binding *spare;
 	struct keel_keys *keys;
 };
+
+static inline struct keel_mw *keel_binding_mw(const struct keel_binding *b)
+{
+	return container_of(b->key.obj, struct keel_mw, obj);
+}
 
 struct keel_ib_mr {
 	struct ib_mr ib;
@@ -174,12 +193,11 @@ static inline void keel_own_free(struct keel_mr *mr)
 enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 				   struct ib_mr *ibmr, u32 rkey, u32 access,
 				   u32 *why);
-int keel_mr_invalidate(struct keel_mr *mr, u32 rkey);
+struct keel_key *keel_mr_invalidate(struct keel_mr *mr, u32 rkey);
 
 /* mw.c */
-void keel_mw_link(struct keel_mw *mw, struct keel_mr *mr);
-void keel_mw_unlink(struct keel_mw *mw);
-void keel_mw_unbind(struct keel_mw *mw);
+struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw);
+void keel_binding_drain(struct keel_binding *b);
 void keel_mr_unbind(struct keel_mr *mr);
 
 #endif /* KEEL_MR_H */

@@ -69,8 +69,8 @@
  *	Changes under @state_lock. NULL: kernel consumers, XRC_RECV
  * @job: for @worker
  * @work: used instead of @job if there is no worker, or a dead one
- * @ended: the last flush for a dead @worker has begun: no further flush until a
- *	process takes the QP over, or the CQE of an error was written
+ * @ended: the workqueue has begun to flush the queues for a dead @worker, and never
+ *	does so again; under @state_lock
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {
@@ -149,6 +149,7 @@ void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
 bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 		  enum ib_event_type type);
 void keel_qp_fail_orphan(struct keel_qp *qp);
+void keel_qp_report(struct keel_qp *qp);
 void keel_qp_reported(struct keel_qp *qp);
 
 /* qp_modify.c */

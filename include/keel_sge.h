@@ -42,6 +42,7 @@ enum ib_wc_status keel_wqe_bind(const struct keel_scope *scope,
 				const struct keel_uapi_send_wqe *wqe, u32 *why);
 enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,
 				      u32 *why);
-int keel_invalidate(const struct keel_scope *scope, u32 rkey);
+struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey);
+void keel_invalidate_wait(struct keel_key *key);
 
 #endif /* KEEL_SGE_H */

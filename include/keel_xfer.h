@@ -9,6 +9,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
+struct keel_key;
 struct keel_opcode;
 struct keel_qp;
 struct keel_srq;
@@ -22,6 +23,8 @@ struct keel_srq;
  *	responder, its responder lock is held.
  * @srq: XRC: the SRQ that the WQE names, with a reference; else NULL
  * @old_srq: the SRQ that an earlier attempt named, with a reference; or NULL
+ * @invalidated: the key that a send with invalidate has invalidated, for
+ *	keel_invalidate_wait() without locks; or NULL
  * @len: bytes of the message
  * @rnr_ns: the RNR delay that the peer asks for
  * @domain: number of the domain that rkeys are checked against
@@ -37,6 +40,7 @@ struct keel_xfer {
 	struct keel_qp *peer;
 	struct keel_srq *srq;
 	struct keel_srq *old_srq;
+	struct keel_key *invalidated;
 	u64 len;
 	u64 rnr_ns;
 	u32 domain;

@@ -55,7 +55,7 @@ static void keel_key_publish(struct keel_keys *keys, struct keel_key *key)
 {
 	key->dead = false;
 	refcount_set(&key->users, 1);
-	xa_store(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT, key, GFP_KERNEL);
+	xa_store(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT, key, GFP_NOWAIT);
 }
 
 /**
@@ -95,7 +95,7 @@ int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_insert);
 
-/* Lookups no longer find @key. Wait for threads that have references. */
+/* Lookups no longer find @key. Threads that have references stop soon. */
 static void keel_key_invalidate(struct keel_keys *keys, struct keel_key *key)
 {
 	keel_point("key_erased");
@@ -104,9 +104,72 @@ static void keel_key_invalidate(struct keel_keys *keys, struct keel_key *key)
 	atomic64_inc(&keys->invalidated);
 	WRITE_ONCE(key->dead, true);
 	keel_key_put(key);
-	wait_var_event(&key->users, !refcount_read(&key->users));
+}
+
+/**
+ * keel_key_exchange() - begin to replace the memory and rights of a key
+ * @keys: the table
+ * @old: the current key
+ * @new: as keel_key_replace()
+ *
+ * As keel_key_replace(), but does not wait for the threads that use @old. The
+ * caller calls keel_key_drain() later.
+ *
+ * Context: any but interrupts. The caller's lock allows one change at a time.
+ */
+void keel_key_exchange(struct keel_keys *keys, struct keel_key *old,
+		       struct keel_key *new)
+{
+	WARN_ON((old->key ^ new->key) >> KEEL_KEY_INDEX_SHIFT);
+	keel_key_publish(keys, new);
+	keel_key_invalidate(keys, old);
+}
+
+/**
+ * keel_key_erase() - begin to invalidate a key
+ * @keys: the table
+ * @key: the key
+ *
+ * As keel_key_remove(), but does not wait for the threads that use the key. The
+ * caller calls keel_key_drain() later.
+ *
+ * Context: any but interrupts.
+ */
+void keel_key_erase(struct keel_keys *keys, struct keel_key *key)
+{
+	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
+	keel_key_invalidate(keys, key);
+}
+
+/**
+ * keel_key_try_drain() - does no thread use a key any more?
+ * @key: as keel_key_drain()
+ *
+ * Context: any.
+ * Return: whether keel_key_drain() need not wait.
+ */
+bool keel_key_try_drain(const struct keel_key *key)
+{
+	if (refcount_read(&key->users))
+		return false;
 	/* Order the accesses of its users before those of the owner. */
 	smp_acquire__after_ctrl_dep();
+	return true;
+}
+
+/**
+ * keel_key_drain() - wait until no thread uses a key
+ * @key: the key, after keel_key_exchange() or keel_key_erase()
+ *
+ * Several threads may wait. Each may free what the key needs, but the key itself
+ * after an RCU grace period only.
+ *
+ * Context: may sleep. Waits until all references on @key are dropped, so the
+ * caller must have none, nor hold a lock that a thread with one may need.
+ */
+void keel_key_drain(struct keel_key *key)
+{
+	wait_var_event(&key->users, keel_key_try_drain(key));
 }
 
 /**
@@ -119,15 +182,13 @@ static void keel_key_invalidate(struct keel_keys *keys, struct keel_key *key)
  * A concurrent lookup finds @old, @new or none. When this returns, no thread
  * uses @old. The caller owns it, and may free it after an RCU grace period.
  *
- * Context: may sleep. Waits until all references on @old are dropped, so the
- * caller must have none, nor hold a lock that a thread with one may need.
+ * Context: as keel_key_drain().
  */
 void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 		      struct keel_key *new)
 {
-	WARN_ON((old->key ^ new->key) >> KEEL_KEY_INDEX_SHIFT);
-	keel_key_publish(keys, new);
-	keel_key_invalidate(keys, old);
+	keel_key_exchange(keys, old, new);
+	keel_key_drain(old);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_replace);
 
@@ -158,13 +219,12 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_swap);
  * When this returns, no thread uses the key. The caller owns it, and may free
  * it after an RCU grace period.
  *
- * Context: may sleep. Waits until all references on @key are dropped, so the
- * caller must have none, nor hold a lock that a thread with one may need.
+ * Context: as keel_key_drain().
  */
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key)
 {
-	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
-	keel_key_invalidate(keys, key);
+	keel_key_erase(keys, key);
+	keel_key_drain(key);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_remove);
 
@@ -207,7 +267,26 @@ struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 EXPORT_SYMBOL_IF_KUNIT(keel_key_get);
 
 /**
- * keel_key_find() - look up a key without checks of rights and range
+ * keel_key_peek() - look up a key without checks of rights and range
+ * @keys: the table
+ * @key: the key, as userspace wrote it
+ * @domain: domain of the queue pair that wants it
+ *
+ * Context: RCU read side, which keeps the key, but neither its memory nor a
+ * reference on its object.
+ * Return: as keel_key_find().
+ */
+struct keel_key *keel_key_peek(struct keel_keys *keys, u32 key, u32 domain)
+{
+	struct keel_key *k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
+
+	if (!k || k->key != key)
+		return ERR_PTR(-ENOENT);
+	return k->domain == domain ? k : ERR_PTR(-EPERM);
+}
+
+/**
+ * keel_key_find() - as keel_key_peek(), and take a reference
  * @keys: the table
  * @key: the key, as userspace wrote it
  * @domain: domain of the queue pair that wants it
@@ -223,11 +302,9 @@ struct keel_key *keel_key_find(struct keel_keys *keys, u32 key, u32 domain)
 	struct keel_key *k;
 
 	guard(rcu)();
-	k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
-	if (!k || k->key != key)
-		return ERR_PTR(-ENOENT);
-	if (k->domain != domain)
-		return ERR_PTR(-EPERM);
+	k = keel_key_peek(keys, key, domain);
+	if (IS_ERR(k))
+		return k;
 	keel_point("key_found");
 	if (!refcount_inc_not_zero(&k->users))
 		return ERR_PTR(-ENOENT);

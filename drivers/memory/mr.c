@@ -186,11 +186,12 @@ static struct keel_mr *keel_mr_rereg_new(struct keel_dev *kdev,
  */
 static int keel_mr_seal(struct keel_mr *mr)
 {
-	const struct keel_mw *mw;
+	const struct keel_binding *b;
 
-	scoped_guard(mutex, &mr->lock) {
-		list_for_each_entry(mw, &mr->windows, node)
-			if (mw->ctx == mr->ctx)
+	scoped_guard(spinlock, &mr->lock) {
+		list_for_each_entry(b, &mr->windows, node)
+			if (keel_binding_mw(b)->ctx == mr->ctx &&
+			    !READ_ONCE(b->key.dead))
 				return -EBUSY;
 		mr->going = true;
 	}
@@ -198,7 +199,7 @@ static int keel_mr_seal(struct keel_mr *mr)
 	return 0;
 }
 
-/* Deregister a sealed region. */
+/* Deregister a region, and unbind its windows if it is not sealed. */
 static void keel_mr_close(struct keel_ib_mr *wrap)
 {
 	struct keel_mr *mr = wrap->mr;
@@ -206,12 +207,15 @@ static void keel_mr_close(struct keel_ib_mr *wrap)
 
 	if (mr->own)
 		keel_own_stop(mr);
-	/* A bind with a reference on the key may need the lock: drop it. */
-	scoped_guard(mutex, &mr->lock)
+	scoped_guard(spinlock, &mr->lock) {
+		mr->going = true;
 		key = rcu_replace_pointer(mr->key, NULL,
 					  lockdep_is_held(&mr->lock));
+	}
 	keel_key_remove(mr->keys, key);
 	kfree_rcu(key, rcu);
+	/* Anyone in the domain could guess the key, and bind to a new region. */
+	keel_mr_unbind(mr);
 	keel_obj_close(&mr->obj);
 	kfree(wrap);
 }

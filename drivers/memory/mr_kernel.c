@@ -119,15 +119,10 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 	struct keel_mr *mr = to_kmr(ibmr);
 	struct keel_key *key __free(kfree) = kzalloc_obj(*key);
 	struct keel_key *null_key __free(kfree) = kzalloc_obj(*null_key);
-	const struct keel_key *old;
+	struct keel_key *old;
 
 	*why = KEEL_WHY_WINDOW;
 	if (!key || !null_key || !mr->list || mr->keys != &kdev->keys)
-		return IB_WC_MW_BIND_ERR;
-	guard(mutex)(&mr->lock);
-	old = rcu_dereference_protected(mr->key, lockdep_is_held(&mr->lock));
-	*why = keel_fast_reg_check(mr, old, domain, rkey, ibmr->length);
-	if (*why)
 		return IB_WC_MW_BIND_ERR;
 	*key = (struct keel_key){
 		.key = rkey,
@@ -143,36 +138,46 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 		.domain = domain,
 		.obj = &mr->obj,
 	};
-	keel_key_swap(mr->keys, &mr->key, no_free_ptr(key));
-	mr->null_key = no_free_ptr(null_key);
+	scoped_guard(spinlock, &mr->lock) {
+		old = rcu_dereference_protected(mr->key,
+						lockdep_is_held(&mr->lock));
+		*why = keel_fast_reg_check(mr, old, domain, rkey, ibmr->length);
+		if (*why)
+			return IB_WC_MW_BIND_ERR;
+		rcu_assign_pointer(mr->key, key);
+		keel_key_exchange(mr->keys, old, no_free_ptr(key));
+		mr->null_key = no_free_ptr(null_key);
+	}
+	keel_key_drain(old);
+	kfree_rcu(old, rcu);
 	return IB_WC_SUCCESS;
 }
 
 /**
  * keel_mr_invalidate() - invalidate the key of a fast registration
- * @mr: a region; the caller has a reference on it, and none on a key
+ * @mr: a region; the caller has a reference on it
  * @rkey: the key to invalidate
  *
- * When this returns, no thread uses its memory.
- *
- * Context: may sleep.
- * Return: 0; -EACCES if the region is not a fast registration, or @rkey is not
- * its valid key.
+ * Context: any but interrupts.
+ * Return: the old key, which the caller frees after keel_key_drain(); or
+ * ERR_PTR(-EACCES) if the region is not a fast registration, or @rkey is not its
+ * valid key.
  */
-int keel_mr_invalidate(struct keel_mr *mr, u32 rkey)
+struct keel_key *keel_mr_invalidate(struct keel_mr *mr, u32 rkey)
 {
-	const struct keel_key *old;
+	struct keel_key *old;
 
 	if (!mr->list)
-		return -EACCES;
-	guard(mutex)(&mr->lock);
+		return ERR_PTR(-EACCES);
+	guard(spinlock)(&mr->lock);
 	old = rcu_dereference_protected(mr->key, lockdep_is_held(&mr->lock));
 	/* It may have been deregistered meanwhile. */
 	if (!old || !old->mem || old->key != rkey)
-		return -EACCES;
-	keel_key_swap(mr->keys, &mr->key, mr->null_key);
+		return ERR_PTR(-EACCES);
+	rcu_assign_pointer(mr->key, mr->null_key);
+	keel_key_exchange(mr->keys, old, mr->null_key);
 	mr->null_key = NULL;
-	return 0;
+	return old;
 }
 
 const struct ib_device_ops keel_mr_kernel_ops = {

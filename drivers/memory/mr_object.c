@@ -42,7 +42,6 @@ static void keel_mr_free_mem(struct keel_mr *mr)
 	if (mr->task)
 		put_task_struct(mr->task);
 	kfree(mr->null_key);
-	mutex_destroy(&mr->lock);
 }
 
 static void keel_mr_release(struct keel_obj *obj)
@@ -100,7 +99,7 @@ struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp)
 	key->mem = &mr->mem;
 	key->obj = &mr->obj;
 	RCU_INIT_POINTER(mr->key, key);
-	mutex_init(&mr->lock);
+	spin_lock_init(&mr->lock);
 	INIT_LIST_HEAD(&mr->windows);
 	return mr;
 }

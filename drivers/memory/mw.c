@@ -13,20 +13,20 @@ static void keel_mw_release(struct keel_obj *obj)
 {
 	struct keel_mw *mw = container_of(obj, struct keel_mw, obj);
 
-	kfree(mw->null_key);
-	mutex_destroy(&mw->lock);
+	kfree(mw->spare);
 	kfree_rcu(mw, obj.rcu);
 }
 
 static void keel_mw_describe(const struct keel_obj *obj, struct seq_file *m)
 {
 	const struct keel_mw *mw = container_of(obj, struct keel_mw, obj);
-	const struct keel_key *key;
+	const struct keel_binding *b;
 
 	guard(rcu)();
-	key = rcu_dereference(mw->key);
-	if (key)
-		seq_printf(m, " key 0x%08x length %llu", key->key, key->length);
+	b = rcu_dereference(mw->bound);
+	if (b)
+		seq_printf(m, " key 0x%08x length %llu", b->key.key,
+			   b->key.length);
 }
 
 static const struct keel_obj_ops keel_mw_obj_ops = {
@@ -35,87 +35,93 @@ static const struct keel_obj_ops keel_mw_obj_ops = {
 };
 
 /**
- * keel_mw_link() - record that a window is bound to a region
- * @mw: the window, not bound
- * @mr: the region, whose lock the caller holds, and which is not sealed
+ * keel_binding_drain() - end a binding that another one has replaced
+ * @b: the binding, after keel_key_exchange() or keel_key_erase(); the caller's
+ *	reference is dropped
  *
- * Context: under &keel_mw.lock.
+ * When this returns, no thread uses the key, and the region does not list it.
+ *
+ * Context: may sleep. The caller has a reference on the window, and none on a key.
  */
-void keel_mw_link(struct keel_mw *mw, struct keel_mr *mr)
+void keel_binding_drain(struct keel_binding *b)
 {
-	lockdep_assert_held(&mw->lock);
-	lockdep_assert_held(&mr->lock);
-	keel_obj_get(&mr->obj);
-	list_add_tail(&mw->node, &mr->windows);
-	mw->mr = mr;
+	struct keel_mw *mw = keel_binding_mw(b);
+
+	keel_key_drain(&b->key);
+	scoped_guard(spinlock, &mw->lock) {
+		/* The owner of the region may have done this already. */
+		if (b->mr) {
+			guard(spinlock)(&b->mr->lock);
+			list_del(&b->node);
+		}
+		b->mr = NULL;
+	}
+	if (refcount_dec_and_test(&b->ref))
+		kfree_rcu(b, key.rcu);
 }
 
 /**
- * keel_mw_unlink() - record that a window is no longer bound to its region
- * @mw: the window, bound or not
- *
- * Context: may sleep; under &keel_mw.lock.
- */
-void keel_mw_unlink(struct keel_mw *mw)
-{
-	struct keel_mr *mr = mw->mr;
-
-	lockdep_assert_held(&mw->lock);
-	if (!mr)
-		return;
-	scoped_guard(mutex, &mr->lock)
-		list_del_init(&mw->node);
-	mw->mr = NULL;
-	/* This may be the last reference on the region. */
-	keel_obj_put(&mr->obj);
-}
-
-/**
- * keel_mw_unbind() - give a window a null key with the same rkey
+ * keel_mw_unbind_locked() - give a window a null key with the same rkey
  * @mw: the window, bound
  *
- * Context: may sleep; under &keel_mw.lock. The caller has no reference on a
- * key.
+ * Context: under &keel_mw.lock.
+ * Return: the old binding, with the window's reference, for keel_binding_drain()
+ * without the lock.
  */
-void keel_mw_unbind(struct keel_mw *mw)
+struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw)
 {
-	const struct keel_key *old =
-		rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));
-	struct keel_key *null_key = mw->null_key;
+	struct keel_binding *old, *spare = mw->spare;
 
-	mw->null_key = NULL;
-	*null_key = (struct keel_key){
-		.key = old->key,
-		.domain = old->domain,
-		.obj = &mw->obj,
-	};
-	keel_key_swap(mw->keys, &mw->key, null_key);
-	keel_mw_unlink(mw);
+	old = rcu_dereference_protected(mw->bound, lockdep_is_held(&mw->lock));
+	mw->spare = NULL;
+	spare->key.key = old->key.key;
+	spare->key.domain = old->key.domain;
+	spare->key.obj = &mw->obj;
+	refcount_set(&spare->ref, 1);
+	rcu_assign_pointer(mw->bound, spare);
+	keel_key_exchange(mw->keys, &old->key, &spare->key);
+	return old;
+}
+
+/* Unbind a window, unless another thread has replaced @b already. */
+static void keel_mw_unbind(struct keel_mw *mw, struct keel_binding *b)
+{
+	struct keel_binding *old = NULL;
+
+	scoped_guard(spinlock, &mw->lock)
+		if (rcu_access_pointer(mw->bound) == b)
+			old = keel_mw_unbind_locked(mw);
+	if (old)
+		keel_binding_drain(old);
 }
 
 /**
  * keel_mr_unbind() - unbind all windows of a region
  * @mr: the region, to which no more windows can be bound
  *
+ * A window may belong to another process, or that process may be replacing its
+ * binding. This waits for neither: it waits for threads that use the keys.
+ *
  * Context: may sleep. The caller has no reference on a key.
  */
 void keel_mr_unbind(struct keel_mr *mr)
 {
+	struct keel_binding *b;
 	struct keel_mw *mw;
 
 	for (;;) {
-		scoped_guard(mutex, &mr->lock) {
-			mw = list_first_entry_or_null(&mr->windows,
-						      struct keel_mw, node);
-			/* It leaves the list before its reference drops. */
-			if (mw)
-				keel_obj_get(&mw->obj);
+		scoped_guard(spinlock, &mr->lock) {
+			b = list_first_entry_or_null(&mr->windows,
+						     struct keel_binding, node);
+			if (!b)
+				return;
+			/* It leaves the list before these references drop. */
+			refcount_inc(&b->ref);
+			mw = keel_binding_mw(b);
+			keel_obj_get(&mw->obj);
 		}
-		if (!mw)
-			return;
-		scoped_guard(mutex, &mw->lock)
-			if (mw->mr == mr)
-				keel_mw_unbind(mw);
+		keel_mw_unbind(mw, b);
+		keel_binding_drain(b);
 		keel_obj_put(&mw->obj);
 	}
 }
@@ -124,7 +130,7 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct keel_dev *kdev = to_kdev(ibmw->device);
 	struct keel_pd *pd = to_kpd(ibmw->pd);
-	struct keel_key *key;
+	struct keel_binding *b;
 	struct keel_mw *mw;
 	int ret;
 
@@ -134,42 +140,40 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	if (ibmw->type != IB_MW_TYPE_1 && ibmw->type != IB_MW_TYPE_2)
 		return -EINVAL;
 	mw = kzalloc_obj(*mw, keel_gfp_of(!udata));
-	key = kzalloc_obj(*key, keel_gfp_of(!udata));
+	b = kzalloc_obj(*b, keel_gfp_of(!udata));
 	ret = -ENOMEM;
-	if (!mw || !key)
+	if (!mw || !b)
 		goto err_free;
-	mutex_init(&mw->lock);
-	INIT_LIST_HEAD(&mw->node);
+	spin_lock_init(&mw->lock);
 	mw->type = ibmw->type;
 	mw->ctx = ibmw->pd->uobject ? ibmw->pd->uobject->context : NULL;
 	mw->keys = &kdev->keys;
-	key->domain = pd->domain->obj.id;
-	key->obj = &mw->obj;
+	b->key.domain = pd->domain->obj.id;
+	b->key.obj = &mw->obj;
+	refcount_set(&b->ref, 1);
 	ret = keel_obj_add(&kdev->reg, &mw->obj, KEEL_MW, &keel_mw_obj_ops,
 			   &pd->obj, NULL);
 	if (ret)
-		goto err_lock;
-	ret = keel_key_insert(mw->keys, key);
+		goto err_free;
+	ret = keel_key_insert(mw->keys, &b->key);
 	if (ret) {
 		keel_obj_close(&mw->obj);
-		kfree(key);
+		kfree(b);
 		return ret;
 	}
 	container_of(ibmw, struct keel_ib_mw, ib)->mw = mw;
 	/*
 	 * A queue pair that guesses the key can bind the window as soon as the
-	 * lock is dropped. That replaces and frees @key.
+	 * lock is dropped. That replaces and frees @b.
 	 */
-	mutex_lock(&mw->lock);
-	ibmw->rkey = key->key;
-	rcu_assign_pointer(mw->key, key);
-	mutex_unlock(&mw->lock);
+	scoped_guard(spinlock, &mw->lock) {
+		ibmw->rkey = b->key.key;
+		rcu_assign_pointer(mw->bound, b);
+	}
 	return 0;
 
-err_lock:
-	mutex_destroy(&mw->lock);
 err_free:
-	kfree(key);
+	kfree(b);
 	kfree(mw);
 	return ret;
 }
@@ -177,15 +181,14 @@ err_free:
 static int keel_dealloc_mw(struct ib_mw *ibmw)
 {
 	struct keel_mw *mw = to_kmw(ibmw);
-	struct keel_key *key;
+	struct keel_binding *b;
 
-	scoped_guard(mutex, &mw->lock) {
-		key = rcu_replace_pointer(mw->key, NULL,
-					  lockdep_is_held(&mw->lock));
-		keel_key_remove(mw->keys, key);
-		keel_mw_unlink(mw);
+	scoped_guard(spinlock, &mw->lock) {
+		b = rcu_replace_pointer(mw->bound, NULL,
+					lockdep_is_held(&mw->lock));
+		keel_key_erase(mw->keys, &b->key);
 	}
-	kfree_rcu(key, rcu);
+	keel_binding_drain(b);
 	keel_obj_close(&mw->obj);
 	return 0;
 }

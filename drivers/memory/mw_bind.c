@@ -28,21 +28,19 @@
 			 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
 /*
- * Get the object of a key, with a reference. As long as the key has references,
- * the object still has its first one.
+ * Get the object of a key, with a reference on the object only: the owner of a
+ * region waits for those on its key.
  */
 static struct keel_obj *keel_obj_find(struct keel_dev *kdev, u32 key,
 				      u32 domain)
 {
-	struct keel_key *k = keel_key_find(&kdev->keys, key, domain);
-	struct keel_obj *obj;
+	struct keel_key *k;
 
+	guard(rcu)();
+	k = keel_key_peek(&kdev->keys, key, domain);
 	if (IS_ERR(k))
 		return ERR_CAST(k);
-	obj = k->obj;
-	keel_obj_get(obj);
-	keel_key_put(k);
-	return obj;
+	return keel_obj_tryget(k->obj) ? k->obj : ERR_PTR(-ENOENT);
 }
 
 static enum keel_uapi_why keel_find_why(int err)
@@ -60,21 +58,21 @@ static u32 keel_bind_new_key(const struct keel_uapi_send_wqe *wqe)
 
 /* Check the part of a bind that does not depend on the region. */
 static enum keel_uapi_why keel_bind_check(const struct keel_mw *mw,
-					  const struct keel_key *old,
+					  const struct keel_binding *old,
 					  const struct keel_uapi_send_wqe *wqe)
 {
 	enum ib_mw_type type = wqe->bind.flags & KEEL_BIND_F_TYPE_1 ?
 			       IB_MW_TYPE_1 : IB_MW_TYPE_2;
 
 	/* Another thread has changed the key since the lookup. */
-	if (!old || old->key != wqe->bind.rkey)
+	if (!old || old->key.key != wqe->bind.rkey)
 		return KEEL_WHY_KEY;
 	if (mw->type != type || wqe->bind.flags & ~KEEL_BIND_F_TYPE_1)
 		return KEEL_WHY_WINDOW;
 	/* For type 1, rdma-core chooses the next key of this window. */
 	if (type == IB_MW_TYPE_1 && wqe->bind.new_rkey != keel_bind_new_key(wqe))
 		return KEEL_WHY_WINDOW;
-	if (type == IB_MW_TYPE_2 && mw->mr)
+	if (type == IB_MW_TYPE_2 && old->mr)
 		return KEEL_WHY_WINDOW;
 	/* Length 0 unbinds a window of type 1 only: IBTA o10-37.2.40. */
 	if (type == IB_MW_TYPE_2 && !wqe->bind.length)
@@ -122,91 +120,90 @@ static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
 	key->mem_off = of->mem_off + (wqe->bind.addr - of->iova);
 }
 
-/*
- * Bind to the region of @of, on which the caller has a reference. The region
- * exists until the caller drops it, even if its owner deregisters the region.
- */
-static enum keel_uapi_why keel_mw_rebind(struct keel_mw *mw,
-					 struct keel_key *key,
-					 struct keel_key *null_key,
-					 const struct keel_key *of)
+/* Bind to a region: complete @new, and let the region list it. */
+static enum keel_uapi_why keel_bind_to_mr(const struct keel_scope *scope,
+					  const struct keel_mw *mw,
+					  const struct keel_uapi_send_wqe *wqe,
+					  struct keel_binding *new)
 {
-	struct keel_mr *mr = container_of(of->obj, struct keel_mr, obj);
+	const struct keel_key *of;
+	enum keel_uapi_why why;
+	struct keel_mr *mr;
 
-	keel_key_swap(mw->keys, &mw->key, key);
-	keel_mw_unlink(mw);
-	kfree(mw->null_key);
-	mw->null_key = null_key;
-	scoped_guard(mutex, &mr->lock)
-		if (!mr->going) {
-			keel_mw_link(mw, mr);
-			return KEEL_WHY_NONE;
-		}
-	/* The region is being deregistered: unbind, as if bound just before. */
-	keel_mw_unbind(mw);
-	return KEEL_WHY_KEY;
+	lockdep_assert_held(&mw->lock);
+	guard(rcu)();
+	of = keel_key_peek(&scope->kdev->keys, wqe->bind.lkey, scope->domain);
+	if (IS_ERR(of))
+		return keel_find_why(PTR_ERR(of));
+	why = keel_bind_check_mr(of, wqe);
+	if (why)
+		return why;
+	keel_bind_key_to(&new->key, mw, scope, wqe, of);
+	/* RCU keeps the region until the check; the list keeps it afterwards. */
+	mr = container_of(of->obj, struct keel_mr, obj);
+	guard(spinlock)(&mr->lock);
+	/* It is being deregistered, or its key has changed since the lookup. */
+	if (mr->going || rcu_access_pointer(mr->key) != of)
+		return KEEL_WHY_KEY;
+	list_add_tail(&new->node, &mr->windows);
+	new->mr = mr;
+	return KEEL_WHY_NONE;
 }
 
-/* Bind with a length other than 0. Consumes @key. */
-static enum keel_uapi_why keel_mw_bind_mr(const struct keel_scope *scope,
-					  struct keel_mw *mw,
-					  const struct keel_uapi_send_wqe *wqe,
-					  struct keel_key *key)
+/*
+ * Replace the binding of @mw by @new, which is zeroed. Then @old gets the previous
+ * one, with the window's reference. @spare gets what remains to be freed.
+ */
+static enum keel_uapi_why keel_mw_rebind(const struct keel_scope *scope,
+					 struct keel_mw *mw,
+					 const struct keel_uapi_send_wqe *wqe,
+					 struct keel_binding *new,
+					 struct keel_binding **spare,
+					 struct keel_binding **old)
 {
-	struct keel_key *null_key = kzalloc_obj(*null_key,
-						keel_gfp_of(scope->kernel));
-	enum keel_uapi_why why = KEEL_WHY_WINDOW;
-	struct keel_key *of;
+	struct keel_binding *was;
+	enum keel_uapi_why why;
 
-	if (!null_key)
-		goto err_key;
-	of = keel_key_find(&scope->kdev->keys, wqe->bind.lkey, scope->domain);
-	if (IS_ERR(of)) {
-		why = keel_find_why(PTR_ERR(of));
-		goto err_spare;
+	guard(spinlock)(&mw->lock);
+	was = rcu_dereference_protected(mw->bound, lockdep_is_held(&mw->lock));
+	why = keel_bind_check(mw, was, wqe);
+	if (why)
+		return why;
+	new->key.key = keel_bind_new_key(wqe);
+	new->key.domain = scope->domain;
+	new->key.obj = &mw->obj;
+	refcount_set(&new->ref, 1);
+	if (wqe->bind.length) {
+		why = keel_bind_to_mr(scope, mw, wqe, new);
+		if (why)
+			return why;
+		swap(mw->spare, *spare);
 	}
-	why = keel_bind_check_mr(of, wqe);
-	if (why) {
-		keel_key_put(of);
-		goto err_spare;
-	}
-	keel_bind_key_to(key, mw, scope, wqe, of);
-	why = keel_mw_rebind(mw, key, null_key, of);
-	keel_key_put(of);
-	return why;
-
-err_spare:
-	kfree(null_key);
-err_key:
-	kfree(key);
-	return why;
+	rcu_assign_pointer(mw->bound, new);
+	keel_key_exchange(mw->keys, &was->key, &new->key);
+	*old = was;
+	return KEEL_WHY_NONE;
 }
 
 static enum keel_uapi_why keel_mw_bind(const struct keel_scope *scope,
 				       struct keel_mw *mw,
 				       const struct keel_uapi_send_wqe *wqe)
 {
-	struct keel_key *key;
-	enum keel_uapi_why why;
+	struct keel_binding *new = kzalloc_obj(*new,
+					       keel_gfp_of(scope->kernel));
+	struct keel_binding *spare = kzalloc_obj(*spare,
+						 keel_gfp_of(scope->kernel));
+	enum keel_uapi_why why = KEEL_WHY_WINDOW;
+	struct keel_binding *old;
 
-	guard(mutex)(&mw->lock);
-	key = rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));
-	why = keel_bind_check(mw, key, wqe);
+	if (new && spare)
+		why = keel_mw_rebind(scope, mw, wqe, new, &spare, &old);
+	kfree(spare);
 	if (why)
-		return why;
-	key = kzalloc_obj(*key, keel_gfp_of(scope->kernel));
-	if (!key)
-		return KEEL_WHY_WINDOW;
-	key->key = keel_bind_new_key(wqe);
-	key->domain = scope->domain;
-	key->obj = &mw->obj;
-	if (wqe->bind.length)
-		return keel_mw_bind_mr(scope, mw, wqe, key);
-	keel_key_swap(mw->keys, &mw->key, key);
-	keel_mw_unlink(mw);
-	kfree(mw->null_key);
-	mw->null_key = NULL;
-	return KEEL_WHY_NONE;
+		kfree(new);
+	else
+		keel_binding_drain(old);
+	return why;
 }
 
 /**
@@ -215,8 +212,7 @@ static enum keel_uapi_why keel_mw_bind(const struct keel_scope *scope,
  * @wqe: the WQE
  * @why: gets the vendor error
  *
- * On failure, the window does not change. Exception: if the new region was
- * deregistered at the same moment, the window has a null key.
+ * On failure, the window does not change.
  *
  * Context: may sleep, with the lock of the send queue. The caller has no
  * reference on a key.
@@ -240,18 +236,19 @@ enum ib_wc_status keel_wqe_bind(const struct keel_scope *scope,
 	return *why ? IB_WC_MW_BIND_ERR : IB_WC_SUCCESS;
 }
 
-static int keel_mw_invalidate(struct keel_mw *mw, u32 qpn, u32 rkey)
+/* Return: the key, which the caller passes to keel_invalidate_wait(). */
+static struct keel_key *keel_mw_invalidate(struct keel_mw *mw, u32 qpn,
+					   u32 rkey)
 {
-	const struct keel_key *key;
+	const struct keel_binding *b;
 
-	guard(mutex)(&mw->lock);
-	key = rcu_dereference_protected(mw->key, lockdep_is_held(&mw->lock));
-	if (!key || key->key != rkey)
-		return -ENOENT;
-	if (mw->type != IB_MW_TYPE_2 || !mw->mr || key->qpn != qpn)
-		return -EACCES;
-	keel_mw_unbind(mw);
-	return 0;
+	guard(spinlock)(&mw->lock);
+	b = rcu_dereference_protected(mw->bound, lockdep_is_held(&mw->lock));
+	if (!b || b->key.key != rkey)
+		return ERR_PTR(-ENOENT);
+	if (mw->type != IB_MW_TYPE_2 || !b->mr || b->key.qpn != qpn)
+		return ERR_PTR(-EACCES);
+	return &keel_mw_unbind_locked(mw)->key;
 }
 
 /**
@@ -261,28 +258,50 @@ static int keel_mw_invalidate(struct keel_mw *mw, u32 qpn, u32 rkey)
  *	it
  * @rkey: the key
  *
- * Waits until all references on the key are dropped.
+ * Threads that found the key before may still use it.
  *
- * Context: may sleep, with the locks of queues. The caller has no reference on
- * a key.
- * Return: 0; -ENOENT if the key is invalid; -EPERM if it belongs to another
- * domain; -EACCES if it cannot be invalidated, or not by this QP.
+ * Context: any but interrupts.
+ * Return: the key, with references on it and on its object, for
+ * keel_invalidate_wait(); or ERR_PTR(): -ENOENT if the key is invalid; -EPERM if
+ * it belongs to another domain; -EACCES if it cannot be invalidated, or not by
+ * this QP.
  */
-int keel_invalidate(const struct keel_scope *scope, u32 rkey)
+struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey)
 {
 	struct keel_obj *obj = keel_obj_find(scope->kdev, rkey, scope->domain);
-	int ret = -EACCES;
+	struct keel_key *key = ERR_PTR(-EACCES);
 
 	if (IS_ERR(obj))
-		return PTR_ERR(obj);
+		return ERR_CAST(obj);
 	if (obj->kind == KEEL_MW)
-		ret = keel_mw_invalidate(container_of(obj, struct keel_mw, obj),
+		key = keel_mw_invalidate(container_of(obj, struct keel_mw, obj),
 					 scope->qpn, rkey);
 	else if (obj->kind == KEEL_MR)
-		ret = keel_mr_invalidate(container_of(obj, struct keel_mr, obj),
+		key = keel_mr_invalidate(container_of(obj, struct keel_mr, obj),
 					 rkey);
+	if (IS_ERR(key))
+		keel_obj_put(obj);
+	return key;
+}
+
+/**
+ * keel_invalidate_wait() - wait until no thread uses an invalidated key
+ * @key: what keel_invalidate() returned; freed
+ *
+ * Context: may sleep, with the locks of queues. The caller has no reference on
+ * another key.
+ */
+void keel_invalidate_wait(struct keel_key *key)
+{
+	struct keel_obj *obj = key->obj;
+
+	if (obj->kind == KEEL_MW) {
+		keel_binding_drain(container_of(key, struct keel_binding, key));
+	} else {
+		keel_key_drain(key);
+		kfree_rcu(key, rcu);
+	}
 	keel_obj_put(obj);
-	return ret;
 }
 
 /**
@@ -298,10 +317,13 @@ int keel_invalidate(const struct keel_scope *scope, u32 rkey)
 enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,
 				      u32 *why)
 {
-	int ret = keel_invalidate(scope, rkey);
+	struct keel_key *key = keel_invalidate(scope, rkey);
 
-	if (!ret)
+	if (!IS_ERR(key)) {
+		keel_invalidate_wait(key);
 		return IB_WC_SUCCESS;
-	*why = ret == -EACCES ? KEEL_WHY_WINDOW : keel_find_why(ret);
+	}
+	*why = PTR_ERR(key) == -EACCES ? KEEL_WHY_WINDOW :
+					 keel_find_why(PTR_ERR(key));
 	return IB_WC_MW_BIND_ERR;
 }

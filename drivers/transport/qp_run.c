@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Turns of a queue pair. A doorbell or the worker of the process runs them, or
- * the workqueue if the QP has no worker. The last turn for a dead process
- * flushes the queues.
+ * the workqueue if the QP has no worker. If the worker is dead, the workqueue fails
+ * the QP, and flushes the queues once.
  */
 #include <linux/ktime.h>
 
@@ -67,12 +67,14 @@ static u32 keel_qp_posted_end(const struct keel_qp *qp)
 			   keel_ring_size(ring));
 }
 
-static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
+/* @flush: flush the receive queue in the error state. */
+static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
+			     bool flush)
 {
 	if (keel_rq_was_wanted(&qp->rq))
 		keel_qp_serve_peer(qp);
 	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
-	if (smp_load_acquire(&qp->state) == IB_QPS_ERR)
+	if (smp_load_acquire(&qp->state) == IB_QPS_ERR && flush)
 		keel_rq_flush(qp);
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
@@ -109,7 +111,7 @@ int keel_qp_run(struct keel_qp *qp)
 	}
 	if (qp->sq.ring.head)
 		turn.end = keel_qp_posted_end(qp) + KEEL_DOORBELL_MORE;
-	keel_qp_run_turn(qp, &turn);
+	keel_qp_run_turn(qp, &turn, true);
 	return 0;
 }
 
@@ -120,26 +122,29 @@ static void keel_qp_run_job(struct keel_qp *qp)
 		.until = ktime_get_ns() + KEEL_TURN_NS,
 	};
 
-	keel_qp_run_turn(qp, &turn);
+	keel_qp_run_turn(qp, &turn, true);
 }
 
 /*
- * The kernel flushes the queues of a QP once for a dead process. A process that
- * shares them may post without end, but is not charged for this work. Nothing
- * ends if another process has taken the QP over.
+ * The kernel flushes the queues of a QP for a dead process, but only once, and no
+ * more WQEs than they have. Other processes that share the queues could let them
+ * die and post without end, and none of them would be charged for this work. Later
+ * flushes are left to a process that takes the QP over.
  */
-static void keel_qp_set_ended(struct keel_qp *qp)
+static bool keel_qp_may_flush(struct keel_qp *qp)
 {
 	guard(spinlock)(&qp->state_lock);
-	if (keel_qp_is_orphan(qp))
-		WRITE_ONCE(qp->ended, true);
+	/* keel_qp_reported() schedules the QP again. */
+	if (qp->ended || qp->sq.reporting || !keel_qp_is_orphan(qp))
+		return false;
+	qp->ended = true;
+	return true;
 }
 
 /*
  * The worker of a QP is dead, and no other process has taken the QP over.
- * Nothing is transferred for it any more: a QP that has send WQEs fails. The
- * size of the queues bounds the flush. Another process may take the QP over at
- * any time, and then runs transfers itself.
+ * Nothing is transferred for it any more: a QP that has send WQEs fails. Another
+ * process may take the QP over at any time, and then runs transfers itself.
  */
 static void keel_qp_run_orphan(struct keel_qp *qp)
 {
@@ -149,22 +154,24 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 		.flush = true,
 		.until = U64_MAX,
 	};
-	bool reporting;
+	bool flush = false;
 
-	if (READ_ONCE(qp->ended))
-		return;
 	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
 	    keel_ring_posted(&qp->sq.ring))
 		keel_qp_fail_orphan(qp);
-	/* Pairs with keel_qp_fail(), as in keel_qp_run_turn(). */
-	state = smp_load_acquire(&qp->state);
-	/* Pairs with keel_qp_reported(), which reschedules the QP. */
-	reporting = smp_load_acquire(&qp->sq.reporting);
-	if ((state == IB_QPS_ERR || state == IB_QPS_SQE) && !reporting)
-		keel_qp_set_ended(qp);
+	state = READ_ONCE(qp->state);
+	if (state == IB_QPS_ERR || state == IB_QPS_SQE) {
+		flush = keel_qp_may_flush(qp);
+		if (!flush && !keel_qp_is_orphan(qp))
+			keel_qp_schedule_alive(qp);
+		if (!flush)
+			return;
+	}
+	/* Without permission, a queue that fails now is scheduled again. */
 	if (qp->sq.ring.head)
-		turn.end = keel_qp_posted_end(qp);
-	keel_qp_run_turn(qp, &turn);
+		turn.end = flush ? keel_qp_posted_end(qp) :
+				   READ_ONCE(qp->sq.ring.index);
+	keel_qp_run_turn(qp, &turn, flush);
 }
 
 /**

@@ -144,7 +144,6 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 		return worker;
 	/* A thread that reads it under RCU sees an initialized worker. */
 	smp_store_release(&qp->worker, worker);
-	WRITE_ONCE(qp->ended, false);
 	return old;
 }
 
@@ -169,6 +168,9 @@ int keel_qp_own_worker(struct keel_qp *qp)
 	/* The replaced worker is dead: it has run its jobs, or does so now. */
 	if (old && old != worker && keel_job_cancel(old, &qp->job))
 		keel_obj_put(&qp->obj);
+	/* The workqueue may have left the flush to this process. */
+	if (old && old != worker)
+		keel_qp_schedule_alive(qp);
 	keel_worker_put(old);
 	return 0;
 }
@@ -273,8 +275,24 @@ void keel_qp_fail_orphan(struct keel_qp *qp)
 }
 
 /**
+ * keel_qp_report() - let the CQE of an error precede those of the flush
+ * @qp: the QP, which the caller fails after this call; it writes the CQE after
+ *	that, and calls keel_qp_reported()
+ *
+ * Nothing is delayed if the last flush for a dead worker has begun.
+ *
+ * Context: process context; mutexes of queues may be held.
+ */
+void keel_qp_report(struct keel_qp *qp)
+{
+	guard(spinlock)(&qp->state_lock);
+	/* Visible to each thread that sees the new state. */
+	WRITE_ONCE(qp->sq.reporting, !qp->ended || !keel_qp_is_orphan(qp));
+}
+
+/**
  * keel_qp_reported() - flush a QP after the CQE of its error was written
- * @qp: the QP; the caller has set &keel_sq.reporting
+ * @qp: the QP, after keel_qp_report()
  *
  * Context: any but interrupts; locks of queues may be held.
  */
@@ -283,11 +301,6 @@ void keel_qp_reported(struct keel_qp *qp)
 	guard(spinlock)(&qp->state_lock);
 	/* After the CQE was written; pairs with keel_rq_flush(). */
 	smp_store_release(&qp->sq.reporting, false);
-	/*
-	 * The last flush for a dead worker may have begun, and found that the
-	 * error was not reported yet.
-	 */
-	WRITE_ONCE(qp->ended, false);
 	if (!qp->dying)
 		keel_qp_schedule(qp);
 }

@@ -191,8 +191,7 @@ void keel_rq_flush(struct keel_qp *qp)
 		if (srq)
 			keel_obj_put(&srq->obj);
 		if (!--budget) {
-			if (!READ_ONCE(qp->ended))
-				keel_qp_schedule(qp);
+			keel_qp_schedule(qp);
 			break;
 		}
 		cond_resched();

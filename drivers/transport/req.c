@@ -99,6 +99,9 @@ static int keel_req_peer(struct keel_xfer *x)
 /* Drop references. This may sleep. */
 static void keel_req_put(struct keel_xfer *x)
 {
+	if (x->invalidated)
+		keel_invalidate_wait(x->invalidated);
+	x->invalidated = NULL;
 	if (x->srq)
 		keel_obj_put(&x->srq->obj);
 	x->srq = NULL;

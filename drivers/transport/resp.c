@@ -7,7 +7,12 @@
  * error that the requester caused (a bad rkey) fails the QP with an event. In
  * both cases the requester's CQE has an error status, except on UC.
  */
+#include <linux/ktime.h>
+
 #include "keel_resp_lock.h"
+
+/* How long a send with invalidate waits for the users of a key with a lock. */
+#define KEEL_INVALIDATE_NS	(500 * NSEC_PER_USEC)
 
 static bool keel_is_uc(const struct keel_xfer *x)
 {
@@ -122,17 +127,30 @@ static enum keel_xfer_result keel_resp_received(struct keel_xfer *x, u32 len)
 	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 
+/*
+ * When this returns, no thread uses the key any more: the responder's CQE says so.
+ * Threads with a reference are not preempted, unless its memory may sleep.
+ */
 static int keel_resp_invalidate(struct keel_xfer *x)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
-	int ret;
+	struct keel_key *key = keel_invalidate(&scope, x->wqe->imm);
+	u64 until = ktime_get_ns() + KEEL_INVALIDATE_NS;
 
-	/* It waits for the key's references, and the requester may hold one. */
+	if (IS_ERR(key))
+		return PTR_ERR(key);
+	/* For keel_req_put(), which frees it. */
+	x->invalidated = key;
+	/* The requester itself may have a reference on the key. */
 	keel_segs_put(&x->qp->sq.segs);
-	keel_resp_relax();
-	ret = keel_invalidate(&scope, x->wqe->imm);
-	keel_resp_stay();
-	return ret;
+	while (!keel_key_try_drain(key) && ktime_get_ns() < until)
+		cpu_relax();
+	if (!keel_key_try_drain(key)) {
+		keel_resp_relax();
+		keel_key_drain(key);
+		keel_resp_stay();
+	}
+	return 0;
 }
 
 static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)

@@ -108,8 +108,8 @@ static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 	bool stops = qp->type == IB_QPT_UC || keel_qp_is_dgram(qp);
 
 	keel_count(qp->kdev, wc_errors, 1);
-	/* Visible to each thread that sees the new state. */
-	WRITE_ONCE(qp->sq.reporting, !stops);
+	if (!stops)
+		keel_qp_report(qp);
 	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
 	keel_point("sq_failed");
 	keel_sq_complete(qp, status, why, byte_len);
@@ -277,6 +277,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 		.peer = NULL,
 		.srq = NULL,
 		.old_srq = NULL,
+		.invalidated = NULL,
 		.len = 0,
 		.rnr_ns = 0,
 		.domain = 0,
@@ -432,8 +433,7 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		}
 		keel_point("sq_drained");
 		/* Under the lock: a dying QP is not scheduled any more. */
-		if (action == KEEL_ACTION_LATER && !READ_ONCE(qp->dying) &&
-		    !READ_ONCE(qp->ended))
+		if (action == KEEL_ACTION_LATER && !READ_ONCE(qp->dying))
 			keel_qp_schedule(qp);
 		/* Its references are dropped without the lock. */
 		keel_fetch_take(&sq->fetch, &lack);

@@ -312,6 +312,92 @@ TEST_CASE(flushed_lie, "ISO-2", "after the death of a process, the kernel flushe
 		CHECK(--tries > 0);
 }
 
+/*
+ * Processes take a QP over and die, again and again. Another one fills its queues
+ * each time, and resets a QP that names it as its peer: that schedules the QP.
+ */
+#define DEATHS		5
+
+static struct {
+	struct ibv_qp *qp, *peer;
+	struct keel_uapi_ring *send, *recv;
+} heirloom;
+
+static void take_over(void)
+{
+	pid_t pid = SYS(fork());
+
+	if (!pid) {
+		qp_to(heirloom.qp, IBV_QPS_ERR);
+		_exit(0);
+	}
+	SYS(waitpid(pid, NULL, 0));
+}
+
+static void fill(struct keel_uapi_ring *ring, uint32_t wrs)
+{
+	__atomic_store_n(&ring->user, ring->kernel + wrs, __ATOMIC_RELEASE);
+}
+
+static void schedule_orphan(void)
+{
+	qp_to_init(heirloom.peer);
+	qp_to_rtr(heirloom.peer, heirloom.qp->qp_num);
+	qp_to(heirloom.peer, IBV_QPS_RESET);
+}
+
+static void keeper(struct peer *parent)
+{
+	int i;
+
+	peer_wait(parent);
+	for (i = 0; i < DEATHS; i++) {
+		/* A process that takes it over flushes nothing. */
+		fill(heirloom.send, 0);
+		fill(heirloom.recv, 0);
+		if (i)
+			take_over();
+		fill(heirloom.send, WRS);
+		fill(heirloom.recv, WRS);
+		schedule_orphan();
+		usleep(300000);
+	}
+	peer_tell(parent);
+	pause();
+}
+
+static void bequeather(struct peer *parent)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_cq *cq = cq_new(pd->context);
+
+	heirloom.peer = qp_new(pd, cq, IBV_QPT_RC, NULL);
+	heirloom.qp = new_with_rings(pd, cq, WRS);
+	heirloom.send = rings[0];
+	heirloom.recv = rings[1];
+	qp_connect(heirloom.qp, heirloom.peer->qp_num);
+	if (!SYS(fork()))
+		keeper(parent);
+	pause();
+}
+
+TEST_CASE(flushed_once, "ISO-2", "the kernel flushes no more WQEs of a queue pair than its queues have, although five processes in a row take it over and die",
+	  .limit = 60, ISO_NEEDS_THREADS)
+{
+	long start = dev_counter("flushes"), flushed;
+	struct peer p;
+
+	peer_start(&p, bequeather);
+	usleep(300000);
+	peer_kill(&p, SIGKILL);
+	usleep(100000);
+	peer_tell(&p);
+	peer_wait(&p);
+	flushed = dev_counter("flushes") - start;
+	t_note("%ld WQEs were flushed", flushed);
+	CHECK_EQ(flushed, 2 * WRS);
+}
+
 static void stopped_owner(struct peer *parent)
 {
 	struct iso_end e;
