@@ -363,7 +363,7 @@ static void keeper(struct peer *parent)
 		usleep(300000);
 	}
 	peer_tell(parent);
-	pause();
+	_exit(0);
 }
 
 static void bequeather(struct peer *parent)
@@ -378,6 +378,7 @@ static void bequeather(struct peer *parent)
 	qp_connect(heirloom.qp, heirloom.peer->qp_num);
 	if (!SYS(fork()))
 		keeper(parent);
+	peer_tell(parent);
 	pause();
 }
 
@@ -388,11 +389,13 @@ TEST_CASE(flushed_once, "ISO-2", "the kernel flushes no more WQEs of a queue pai
 	struct peer p;
 
 	peer_start(&p, bequeather);
-	usleep(300000);
-	peer_kill(&p, SIGKILL);
-	usleep(100000);
+	peer_wait(&p);
+	SYS(kill(p.pid, SIGKILL));
+	SYS(waitpid(p.pid, NULL, 0));
+	/* The keeper, its child, uses the same socket. */
 	peer_tell(&p);
 	peer_wait(&p);
+	close(p.fd);
 	flushed = dev_counter("flushes") - start;
 	t_note("%ld WQEs were flushed", flushed);
 	CHECK_EQ(flushed, 2 * WRS);
