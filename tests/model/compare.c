@@ -157,11 +157,8 @@ static bool differs(const struct line *line, const char *what, unsigned long got
 static unsigned int refs_of(const struct obj *o)
 {
 	unsigned int refs = o->kind != K_DOMAIN;
-	int i;
 
 	refs += obj_holders(o);
-	for (i = 0; i < world.n[K_MW]; i++)
-		refs += world.live[K_MW][i]->mw.mr == o;
 	if (o->kind == K_SRQ)
 		refs += wire_waiters(o);
 	return refs;
