@@ -150,6 +150,69 @@ static void pd_4_find(struct kunit *test)
 	dummy_close(mw);
 }
 
+/* As key_ask(), with keel_key_peek(). */
+static int key_ask_peek(struct kunit *test, u32 key, u32 domain)
+{
+	struct keel_key *k;
+
+	guard(rcu)();
+	k = keel_key_peek(table_keys(test), key, domain);
+	if (IS_ERR(k))
+		return PTR_ERR(k);
+	KUNIT_EXPECT_EQ(test, key, k->key);
+	return 0;
+}
+
+/* PD-4: likewise without a reference, even if the last one is dropped. */
+static void pd_4_peek(struct kunit *test)
+{
+	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct keel_key *key = key_new(test, mw);
+	u32 num = key->key;
+
+	KUNIT_EXPECT_EQ(test, 0, key_ask_peek(test, num, MINE));
+	KUNIT_EXPECT_EQ(test, -EPERM, key_ask_peek(test, num, OTHERS));
+	KUNIT_EXPECT_EQ(test, -ENOENT, key_ask_peek(test, num ^ 1, MINE));
+	KUNIT_EXPECT_EQ(test, 1, refcount_read(&key->users));
+	keel_key_erase(table_keys(test), key);
+	KUNIT_EXPECT_EQ(test, -ENOENT, key_ask_peek(test, num, MINE));
+	KUNIT_EXPECT_TRUE(test, keel_key_try_drain(key));
+	dummy_close(mw);
+}
+
+/* ISO-1: a key is replaced, and then erased, without a wait for its user. */
+static void iso_1_exchange(struct kunit *test)
+{
+	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct keel_keys *keys = table_keys(test);
+	struct keel_key *old = key_new(test, mw);
+	struct keel_key new = {
+		.key = old->key ^ 5, .domain = MINE, .obj = &mw->obj,
+	};
+
+	KUNIT_ASSERT_PTR_EQ(test, old, keel_key_find(keys, old->key, MINE));
+	keel_key_exchange(keys, old, &new);
+	KUNIT_EXPECT_TRUE(test, old->dead);
+	KUNIT_EXPECT_FALSE(test, keel_key_try_drain(old));
+	KUNIT_EXPECT_EQ(test, -ENOENT, key_ask_find(test, old->key, MINE));
+	KUNIT_ASSERT_PTR_EQ(test, &new, keel_key_find(keys, new.key, MINE));
+	keel_key_erase(keys, &new);
+	KUNIT_EXPECT_TRUE(test, new.dead);
+	KUNIT_EXPECT_FALSE(test, keel_key_try_drain(&new));
+	KUNIT_EXPECT_EQ(test, -ENOENT, key_ask_find(test, new.key, MINE));
+	keel_key_put(&new);
+	KUNIT_EXPECT_TRUE(test, keel_key_try_drain(&new));
+	KUNIT_EXPECT_FALSE(test, keel_key_try_drain(old));
+	keel_key_put(old);
+	/* None waits; several threads may drain a key. */
+	keel_key_drain(old);
+	keel_key_drain(old);
+	keel_key_drain(&new);
+	/* A lookup may still read the key on this stack. */
+	synchronize_rcu();
+	dummy_close(mw);
+}
+
 #define SWAPS		2000
 #define SWAPS_ALONE	64	/* until another thread must find a key */
 #define ALIVE		0x600dULL
@@ -264,6 +327,8 @@ static struct kunit_case keys_users_cases[] = {
 	KUNIT_CASE(keys_replace_waits),
 	KUNIT_CASE(keys_last_use_is_over),
 	KUNIT_CASE(pd_4_find),
+	KUNIT_CASE(pd_4_peek),
+	KUNIT_CASE(iso_1_exchange),
 	KUNIT_CASE(keys_swap_threads),
 	{}
 };

@@ -124,6 +124,7 @@ void keel_key_exchange(struct keel_keys *keys, struct keel_key *old,
 	keel_key_publish(keys, new);
 	keel_key_invalidate(keys, old);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_key_exchange);
 
 /**
  * keel_key_erase() - begin to invalidate a key
@@ -140,6 +141,7 @@ void keel_key_erase(struct keel_keys *keys, struct keel_key *key)
 	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
 	keel_key_invalidate(keys, key);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_key_erase);
 
 /**
  * keel_key_try_drain() - does no thread use a key any more?
@@ -156,6 +158,7 @@ bool keel_key_try_drain(const struct keel_key *key)
 	smp_acquire__after_ctrl_dep();
 	return true;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_key_try_drain);
 
 /**
  * keel_key_drain() - wait until no thread uses a key
@@ -171,6 +174,7 @@ void keel_key_drain(struct keel_key *key)
 {
 	wait_var_event(&key->users, keel_key_try_drain(key));
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_key_drain);
 
 /**
  * keel_key_replace() - replace the memory and rights of a key
@@ -284,6 +288,7 @@ struct keel_key *keel_key_peek(struct keel_keys *keys, u32 key, u32 domain)
 		return ERR_PTR(-ENOENT);
 	return k->domain == domain ? k : ERR_PTR(-EPERM);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_key_peek);
 
 /**
  * keel_key_find() - as keel_key_peek(), and take a reference
