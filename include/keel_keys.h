@@ -37,6 +37,14 @@ struct keel_keys {
 };
 
 /**
+ * struct keel_drain - the keys that open some memory
+ * @keys: number of keys that are valid, or that threads still use
+ */
+struct keel_drain {
+	atomic_t keys;
+};
+
+/**
  * struct keel_key - the memory and rights of a key
  * @key: lkey and rkey. Each time an index is reused, the lower 8 bits change. So a
  *	stale key opens nothing until the indexes have wrapped around 256 times.
@@ -50,9 +58,12 @@ struct keel_keys {
  *	null key: it has no rights and no bytes.
  * @mem_off: offset of the first byte in @mem
  * @obj: the object behind it
+ * @drain: counts the key, or NULL for a null key. The owner of the object waits for
+ *	it with keel_drain_wait() before it frees the object.
+ * @region: the same for the region that a window is bound to, or NULL
  * @users: references: one for each keel_key_get(), and one until keel_key_erase()
  *	or keel_key_exchange(). When keel_key_drain() returns, no thread uses the
- *	memory any more.
+ *	memory by this key any more.
  * @dead: it was invalidated: threads with a reference stop soon
  * @rcu: to free it; a lookup may still read it
  */
@@ -66,6 +77,8 @@ struct keel_key {
 	const struct keel_mem *mem;
 	u64 mem_off;
 	struct keel_obj *obj;
+	struct keel_drain *drain;
+	struct keel_drain *region;
 	refcount_t users;
 	bool dead;
 	struct rcu_head rcu;
@@ -89,6 +102,7 @@ void keel_key_exchange(struct keel_keys *keys, struct keel_key *old,
 void keel_key_erase(struct keel_keys *keys, struct keel_key *key);
 bool keel_key_try_drain(const struct keel_key *key);
 void keel_key_drain(struct keel_key *key);
+void keel_drain_wait(struct keel_drain *drain);
 void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 		      struct keel_key *new);
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key);

@@ -4,8 +4,13 @@
  *
  * Locks: &keel_mw.lock, then &keel_mr.lock. Both are spinlocks, because the owner of
  * a region needs those of the windows that other processes have bound to it: a
- * thread that holds one is not preempted. No thread waits for the references on a
- * key with such a lock, nor binds with a reference on the key of a region.
+ * thread that holds one is not preempted, except with PREEMPT_RT. No thread waits for
+ * the references on a key with such a lock, nor binds with a reference on the key of
+ * a region.
+ *
+ * A thread that replaces or invalidates a key waits until no thread uses it, and frees
+ * it. The owner of the object waits for the users of all its keys, but not for that
+ * thread, which may belong to another process: see keel_drain_wait().
  */
 #ifndef KEEL_MR_H
 #define KEEL_MR_H
@@ -56,9 +61,12 @@ struct keel_pages {
  *	kernel consumer
  * @task: the task that registered it, as ib_core lists it, with a reference.
  *	NULL: a kernel consumer
- * @lock: protects @windows, @going and fast registration
- * @windows: bindings of windows to it, until no thread uses their keys. The region
- *	is not closed before this list is empty.
+ * @lock: protects @windows, @ours, @going and fast registration
+ * @windows: current bindings of windows to it. The region is not closed before this
+ *	list is empty.
+ * @ours: number of these windows that belong to @ctx
+ * @drain: keys that open @mem, those of windows too. The region is not closed before
+ *	it is empty.
  * @going: no window can be bound to it any more
  * @list: fast registration: number of pages that fit in @mem.list; else 0
  */
@@ -76,6 +84,8 @@ struct keel_mr {
 	struct task_struct *task;
 	spinlock_t lock;
 	struct list_head windows;
+	u32 ours;
+	struct keel_drain drain;
 	bool going;
 	u32 list;
 };
@@ -83,17 +93,14 @@ struct keel_mr {
 /**
  * struct keel_binding - the rkey of a window, and the region that it opens
  * @key: the key
- * @mr: the region that lists it, or NULL: a null key; under &keel_mw.lock. The list
- *	keeps the region, and the window, which is the object of @key.
+ * @mr: the region that lists it, or NULL: a null key, or a binding that was
+ *	replaced. Under &keel_mw.lock; the list keeps the region.
  * @node: in &keel_mr.windows; under &keel_mr.lock
- * @ref: one for the window, or the thread that has replaced the binding; and one for
- *	each thread that deregisters @mr
  */
 struct keel_binding {
 	struct keel_key key;
 	struct keel_mr *mr;
 	struct list_head node;
-	refcount_t ref;
 };
 
 /**
@@ -106,6 +113,7 @@ struct keel_binding {
  *	window is being deallocated.
  * @spare: becomes @bound when the window is unbound, so that an unbind needs no
  *	memory; not NULL while the window is bound; under @lock
+ * @drain: keys that open memory. The window is not closed before it is empty.
  * @keys: the table that its rkey is in
  */
 struct keel_mw {
@@ -115,6 +123,7 @@ struct keel_mw {
 	spinlock_t lock;
 	struct keel_binding __rcu *bound;
 	struct keel_binding *spare;
+	struct keel_drain drain;
 	struct keel_keys *keys;
 };
 
@@ -168,6 +177,7 @@ int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 		 struct dma_buf *dmabuf, u64 offset);
 void keel_own_start(struct keel_mr *mr);
 void keel_own_stop(struct keel_mr *mr);
+void keel_own_unmap(struct keel_own *own);
 void keel_own_free(struct keel_mr *mr);
 #else
 static inline int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
@@ -184,6 +194,10 @@ static inline void keel_own_stop(struct keel_mr *mr)
 {
 }
 
+static inline void keel_own_unmap(struct keel_own *own)
+{
+}
+
 static inline void keel_own_free(struct keel_mr *mr)
 {
 }
@@ -196,8 +210,9 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 struct keel_key *keel_mr_invalidate(struct keel_mr *mr, u32 rkey);
 
 /* mw.c */
+void keel_binding_unlist(struct keel_binding *b);
 struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw);
-void keel_binding_drain(struct keel_binding *b);
+void keel_binding_free(struct keel_binding *b);
 void keel_mr_unbind(struct keel_mr *mr);
 
 #endif /* KEEL_MR_H */

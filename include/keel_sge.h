@@ -42,7 +42,8 @@ enum ib_wc_status keel_wqe_bind(const struct keel_scope *scope,
 				const struct keel_uapi_send_wqe *wqe, u32 *why);
 enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,
 				      u32 *why);
-struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey);
+struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey,
+				 struct keel_obj **obj);
 void keel_invalidate_wait(struct keel_key *key);
 
 #endif /* KEEL_SGE_H */

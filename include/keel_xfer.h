@@ -10,6 +10,7 @@
 #include <rdma/keel-abi.h>
 
 struct keel_key;
+struct keel_obj;
 struct keel_opcode;
 struct keel_qp;
 struct keel_srq;
@@ -25,6 +26,7 @@ struct keel_srq;
  * @old_srq: the SRQ that an earlier attempt named, with a reference; or NULL
  * @invalidated: the key that a send with invalidate has invalidated, for
  *	keel_invalidate_wait() without locks; or NULL
+ * @named: the object of the key that such a send names, with a reference; or NULL
  * @len: bytes of the message
  * @rnr_ns: the RNR delay that the peer asks for
  * @domain: number of the domain that rkeys are checked against
@@ -41,6 +43,7 @@ struct keel_xfer {
 	struct keel_srq *srq;
 	struct keel_srq *old_srq;
 	struct keel_key *invalidated;
+	struct keel_obj *named;
 	u64 len;
 	u64 rnr_ns;
 	u32 domain;

@@ -11,12 +11,13 @@
 #include "table.h"
 #include "threads.h"
 
-/* One thread invalidates a key that another thread uses. */
+/* One thread invalidates a key that another thread uses, and waits for the user. */
 struct back {
 	struct kunit *test;
 	struct keel_keys *keys;
 	struct keel_key *key;
 	struct keel_key *by;
+	struct keel_drain *drain;
 	bool returned;
 };
 
@@ -26,10 +27,14 @@ static void back_thread(void *arg, unsigned int who)
 	int i;
 
 	if (who == 0) {
-		if (b->by)
+		if (b->drain) {
+			keel_key_erase(b->keys, b->key);
+			keel_drain_wait(b->drain);
+		} else if (b->by) {
 			keel_key_replace(b->keys, b->key, b->by);
-		else
+		} else {
 			keel_key_remove(b->keys, b->key);
+		}
 		WRITE_ONCE(b->returned, true);
 	}
 	if (who != 1)
@@ -108,6 +113,48 @@ static int key_ask_find(struct kunit *test, u32 key, u32 domain)
 	KUNIT_EXPECT_EQ(test, key, k->key);
 	keel_key_put(k);
 	return 0;
+}
+
+/* SPD-7: likewise for an owner that waits for all its keys. */
+static void check_drain_waits(struct kunit *test, bool of_region)
+{
+	struct dummy *mw = dummy_new(test, KEEL_MW, 'w', NULL, NULL);
+	struct keel_drain own = {}, region = {};
+	struct keel_keys *keys = table_keys(test);
+	struct keel_key *null_key = key_new(test, mw);
+	struct keel_key key = {
+		.key = null_key->key ^ 5, .domain = MINE, .access = ACCESS,
+		.iova = IOVA, .length = 4, .obj = &mw->obj,
+		.drain = &own, .region = &region,
+	};
+	struct back b = {
+		.test = test, .keys = keys, .key = &key,
+		.drain = of_region ? &region : &own,
+	};
+
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&own.keys));
+	keel_key_replace(keys, null_key, &key);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&own.keys));
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&region.keys));
+	KUNIT_ASSERT_PTR_EQ(test, &key,
+			    keel_key_get(keys, key.key, MINE, ACCESS, IOVA, 1));
+	threads_run(test, back_thread, &b);
+	KUNIT_EXPECT_TRUE(test, b.returned);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&own.keys));
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&region.keys));
+	/* A lookup may still read the key on this stack. */
+	synchronize_rcu();
+	dummy_close(mw);
+}
+
+static void spd_7_drain_waits(struct kunit *test)
+{
+	check_drain_waits(test, false);
+}
+
+static void spd_7_region_drain_waits(struct kunit *test)
+{
+	check_drain_waits(test, true);
 }
 
 /* A key without references is not found, although it is still listed. */
@@ -324,6 +371,8 @@ static void keys_swap_threads(struct kunit *test)
 
 static struct kunit_case keys_users_cases[] = {
 	KUNIT_CASE(spd_7_remove_waits),
+	KUNIT_CASE(spd_7_drain_waits),
+	KUNIT_CASE(spd_7_region_drain_waits),
 	KUNIT_CASE(keys_replace_waits),
 	KUNIT_CASE(keys_last_use_is_over),
 	KUNIT_CASE(pd_4_find),

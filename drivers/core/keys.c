@@ -50,11 +50,30 @@ static u8 keel_key_salt(const struct keel_keys *keys, u32 index)
 	return (u8)hash + step * keys->round;
 }
 
+static void keel_drain_add(struct keel_drain *drain)
+{
+	if (drain)
+		atomic_inc(&drain->keys);
+}
+
+static void keel_drain_sub(struct keel_drain *drain)
+{
+	if (!drain || !atomic_dec_and_test(&drain->keys))
+		return;
+	/*
+	 * From here on, the object with @drain may be freed; only its address is
+	 * used. The atomic operation is a full barrier, as in keel_key_put().
+	 */
+	wake_up_var(&drain->keys);
+}
+
 /* The slot of the index exists, so xa_store() needs no memory. */
 static void keel_key_publish(struct keel_keys *keys, struct keel_key *key)
 {
 	key->dead = false;
 	refcount_set(&key->users, 1);
+	keel_drain_add(key->drain);
+	keel_drain_add(key->region);
 	xa_store(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT, key, GFP_NOWAIT);
 }
 
@@ -175,6 +194,32 @@ void keel_key_drain(struct keel_key *key)
 	wait_var_event(&key->users, keel_key_try_drain(key));
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_drain);
+
+static bool keel_drain_is_empty(const struct keel_drain *drain)
+{
+	if (atomic_read(&drain->keys))
+		return false;
+	/* Order the accesses of the users before those of the owner. */
+	smp_acquire__after_ctrl_dep();
+	return true;
+}
+
+/**
+ * keel_drain_wait() - wait until no thread uses some memory
+ * @drain: counts the keys that open it. All were invalidated, and no new one can
+ *	be inserted.
+ *
+ * Other threads may have replaced or invalidated some of the keys, and wait for
+ * their users, too: see keel_key_drain(). This does not wait for these threads.
+ * When it returns, no thread accesses @drain any more.
+ *
+ * Context: as keel_key_drain().
+ */
+void keel_drain_wait(struct keel_drain *drain)
+{
+	wait_var_event(&drain->keys, keel_drain_is_empty(drain));
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_drain_wait);
 
 /**
  * keel_key_replace() - replace the memory and rights of a key
@@ -325,6 +370,9 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_find);
  */
 void keel_key_put(struct keel_key *key)
 {
+	struct keel_drain *drain = key->drain;
+	struct keel_drain *region = key->region;
+
 	if (!refcount_dec_and_test(&key->users))
 		return;
 	keel_point("key_unused");
@@ -335,5 +383,8 @@ void keel_key_put(struct keel_key *key)
 	 */
 	smp_mb();
 	wake_up_var(&key->users);
+	/* The objects with these exist until both are empty. */
+	keel_drain_sub(region);
+	keel_drain_sub(drain);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_put);

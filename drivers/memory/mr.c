@@ -186,13 +186,9 @@ static struct keel_mr *keel_mr_rereg_new(struct keel_dev *kdev,
  */
 static int keel_mr_seal(struct keel_mr *mr)
 {
-	const struct keel_binding *b;
-
 	scoped_guard(spinlock, &mr->lock) {
-		list_for_each_entry(b, &mr->windows, node)
-			if (keel_binding_mw(b)->ctx == mr->ctx &&
-			    !READ_ONCE(b->key.dead))
-				return -EBUSY;
+		if (mr->ours)
+			return -EBUSY;
 		mr->going = true;
 	}
 	keel_mr_unbind(mr);
@@ -216,6 +212,13 @@ static void keel_mr_close(struct keel_ib_mr *wrap)
 	kfree_rcu(key, rcu);
 	/* Anyone in the domain could guess the key, and bind to a new region. */
 	keel_mr_unbind(mr);
+	/*
+	 * Other threads may have unbound windows just now, or invalidated the key of
+	 * a fast registration. Their consumers may free the memory when this returns.
+	 */
+	keel_drain_wait(&mr->drain);
+	if (mr->own)
+		keel_own_unmap(mr->own);
 	keel_obj_close(&mr->obj);
 	kfree(wrap);
 }
@@ -269,6 +272,7 @@ static void keel_mr_keep_key(struct ib_mr *new, struct keel_mr *old,
 	key->length = came->length;
 	key->mem = came->mem;
 	key->obj = came->obj;
+	key->drain = came->drain;
 	rcu_assign_pointer(mr->key, key);
 	rcu_assign_pointer(old->key, came);
 	keel_key_replace(mr->keys, was, key);

@@ -45,7 +45,15 @@ struct keel_own {
 	bool revoked;
 };
 
-static void keel_own_unmap(struct keel_own *own)
+/**
+ * keel_own_unmap() - unmap the dma-buf, for which an exporter may wait
+ * @own: the attachment of a region whose memory no thread uses any more
+ *
+ * Nothing happens if it is unmapped already.
+ *
+ * Context: may sleep.
+ */
+void keel_own_unmap(struct keel_own *own)
 {
 	struct dma_buf *dmabuf = own->attach->dmabuf;
 
@@ -65,6 +73,7 @@ static void keel_own_revoke(struct work_struct *work)
 	own->null_key = NULL;
 	/* Keys of windows open the same memory. No new one can be bound. */
 	keel_mr_unbind(own->mr);
+	keel_drain_wait(&own->mr->drain);
 	keel_own_unmap(own);
 }
 
@@ -232,8 +241,7 @@ void keel_own_start(struct keel_mr *mr)
 
 /**
  * keel_own_stop() - stop revocation, before the region is deregistered
- * @mr: the region; the caller invalidates its key and soon unmaps the dma-buf,
- *	for which an exporter may wait
+ * @mr: the region; the caller invalidates its key, and then calls keel_own_unmap()
  *
  * Context: may sleep. The caller has no reference on a key.
  */

@@ -7,6 +7,7 @@
  */
 #include <linux/log2.h>
 #include <linux/slab.h>
+#include <kunit/visibility.h>
 
 #include "keel_mr.h"
 
@@ -132,6 +133,7 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 		.length = ibmr->length,
 		.mem = &mr->mem,
 		.obj = &mr->obj,
+		.drain = &mr->drain,
 	};
 	*null_key = (struct keel_key){
 		.key = rkey,
@@ -179,6 +181,7 @@ struct keel_key *keel_mr_invalidate(struct keel_mr *mr, u32 rkey)
 	mr->null_key = NULL;
 	return old;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_mr_invalidate);
 
 const struct ib_device_ops keel_mr_kernel_ops = {
 	.alloc_mr = keel_alloc_mr,

@@ -154,6 +154,7 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
 		goto err_mr;
 	key = keel_mr_key(mr);
 	key->domain = pd->domain->obj.id;
+	key->drain = key->mem ? &mr->drain : NULL;
 	mr->keys = &kdev->keys;
 	if (ibpd->uobject) {
 		mr->ctx = ibpd->uobject->context;

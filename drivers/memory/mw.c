@@ -35,29 +35,37 @@ static const struct keel_obj_ops keel_mw_obj_ops = {
 };
 
 /**
- * keel_binding_drain() - end a binding that another one has replaced
- * @b: the binding, after keel_key_exchange() or keel_key_erase(); the caller's
- *	reference is dropped
+ * keel_binding_free() - free a binding that is not the window's any more
+ * @b: the binding, after keel_key_exchange() or keel_key_erase()
  *
- * When this returns, no thread uses the key, and the region does not list it.
- *
- * Context: may sleep. The caller has a reference on the window, and none on a key.
+ * Context: may sleep: waits until no thread uses the key. The caller has a reference
+ * on the window, and none on a key.
  */
-void keel_binding_drain(struct keel_binding *b)
+void keel_binding_free(struct keel_binding *b)
 {
-	struct keel_mw *mw = keel_binding_mw(b);
-
 	keel_key_drain(&b->key);
-	scoped_guard(spinlock, &mw->lock) {
-		/* The owner of the region may have done this already. */
-		if (b->mr) {
-			guard(spinlock)(&b->mr->lock);
-			list_del(&b->node);
-		}
-		b->mr = NULL;
-	}
-	if (refcount_dec_and_test(&b->ref))
-		kfree_rcu(b, key.rcu);
+	kfree_rcu(b, key.rcu);
+}
+
+/**
+ * keel_binding_unlist() - let the region of a binding forget it
+ * @b: the current binding of a window, which is about to be replaced, or was just now
+ *
+ * Threads may still use its key. &keel_key.region keeps the region for them.
+ *
+ * Context: under &keel_mw.lock.
+ */
+void keel_binding_unlist(struct keel_binding *b)
+{
+	struct keel_mr *mr = b->mr;
+
+	lockdep_assert_held(&keel_binding_mw(b)->lock);
+	if (!mr)
+		return;
+	b->mr = NULL;
+	guard(spinlock)(&mr->lock);
+	list_del(&b->node);
+	mr->ours -= keel_binding_mw(b)->ctx == mr->ctx;
 }
 
 /**
@@ -65,8 +73,7 @@ void keel_binding_drain(struct keel_binding *b)
  * @mw: the window, bound
  *
  * Context: under &keel_mw.lock.
- * Return: the old binding, with the window's reference, for keel_binding_drain()
- * without the lock.
+ * Return: the old binding, for keel_binding_free() without the lock.
  */
 struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw)
 {
@@ -77,30 +84,33 @@ struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw)
 	spare->key.key = old->key.key;
 	spare->key.domain = old->key.domain;
 	spare->key.obj = &mw->obj;
-	refcount_set(&spare->ref, 1);
 	rcu_assign_pointer(mw->bound, spare);
+	/* First, while the region cannot be closed: the key is still valid. */
+	keel_binding_unlist(old);
 	keel_key_exchange(mw->keys, &old->key, &spare->key);
 	return old;
 }
 
-/* Unbind a window, unless another thread has replaced @b already. */
-static void keel_mw_unbind(struct keel_mw *mw, struct keel_binding *b)
+/* Unbind a window, unless another thread has unbound it from @mr already. */
+static void keel_mw_unbind(struct keel_mw *mw, const struct keel_mr *mr)
 {
-	struct keel_binding *old = NULL;
+	struct keel_binding *b;
 
-	scoped_guard(spinlock, &mw->lock)
-		if (rcu_access_pointer(mw->bound) == b)
-			old = keel_mw_unbind_locked(mw);
-	if (old)
-		keel_binding_drain(old);
+	scoped_guard(spinlock, &mw->lock) {
+		b = rcu_dereference_protected(mw->bound,
+					      lockdep_is_held(&mw->lock));
+		b = b && b->mr == mr ? keel_mw_unbind_locked(mw) : NULL;
+	}
+	if (b)
+		keel_binding_free(b);
 }
 
 /**
  * keel_mr_unbind() - unbind all windows of a region
  * @mr: the region, to which no more windows can be bound
  *
- * A window may belong to another process, or that process may be replacing its
- * binding. This waits for neither: it waits for threads that use the keys.
+ * Threads may still use keys of windows that other threads unbind at the same time:
+ * see keel_drain_wait().
  *
  * Context: may sleep. The caller has no reference on a key.
  */
@@ -115,14 +125,13 @@ void keel_mr_unbind(struct keel_mr *mr)
 						     struct keel_binding, node);
 			if (!b)
 				return;
-			/* It leaves the list before these references drop. */
-			refcount_inc(&b->ref);
+			/* It leaves the list before its window is closed. */
 			mw = keel_binding_mw(b);
 			keel_obj_get(&mw->obj);
 		}
-		keel_mw_unbind(mw, b);
-		keel_binding_drain(b);
+		keel_mw_unbind(mw, mr);
 		keel_obj_put(&mw->obj);
+		cond_resched();
 	}
 }
 
@@ -150,7 +159,6 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	mw->keys = &kdev->keys;
 	b->key.domain = pd->domain->obj.id;
 	b->key.obj = &mw->obj;
-	refcount_set(&b->ref, 1);
 	ret = keel_obj_add(&kdev->reg, &mw->obj, KEEL_MW, &keel_mw_obj_ops,
 			   &pd->obj, NULL);
 	if (ret)
@@ -186,9 +194,12 @@ static int keel_dealloc_mw(struct ib_mw *ibmw)
 	scoped_guard(spinlock, &mw->lock) {
 		b = rcu_replace_pointer(mw->bound, NULL,
 					lockdep_is_held(&mw->lock));
+		keel_binding_unlist(b);
 		keel_key_erase(mw->keys, &b->key);
 	}
-	keel_binding_drain(b);
+	keel_binding_free(b);
+	/* Other threads may have replaced earlier keys just now. */
+	keel_drain_wait(&mw->drain);
 	keel_obj_close(&mw->obj);
 	return 0;
 }

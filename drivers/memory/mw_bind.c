@@ -27,9 +27,17 @@
 #define KEEL_MW_ACCESS	(IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE | \
 			 IB_ACCESS_REMOTE_ATOMIC | IB_ACCESS_FLUSH_GLOBAL)
 
+/* Is it a region whose key work requests change? */
+static bool keel_is_fast_reg(const struct keel_obj *obj)
+{
+	return obj->kind == KEEL_MR &&
+	       container_of(obj, struct keel_mr, obj)->list;
+}
+
 /*
- * Get the object of a key, with a reference on the object only: the owner of a
- * region waits for those on its key.
+ * Get the window or fast registration of a key, with a reference on the object only:
+ * the owner of a region waits for those on its key. Other regions get none, because
+ * it would keep their memory pinned after they are deregistered.
  */
 static struct keel_obj *keel_obj_find(struct keel_dev *kdev, u32 key,
 				      u32 domain)
@@ -40,12 +48,21 @@ static struct keel_obj *keel_obj_find(struct keel_dev *kdev, u32 key,
 	k = keel_key_peek(&kdev->keys, key, domain);
 	if (IS_ERR(k))
 		return ERR_CAST(k);
+	if (k->obj->kind != KEEL_MW && !keel_is_fast_reg(k->obj))
+		return ERR_PTR(-EACCES);
 	return keel_obj_tryget(k->obj) ? k->obj : ERR_PTR(-ENOENT);
 }
 
 static enum keel_uapi_why keel_find_why(int err)
 {
-	return err == -EPERM ? KEEL_WHY_DOMAIN : KEEL_WHY_KEY;
+	switch (err) {
+	case -EPERM:
+		return KEEL_WHY_DOMAIN;
+	case -EACCES:
+		return KEEL_WHY_WINDOW;
+	default:
+		return KEEL_WHY_KEY;
+	}
 }
 
 /* The consumer owns the lower 8 bits of a key; it cannot change the others. */
@@ -107,7 +124,7 @@ keel_bind_check_mr(const struct keel_key *key,
 }
 
 /* Let @key open a part of the memory of @of. */
-static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
+static void keel_bind_key_to(struct keel_key *key, struct keel_mw *mw,
 			     const struct keel_scope *scope,
 			     const struct keel_uapi_send_wqe *wqe,
 			     const struct keel_key *of)
@@ -118,11 +135,12 @@ static void keel_bind_key_to(struct keel_key *key, const struct keel_mw *mw,
 	key->qpn = mw->type == IB_MW_TYPE_2 ? scope->qpn : 0;
 	key->mem = of->mem;
 	key->mem_off = of->mem_off + (wqe->bind.addr - of->iova);
+	key->drain = &mw->drain;
 }
 
 /* Bind to a region: complete @new, and let the region list it. */
 static enum keel_uapi_why keel_bind_to_mr(const struct keel_scope *scope,
-					  const struct keel_mw *mw,
+					  struct keel_mw *mw,
 					  const struct keel_uapi_send_wqe *wqe,
 					  struct keel_binding *new)
 {
@@ -146,13 +164,15 @@ static enum keel_uapi_why keel_bind_to_mr(const struct keel_scope *scope,
 	if (mr->going || rcu_access_pointer(mr->key) != of)
 		return KEEL_WHY_KEY;
 	list_add_tail(&new->node, &mr->windows);
+	mr->ours += mw->ctx == mr->ctx;
 	new->mr = mr;
+	new->key.region = &mr->drain;
 	return KEEL_WHY_NONE;
 }
 
 /*
  * Replace the binding of @mw by @new, which is zeroed. Then @old gets the previous
- * one, with the window's reference. @spare gets what remains to be freed.
+ * one, for keel_binding_free(). @spare gets what remains to be freed.
  */
 static enum keel_uapi_why keel_mw_rebind(const struct keel_scope *scope,
 					 struct keel_mw *mw,
@@ -172,7 +192,6 @@ static enum keel_uapi_why keel_mw_rebind(const struct keel_scope *scope,
 	new->key.key = keel_bind_new_key(wqe);
 	new->key.domain = scope->domain;
 	new->key.obj = &mw->obj;
-	refcount_set(&new->ref, 1);
 	if (wqe->bind.length) {
 		why = keel_bind_to_mr(scope, mw, wqe, new);
 		if (why)
@@ -180,6 +199,7 @@ static enum keel_uapi_why keel_mw_rebind(const struct keel_scope *scope,
 		swap(mw->spare, *spare);
 	}
 	rcu_assign_pointer(mw->bound, new);
+	keel_binding_unlist(was);
 	keel_key_exchange(mw->keys, &was->key, &new->key);
 	*old = was;
 	return KEEL_WHY_NONE;
@@ -202,7 +222,7 @@ static enum keel_uapi_why keel_mw_bind(const struct keel_scope *scope,
 	if (why)
 		kfree(new);
 	else
-		keel_binding_drain(old);
+		keel_binding_free(old);
 	return why;
 }
 
@@ -257,31 +277,30 @@ static struct keel_key *keel_mw_invalidate(struct keel_mw *mw, u32 qpn,
  *	with the WQE, for a send with invalidate those of the QP that receives
  *	it
  * @rkey: the key
+ * @obj: gets the object of the key, with a reference, or NULL. The caller drops the
+ *	reference where it may sleep, after keel_invalidate_wait().
  *
  * Threads that found the key before may still use it.
  *
  * Context: any but interrupts.
- * Return: the key, with references on it and on its object, for
- * keel_invalidate_wait(); or ERR_PTR(): -ENOENT if the key is invalid; -EPERM if
- * it belongs to another domain; -EACCES if it cannot be invalidated, or not by
- * this QP.
+ * Return: the key, for keel_invalidate_wait(); or ERR_PTR(): -ENOENT if the key is
+ * invalid; -EPERM if it belongs to another domain; -EACCES if it cannot be
+ * invalidated, or not by this QP.
  */
-struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey)
+struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey,
+				 struct keel_obj **obj)
 {
-	struct keel_obj *obj = keel_obj_find(scope->kdev, rkey, scope->domain);
-	struct keel_key *key = ERR_PTR(-EACCES);
+	*obj = keel_obj_find(scope->kdev, rkey, scope->domain);
+	if (IS_ERR(*obj)) {
+		struct keel_key *err = ERR_CAST(*obj);
 
-	if (IS_ERR(obj))
-		return ERR_CAST(obj);
-	if (obj->kind == KEEL_MW)
-		key = keel_mw_invalidate(container_of(obj, struct keel_mw, obj),
-					 scope->qpn, rkey);
-	else if (obj->kind == KEEL_MR)
-		key = keel_mr_invalidate(container_of(obj, struct keel_mr, obj),
-					 rkey);
-	if (IS_ERR(key))
-		keel_obj_put(obj);
-	return key;
+		*obj = NULL;
+		return err;
+	}
+	if ((*obj)->kind == KEEL_MW)
+		return keel_mw_invalidate(container_of(*obj, struct keel_mw, obj),
+					  scope->qpn, rkey);
+	return keel_mr_invalidate(container_of(*obj, struct keel_mr, obj), rkey);
 }
 
 /**
@@ -293,15 +312,12 @@ struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey)
  */
 void keel_invalidate_wait(struct keel_key *key)
 {
-	struct keel_obj *obj = key->obj;
-
-	if (obj->kind == KEEL_MW) {
-		keel_binding_drain(container_of(key, struct keel_binding, key));
-	} else {
-		keel_key_drain(key);
-		kfree_rcu(key, rcu);
+	if (key->obj->kind == KEEL_MW) {
+		keel_binding_free(container_of(key, struct keel_binding, key));
+		return;
 	}
-	keel_obj_put(obj);
+	keel_key_drain(key);
+	kfree_rcu(key, rcu);
 }
 
 /**
@@ -317,13 +333,15 @@ void keel_invalidate_wait(struct keel_key *key)
 enum ib_wc_status keel_wqe_invalidate(const struct keel_scope *scope, u32 rkey,
 				      u32 *why)
 {
-	struct keel_key *key = keel_invalidate(scope, rkey);
+	struct keel_obj *obj;
+	struct keel_key *key = keel_invalidate(scope, rkey, &obj);
 
-	if (!IS_ERR(key)) {
+	if (!IS_ERR(key))
 		keel_invalidate_wait(key);
+	if (obj)
+		keel_obj_put(obj);
+	if (!IS_ERR(key))
 		return IB_WC_SUCCESS;
-	}
-	*why = PTR_ERR(key) == -EACCES ? KEEL_WHY_WINDOW :
-					 keel_find_why(PTR_ERR(key));
+	*why = keel_find_why(PTR_ERR(key));
 	return IB_WC_MW_BIND_ERR;
 }

@@ -102,6 +102,9 @@ static void keel_req_put(struct keel_xfer *x)
 	if (x->invalidated)
 		keel_invalidate_wait(x->invalidated);
 	x->invalidated = NULL;
+	if (x->named)
+		keel_obj_put(x->named);
+	x->named = NULL;
 	if (x->srq)
 		keel_obj_put(&x->srq->obj);
 	x->srq = NULL;

@@ -129,21 +129,22 @@ static enum keel_xfer_result keel_resp_received(struct keel_xfer *x, u32 len)
 
 /*
  * When this returns, no thread uses the key any more: the responder's CQE says so.
- * Threads with a reference are not preempted, unless its memory may sleep.
+ * Threads with a reference are not preempted, unless the memory at one of the two
+ * ends of their copy may sleep. keel_req_put() drops what this takes.
  */
 static int keel_resp_invalidate(struct keel_xfer *x)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
-	struct keel_key *key = keel_invalidate(&scope, x->wqe->imm);
+	struct keel_key *key = keel_invalidate(&scope, x->wqe->imm, &x->named);
 	u64 until = ktime_get_ns() + KEEL_INVALIDATE_NS;
 
 	if (IS_ERR(key))
 		return PTR_ERR(key);
-	/* For keel_req_put(), which frees it. */
 	x->invalidated = key;
 	/* The requester itself may have a reference on the key. */
 	keel_segs_put(&x->qp->sq.segs);
-	while (!keel_key_try_drain(key) && ktime_get_ns() < until)
+	while (!keel_key_try_drain(key) && ktime_get_ns() < until &&
+	       !need_resched())
 		cpu_relax();
 	if (!keel_key_try_drain(key)) {
 		keel_resp_relax();

@@ -278,6 +278,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 		.srq = NULL,
 		.old_srq = NULL,
 		.invalidated = NULL,
+		.named = NULL,
 		.len = 0,
 		.rnr_ns = 0,
 		.domain = 0,

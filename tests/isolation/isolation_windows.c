@@ -39,6 +39,8 @@ static struct board {
 	struct ibv_shpd shpd;
 	uint32_t lkey;
 	uint64_t addr;
+	uint32_t bound[BINDERS];
+	bool failed;
 } *board;
 
 static struct {
@@ -111,6 +113,9 @@ static int ring_doorbell(const struct ibv_qp *qp)
 	return raw_run(qp->context->cmd_fd, &cmd);
 }
 
+/* The number of this binder. */
+static int number;
+
 static void binder(struct peer *parent)
 {
 	struct ibv_pd *pd = MUST(ibv_share_pd(dev_open(KEEL0), &board->shpd,
@@ -126,7 +131,11 @@ static void binder(struct peer *parent)
 	/* The first ones succeed. */
 	__atomic_store_n(&ring->user, RKEYS, __ATOMIC_RELEASE);
 	CHECK_OK(ring_doorbell(qp));
-	CHECK_EQ(ring->kernel, RKEYS);
+	/* A doorbell leaves the rest to the worker after a while. */
+	while (__atomic_load_n(&ring->kernel, __ATOMIC_ACQUIRE) != RKEYS) {
+		CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
+		usleep(1000);
+	}
 	CHECK_EQ(ibv_poll_cq(cq, 1, &wc), 0);
 	peer_tell(parent);
 	peer_wait(parent);
@@ -135,6 +144,9 @@ static void binder(struct peer *parent)
 		__atomic_store_n(&ring->user, ring->kernel + WRS,
 				 __ATOMIC_RELEASE);
 		ring_doorbell(qp);
+		board->bound[number] = ring->kernel;
+		if (ibv_poll_cq(cq, 1, &wc))
+			board->failed = true;
 	}
 }
 
@@ -182,14 +194,17 @@ static void check_binds(void (*act)(struct peer *v))
 	peer_start(&v, victim);
 	peer_wait(&v);
 	for (i = 0; i < BINDERS; i++) {
+		number = i;
 		peer_start(&b[i], binder);
 		peer_wait(&b[i]);
 		put_in_cgroup(b[i].pid);
 	}
 	for (i = 0; i < BINDERS; i++)
 		peer_tell(&b[i]);
-	/* The binders are in their loops. */
-	usleep(500000);
+	/* All binders bind in their loops. */
+	for (i = 0; i < BINDERS; i++)
+		while (!*(volatile uint32_t *)&board->bound[i])
+			usleep(1000);
 	for (i = 0; i < LOOPS; i++) {
 		peer_start(&l[i], loop);
 		put_in_cgroup(l[i].pid);
@@ -197,6 +212,8 @@ static void check_binds(void (*act)(struct peer *v))
 	for (i = 0; i < LOOPS; i++)
 		peer_tell(&l[i]);
 	usleep(500000);
+	/* No bind has failed before the region is deregistered. */
+	CHECK(!*(volatile bool *)&board->failed);
 	act(&v);
 	/* The loops first: the binders need processor time to exit. */
 	for (i = 0; i < LOOPS; i++)
