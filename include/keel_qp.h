@@ -69,8 +69,8 @@
  *	Changes under @state_lock. NULL: kernel consumers, XRC_RECV
  * @job: for @worker
  * @work: used instead of @job if there is no worker, or a dead one
- * @ended: the workqueue has begun to flush the queues for a dead @worker, and never
- *	does so again; under @state_lock
+ * @ended: the workqueue flushes the queues for a dead @worker, or has done so, and does
+ *	not do so again; under @state_lock
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {

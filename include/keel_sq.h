@@ -125,7 +125,7 @@ static inline bool keel_sq_begun(const struct keel_sq *sq)
 }
 
 /* sq.c */
-void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
+bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
 void keel_sq_discard(struct keel_sq *sq);
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len);

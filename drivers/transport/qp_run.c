@@ -67,8 +67,11 @@ static u32 keel_qp_posted_end(const struct keel_qp *qp)
 			   keel_ring_size(ring));
 }
 
-/* @flush: flush the receive queue in the error state. */
-static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
+/*
+ * @flush: flush the receive queue in the error state. Returns false if another thread
+ * runs the send queue.
+ */
+static bool keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
 			     bool flush)
 {
 	if (keel_rq_was_wanted(&qp->rq))
@@ -78,8 +81,7 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
 		keel_rq_flush(qp);
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
-	if (qp->sq.ring.head)
-		keel_sq_run(qp, turn);
+	return !qp->sq.ring.head || keel_sq_run(qp, turn);
 }
 
 /**
@@ -93,7 +95,7 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
  * Return: 0; the error of keel_worker_of_current() if the worker of the QP is
- * dead, and this process cannot take the QP over: nothing was done.
+ * dead, and this process cannot take the QP over: then the workqueue runs it.
  */
 int keel_qp_run(struct keel_qp *qp)
 {
@@ -106,8 +108,11 @@ int keel_qp_run(struct keel_qp *qp)
 	/* If the worker's process is dead, this process takes the QP over. */
 	if (qp->context) {
 		ret = keel_qp_own_worker(qp);
-		if (ret)
+		if (ret) {
+			/* It may have left the queue to this thread. */
+			keel_qp_schedule_alive(qp);
 			return ret;
+		}
 	}
 	if (qp->sq.ring.head)
 		turn.end = keel_qp_posted_end(qp) + KEEL_DOORBELL_MORE;
@@ -142,6 +147,16 @@ static bool keel_qp_may_flush(struct keel_qp *qp)
 }
 
 /*
+ * Another thread runs the send queue, and schedules the QP when its own turn is over:
+ * the flush is still to come.
+ */
+static void keel_qp_flush_later(struct keel_qp *qp)
+{
+	guard(spinlock)(&qp->state_lock);
+	qp->ended = false;
+}
+
+/*
  * The worker of a QP is dead, and no other process has taken the QP over.
  * Nothing is transferred for it any more: a QP that has send WQEs fails. Another
  * process may take the QP over at any time, and then runs transfers itself.
@@ -156,8 +171,10 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 	};
 	bool flush = false;
 
-	if ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
-	    keel_ring_posted(&qp->sq.ring))
+	/* In SQE, too: else the one flush would not be of the receive queue. */
+	if (state == IB_QPS_SQE ||
+	    ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
+	     keel_ring_posted(&qp->sq.ring)))
 		keel_qp_fail_orphan(qp);
 	state = READ_ONCE(qp->state);
 	if (state == IB_QPS_ERR || state == IB_QPS_SQE) {
@@ -171,7 +188,8 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 	if (qp->sq.ring.head)
 		turn.end = flush ? keel_qp_posted_end(qp) :
 				   READ_ONCE(qp->sq.ring.index);
-	keel_qp_run_turn(qp, &turn, flush);
+	if (!keel_qp_run_turn(qp, &turn, flush) && flush)
+		keel_qp_flush_later(qp);
 }
 
 /**

@@ -371,6 +371,23 @@ static bool keel_sq_must_leave(const struct keel_qp *qp,
 	return turn->flush || keel_sq_turn_over(qp, turn);
 }
 
+/*
+ * The turn is over, and WQEs are left. In other states, nothing executes them before
+ * a transition, and that runs the queue.
+ */
+static enum keel_action keel_sq_leave(const struct keel_qp *qp)
+{
+	switch (READ_ONCE(qp->state)) {
+	case IB_QPS_RTS:
+	case IB_QPS_SQD:
+	case IB_QPS_SQE:
+	case IB_QPS_ERR:
+		return KEEL_ACTION_LATER;
+	default:
+		return KEEL_ACTION_IDLE;
+	}
+}
+
 static enum keel_action keel_sq_drain(struct keel_qp *qp,
 				      const struct keel_turn *turn)
 {
@@ -387,7 +404,7 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
 			return KEEL_ACTION_IDLE;
 		}
 		if (posted && keel_sq_turn_over(qp, turn))
-			return KEEL_ACTION_LATER;
+			return keel_sq_leave(qp);
 		action = keel_sq_step(qp, posted, turn);
 		if (action != KEEL_ACTION_MORE)
 			return action;
@@ -404,12 +421,14 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
  * schedules the QP if its own turn is over.
  *
  * Context: as keel_qp_run(). The caller holds a reference on the QP.
+ * Return: whether this thread has run it.
  */
-void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
+bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	struct keel_lack lack = {};
 	struct keel_sq *sq = &qp->sq;
 	enum keel_action action;
+	bool ran = false;
 
 	/*
 	 * Pairs with atomic_xchg(): a thread that clears @again sees the work
@@ -423,7 +442,8 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		 */
 		smp_mb();
 		if (!mutex_trylock(&sq->lock))
-			return;
+			return ran;
+		ran = true;
 		action = KEEL_ACTION_IDLE;
 		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0)) {
 			action = keel_sq_drain(qp, turn);
@@ -450,10 +470,11 @@ void keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		 */
 		smp_mb();
 		if (!atomic_read(&sq->again))
-			return;
+			return true;
 	} while (!keel_sq_must_leave(qp, turn));
 	/* Without the lock, because the worker must get it. */
 	keel_qp_schedule_alive(qp);
+	return true;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_sq_run);
 

@@ -346,6 +346,17 @@ static void schedule_orphan(void)
 	qp_to(heirloom.peer, IBV_QPS_RESET);
 }
 
+/* Wait until no WQE was flushed for half a second. */
+static void settle(void)
+{
+	long now, before = -1;
+
+	while ((now = dev_counter("flushes")) != before) {
+		before = now;
+		usleep(500000);
+	}
+}
+
 static void keeper(struct peer *parent)
 {
 	int i;
@@ -360,7 +371,7 @@ static void keeper(struct peer *parent)
 		fill(heirloom.send, WRS);
 		fill(heirloom.recv, WRS);
 		schedule_orphan();
-		usleep(300000);
+		settle();
 	}
 	peer_tell(parent);
 	_exit(0);
@@ -399,6 +410,72 @@ TEST_CASE(flushed_once, "ISO-2", "the kernel flushes no more WQEs of a queue pai
 	flushed = dev_counter("flushes") - start;
 	t_note("%ld WQEs were flushed", flushed);
 	CHECK_EQ(flushed, 2 * WRS);
+}
+
+/*
+ * A process is killed whose QPs are in RTR, with posted send WQEs. Another process
+ * shares the device, and resets their peers: that schedules each QP.
+ */
+#define ORPHANS		4
+
+static void heir_of_rtr(struct ibv_qp *const *peer, struct peer *parent)
+{
+	int i;
+
+	peer_wait(parent);
+	for (i = 0; i < ORPHANS; i++)
+		qp_to(peer[i], IBV_QPS_RESET);
+	peer_tell(parent);
+	peer_wait(parent);
+	_exit(0);
+}
+
+static void owner_of_rtr(struct peer *parent)
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_cq *cq = cq_new(pd->context);
+	struct ibv_qp *qp, *peer[ORPHANS];
+	int i;
+
+	for (i = 0; i < ORPHANS; i++) {
+		peer[i] = qp_new(pd, cq, IBV_QPT_RC, NULL);
+		qp = new_with_rings(pd, cq, 1);
+		qp_to_init(qp);
+		qp_to_rtr(qp, peer[i]->qp_num);
+		qp_to_init(peer[i]);
+		qp_to_rtr(peer[i], qp->qp_num);
+		fill(rings[0], 1);
+	}
+	if (!SYS(fork()))
+		heir_of_rtr(peer, parent);
+	peer_tell(parent);
+	pause();
+}
+
+TEST_CASE(orphans_in_rtr, "ISO-2,ISO-3", "after the death of a process whose queue pairs are in RTR with posted WQEs, no kernel thread runs them without end",
+	  .limit = 60, ISO_NEEDS_THREADS)
+{
+	uint64_t took;
+	struct peer p;
+	int tries = 10;
+
+	peer_start(&p, owner_of_rtr);
+	peer_wait(&p);
+	SYS(kill(p.pid, SIGKILL));
+	SYS(waitpid(p.pid, NULL, 0));
+	peer_tell(&p);
+	peer_wait(&p);
+	/* Kernel threads do other work, too, but not all the time. */
+	do {
+		CHECK(tries-- > 0);
+		took = iso_kernel_us();
+		usleep(500000);
+		took = iso_kernel_us() - took;
+		t_note("kernel threads took %llu us in half a second",
+		       (unsigned long long)took);
+	} while (took > 100000);
+	peer_tell(&p);
+	close(p.fd);
 }
 
 static void stopped_owner(struct peer *parent)
