@@ -69,8 +69,9 @@
  *	Changes under @state_lock. NULL: kernel consumers, XRC_RECV
  * @job: for @worker
  * @work: used instead of @job if there is no worker, or a dead one
- * @ended: the workqueue flushes the queues for a dead @worker, or has done so, and does
- *	not do so again; under @state_lock
+ * @ended: the workqueue flushes the send queue for a dead @worker, or has done so, and
+ *	does not do so again; under @state_lock
+ * @recv_ended: the same for the receive queue
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {
@@ -104,6 +105,7 @@ struct keel_qp {
 	struct keel_job job;
 	struct work_struct work;
 	bool ended;
+	bool recv_ended;
 	struct list_head mcast;
 };
 

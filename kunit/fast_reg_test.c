@@ -563,6 +563,7 @@ static void fast_reg_again(struct kunit *test)
 struct used {
 	struct kunit *test;
 	struct ib_mr *mr;
+	struct keel_mr *kmr;
 	struct keel_key *key;
 	bool returned;
 };
@@ -578,6 +579,9 @@ static void used_thread(void *arg, unsigned int who)
 	}
 	if (who != 1)
 		return;
+	/* The other thread waits for this one, so the region exists. */
+	while (rcu_access_pointer(u->kmr->key))
+		threads_yield();
 	for (i = 0; i < 1000; i++)
 		threads_yield();
 	KUNIT_EXPECT_FALSE(u->test, READ_ONCE(u->returned));
@@ -599,6 +603,7 @@ static void spd_7_dereg_waits(struct kunit *test)
 	pair_make(p, IB_QPT_RC);
 	pair_connect(p);
 	u.mr = mr_new(test, 1);
+	u.kmr = to_kmr(u.mr);
 	rkey = u.mr->rkey;
 	KUNIT_EXPECT_EQ(test, 1, mr_map(p, u.mr, s->sg, NULL));
 	KUNIT_ASSERT_EQ(test, IB_WC_SUCCESS,

@@ -383,7 +383,7 @@ void keel_key_put(struct keel_key *key)
 	 */
 	smp_mb();
 	wake_up_var(&key->users);
-	/* The objects with these exist until both are empty. */
+	/* Each is in an object that exists until its own count is 0. */
 	keel_drain_sub(region);
 	keel_drain_sub(drain);
 }

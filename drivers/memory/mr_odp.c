@@ -9,6 +9,7 @@
 #include <linux/slab.h>
 
 #include "keel_mr.h"
+#include "keel_resp_lock.h"
 
 /* How long ibv_advise_mr() with IBV_ADVISE_MR_FLAG_FLUSH waits for an owner. */
 #define KEEL_ADVISE_PATIENCE	(HZ / 2)
@@ -121,14 +122,9 @@ static int keel_prefetch_ask(struct keel_need *need, bool flush)
 	return ret;
 }
 
-/*
- * Get a piece of an on-demand region, without a reference on its key: so
- * deregistration does not wait for pages. Returns -ENOENT if the key was
- * invalidated meanwhile.
- */
-static int keel_advise_need(struct keel_dev *kdev, u32 domain,
-			    const struct ib_sge *sge, u64 done, bool write,
-			    struct keel_need *need)
+static int keel_advise_get(struct keel_dev *kdev, u32 domain,
+			   const struct ib_sge *sge, u64 done, bool write,
+			   struct keel_need *need)
 {
 	struct keel_key *key = keel_key_get(&kdev->keys, sge->lkey, domain,
 					    write ? IB_ACCESS_LOCAL_WRITE : 0,
@@ -152,6 +148,24 @@ static int keel_advise_need(struct keel_dev *kdev, u32 domain,
 		ret = 0;
 	}
 	keel_key_put(key);
+	return ret;
+}
+
+/*
+ * Get a piece of an on-demand region, without a reference on its key: so
+ * deregistration does not wait for pages. Nor does it wait until this thread gets a
+ * processor again: any process of a shared PD may name the key. Returns -ENOENT if
+ * the key was invalidated meanwhile.
+ */
+static int keel_advise_need(struct keel_dev *kdev, u32 domain,
+			    const struct ib_sge *sge, u64 done, bool write,
+			    struct keel_need *need)
+{
+	int ret;
+
+	keel_resp_stay();
+	ret = keel_advise_get(kdev, domain, sge, done, write, need);
+	keel_resp_relax();
 	return ret;
 }
 

@@ -91,18 +91,35 @@ struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw)
 	return old;
 }
 
-/* Unbind a window, unless another thread has unbound it from @mr already. */
-static void keel_mw_unbind(struct keel_mw *mw, const struct keel_mr *mr)
+/*
+ * Unbind a window, unless another thread has unbound it from @mr already. @unbound gets
+ * the binding.
+ */
+static void keel_mw_unbind(struct keel_mw *mw, const struct keel_mr *mr,
+			   struct list_head *unbound)
 {
 	struct keel_binding *b;
 
-	scoped_guard(spinlock, &mw->lock) {
-		b = rcu_dereference_protected(mw->bound,
-					      lockdep_is_held(&mw->lock));
-		b = b && b->mr == mr ? keel_mw_unbind_locked(mw) : NULL;
-	}
-	if (b)
-		keel_binding_free(b);
+	guard(spinlock)(&mw->lock);
+	b = rcu_dereference_protected(mw->bound, lockdep_is_held(&mw->lock));
+	if (b && b->mr == mr)
+		list_add(&keel_mw_unbind_locked(mw)->node, unbound);
+}
+
+/* Returns a window that is bound to a region, with a reference, or NULL. */
+static struct keel_mw *keel_mr_window(struct keel_mr *mr)
+{
+	struct keel_binding *b;
+	struct keel_mw *mw;
+
+	guard(spinlock)(&mr->lock);
+	b = list_first_entry_or_null(&mr->windows, struct keel_binding, node);
+	if (!b)
+		return NULL;
+	/* The binding leaves the list before its window is closed. */
+	mw = keel_binding_mw(b);
+	keel_obj_get(&mw->obj);
+	return mw;
 }
 
 /**
@@ -116,23 +133,18 @@ static void keel_mw_unbind(struct keel_mw *mw, const struct keel_mr *mr)
  */
 void keel_mr_unbind(struct keel_mr *mr)
 {
-	struct keel_binding *b;
+	struct keel_binding *b, *next;
 	struct keel_mw *mw;
+	LIST_HEAD(unbound);
 
-	for (;;) {
-		scoped_guard(spinlock, &mr->lock) {
-			b = list_first_entry_or_null(&mr->windows,
-						     struct keel_binding, node);
-			if (!b)
-				return;
-			/* It leaves the list before its window is closed. */
-			mw = keel_binding_mw(b);
-			keel_obj_get(&mw->obj);
-		}
-		keel_mw_unbind(mw, mr);
+	while ((mw = keel_mr_window(mr))) {
+		keel_mw_unbind(mw, mr, &unbound);
 		keel_obj_put(&mw->obj);
 		cond_resched();
 	}
+	/* All keys are invalid before the first wait for a user. */
+	list_for_each_entry_safe(b, next, &unbound, node)
+		keel_binding_free(b);
 }
 
 static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)

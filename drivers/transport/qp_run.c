@@ -68,20 +68,32 @@ static u32 keel_qp_posted_end(const struct keel_qp *qp)
 }
 
 /*
- * @flush: flush the receive queue in the error state. Returns false if another thread
+ * @recv: flush the receive queue in the error state. Returns false if another thread
  * runs the send queue.
  */
 static bool keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
-			     bool flush)
+			     bool recv)
 {
 	if (keel_rq_was_wanted(&qp->rq))
 		keel_qp_serve_peer(qp);
 	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
-	if (smp_load_acquire(&qp->state) == IB_QPS_ERR && flush)
+	if (smp_load_acquire(&qp->state) == IB_QPS_ERR && recv)
 		keel_rq_flush(qp);
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
 	return !qp->sq.ring.head || keel_sq_run(qp, turn);
+}
+
+/*
+ * This thread cannot run the QP. Another thread may have found the lock of the send
+ * queue taken by this thread, and left the queue to it: let the workqueue run it.
+ */
+static void keel_qp_pass_on(struct keel_qp *qp)
+{
+	/* Pairs with the first barrier in keel_sq_run(). */
+	smp_mb();
+	if (atomic_read(&qp->sq.again))
+		keel_qp_schedule_alive(qp);
 }
 
 /**
@@ -95,7 +107,7 @@ static bool keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
  * Return: 0; the error of keel_worker_of_current() if the worker of the QP is
- * dead, and this process cannot take the QP over: then the workqueue runs it.
+ * dead, and this process cannot take the QP over: nothing was done.
  */
 int keel_qp_run(struct keel_qp *qp)
 {
@@ -109,8 +121,7 @@ int keel_qp_run(struct keel_qp *qp)
 	if (qp->context) {
 		ret = keel_qp_own_worker(qp);
 		if (ret) {
-			/* It may have left the queue to this thread. */
-			keel_qp_schedule_alive(qp);
+			keel_qp_pass_on(qp);
 			return ret;
 		}
 	}
@@ -134,26 +145,32 @@ static void keel_qp_run_job(struct keel_qp *qp)
  * The kernel flushes the queues of a QP for a dead process, but only once, and no
  * more WQEs than they have. Other processes that share the queues could let them
  * die and post without end, and none of them would be charged for this work. Later
- * flushes are left to a process that takes the QP over.
+ * flushes are left to a process that takes the QP over. @recv: the receive queue is to
+ * be flushed, too.
  */
-static bool keel_qp_may_flush(struct keel_qp *qp)
+static bool keel_qp_may_flush(struct keel_qp *qp, bool *recv)
 {
 	guard(spinlock)(&qp->state_lock);
 	/* keel_qp_reported() schedules the QP again. */
 	if (qp->ended || qp->sq.reporting || !keel_qp_is_orphan(qp))
 		return false;
 	qp->ended = true;
+	*recv = !qp->recv_ended;
+	qp->recv_ended = true;
 	return true;
 }
 
 /*
  * Another thread runs the send queue, and schedules the QP when its own turn is over:
- * the flush is still to come.
+ * the flush of the send queue is still to come.
  */
 static void keel_qp_flush_later(struct keel_qp *qp)
 {
 	guard(spinlock)(&qp->state_lock);
 	qp->ended = false;
+	/* It has left meanwhile, and the turn that it scheduled found @ended set. */
+	if (!qp->dying && !mutex_is_locked(&qp->sq.lock))
+		keel_qp_schedule(qp);
 }
 
 /*
@@ -169,7 +186,7 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 		.flush = true,
 		.until = U64_MAX,
 	};
-	bool flush = false;
+	bool flush = false, recv = false;
 
 	/* In SQE, too: else the one flush would not be of the receive queue. */
 	if (state == IB_QPS_SQE ||
@@ -178,7 +195,7 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 		keel_qp_fail_orphan(qp);
 	state = READ_ONCE(qp->state);
 	if (state == IB_QPS_ERR || state == IB_QPS_SQE) {
-		flush = keel_qp_may_flush(qp);
+		flush = keel_qp_may_flush(qp, &recv);
 		if (!flush && !keel_qp_is_orphan(qp))
 			keel_qp_schedule_alive(qp);
 		if (!flush)
@@ -188,7 +205,7 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 	if (qp->sq.ring.head)
 		turn.end = flush ? keel_qp_posted_end(qp) :
 				   READ_ONCE(qp->sq.ring.index);
-	if (!keel_qp_run_turn(qp, &turn, flush) && flush)
+	if (!keel_qp_run_turn(qp, &turn, recv) && flush)
 		keel_qp_flush_later(qp);
 }
 

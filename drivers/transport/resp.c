@@ -143,8 +143,7 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 	x->invalidated = key;
 	/* The requester itself may have a reference on the key. */
 	keel_segs_put(&x->qp->sq.segs);
-	while (!keel_key_try_drain(key) && ktime_get_ns() < until &&
-	       !need_resched())
+	while (!keel_key_try_drain(key) && ktime_get_ns() < until)
 		cpu_relax();
 	if (!keel_key_try_drain(key)) {
 		keel_resp_relax();

@@ -108,13 +108,11 @@ static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 	bool stops = qp->type == IB_QPT_UC || keel_qp_is_dgram(qp);
 
 	keel_count(qp->kdev, wc_errors, 1);
-	if (!stops)
-		keel_qp_report(qp);
+	keel_qp_report(qp);
 	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
 	keel_point("sq_failed");
 	keel_sq_complete(qp, status, why, byte_len);
-	if (!stops)
-		keel_qp_reported(qp);
+	keel_qp_reported(qp);
 }
 
 /* How long a requester waits for its peer: (retry_cnt + 1) timeouts. */
