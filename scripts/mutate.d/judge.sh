@@ -4,43 +4,49 @@
 # the variables of scripts/mutate.
 # shellcheck disable=SC2154
 
-# run_part PART NEAR LIMIT: run a part with the build of the copy.
+# run_part PART LIMIT SUITE-OR-PROGRAM...: run a part with the build of the copy.
 run_part() {
-	local limit=$3 command=()
+	local limit=$2 command=()
 	local guest=("$copy/scripts/guest" --built "$boot" --timeout "$limit")
+	local model=(/usr/lib/keel-tests/model/model --no-shrink --steps 5000)
 	case $1 in
 	orders)
 		command=(bash -c 'python3 -B "$0" check | sed "s/^/not ok - /"
 			exit "${PIPESTATUS[0]}"' "$copy/scripts/lib/litmus")
 		;;
+	locks) command=("$copy/scripts/lint" context) ;;
 	suite)
-		command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit" --suite "$2")
+		command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit" --suite "$3")
 		;;
 	kunit) command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit") ;;
-	folder) command=("${guest[@]}" -- /usr/lib/keel-tests/run "$2") ;;
-	e2e) command=("${guest[@]}" -- /usr/lib/keel-tests/run) ;;
-	debug)
-		command=("$copy/scripts/guest" --debug --timeout "$limit" -- run "$2")
-		;;
 	torture) command=("$copy/scripts/torture.d/provider" --short) ;;
+	model) command=("${guest[@]}" -- "${model[@]}") ;;
+	near | e2e) command=("${guest[@]}" -- /usr/lib/keel-tests/run --stop "${@:3}") ;;
+	debug)
+		command=("$copy/scripts/guest" --debug --timeout "$limit" -- run --stop
+			"${@:3}")
+		;;
 	bar) command=("$copy/scripts/bar-test" bytes refuse unplug export) ;;
 	esac
 	spawn TERM timeout -k 30 "$((limit + 180))" "${command[@]}" </dev/null
 }
 
-# time_file PART NEAR: print the file with the seconds that a part takes.
+# time_file PART SUITE: print the file with the seconds that a part takes.
 time_file() {
 	echo "$base/$1-${2%\*}-$sources"
 }
 
-# baseline PART NEAR: run a part without a bug, in all copies at once, as mutants
-# run. A part that fails then would notice anything.
+# baseline PART FILE: run a part without a bug, in all copies at once, as mutants
+# run. A part that fails then would notice anything. The end-to-end tests did run:
+# scripts/mutate.d/reach.
 baseline() {
-	local file
-	file=$(time_file "$@")
+	local suite='' file
+	case $1 in near | e2e | debug) return 0 ;; esac
+	[ "$1" != suite ] || suite=$(suite_of "$2")
+	file=$(time_file "$1" "$suite")
 	[ ! -s "$file" ] || return 0
-	say "$1 ($2): first without a bug"
-	in_copies time_part "$1" "$2" || die "$1 ($2) fails without a bug" \
+	say "$1 $suite: first without a bug"
+	in_copies time_part "$1" "$suite" || die "$1 $suite fails without a bug" \
 		"its output is in $file.*.log.*"
 	sort -n "$file".*.seconds | tail -n 1 >"$file"
 }
@@ -48,7 +54,7 @@ baseline() {
 # without_users PART: does the part run no user processes? It fails only because of
 # a bug. Other parts have limits in seconds, and may fail on a busy machine.
 without_users() {
-	case $1 in orders | suite | kunit) return 0 ;; *) return 1 ;; esac
+	case $1 in orders | locks | suite | kunit) return 0 ;; *) return 1 ;; esac
 }
 
 # time_part PART NEAR: run a part in one copy, and write the seconds that it takes.
@@ -58,7 +64,7 @@ time_part() {
 	file=$(time_file "$@").$worker
 	for run in 1 2 3; do
 		start=$SECONDS rc=0
-		run_part "$1" "$2" 1500 >"$file.log" 2>&1 || rc=$?
+		run_part "$1" 1500 "$2" >"$file.log" 2>&1 || rc=$?
 		[ "$rc" -ne 0 ] || break
 		say "run $run, status $rc:"
 		grep -E "$complaint|$too_late" "$file.log" >&2 || tail -n 20 "$file.log" >&2
@@ -75,7 +81,7 @@ baselines() {
 	while read -r _ rule file _ <&3; do
 		mapfile -t parts < <(parts_of "$file" "$rule")
 		for part in "${parts[@]}"; do
-			baseline "$part" "$(near "$part" "$file")"
+			baseline "$part" "$file"
 		done
 	done 3<"$out/order"
 }
@@ -124,20 +130,37 @@ result() {
 	echo "$id $rule $file:$line $function(): $1"
 }
 
-# attempt PART LOG: run a part with the mutant. Sets state.
+# attempt PART LOG [PROGRAM]: run a part with the mutant, or one program of it. Sets
+# state.
 attempt() {
-	local rc=0 near
-	near=$(near "$1" "$file")
-	run_part "$1" "$near" $((120 + 4 * $(<"$(time_file "$1" "$near")"))) >"$2" 2>&1 ||
-		rc=$?
+	local rc=0 suite='' words=() limit
+	case $1 in
+	near | e2e | debug)
+		read -ra words <"$out/$id.$1"
+		limit=$((120 + 4 * words[0]))
+		# The checkers are slow, and so is the boot of their kernel.
+		[ "$1" != debug ] || limit=$((240 + 12 * words[0]))
+		words=("${words[@]:1}")
+		[ $# -lt 3 ] || words=("$3")
+		;;
+	*)
+		[ "$1" != suite ] || suite=$(suite_of "$file")
+		limit=$((120 + 4 * $(<"$(time_file "$1" "$suite")")))
+		words=("$suite")
+		;;
+	esac
+	run_part "$1" "$limit" "${words[@]}" >"$2" 2>&1 || rc=$?
 	state=$(state_of "$1" "$rc" "$2")
 }
 
-# confirm PART LOG: run a part with user processes once more. Sets state to flaky if
-# the result differs.
+# confirm PART LOG AGAIN: run a part with user processes once more, or only its program
+# that failed according to LOG. Sets state to flaky if the result differs.
 confirm() {
+	local failed
 	! without_users "$1" || return 0
-	attempt "$1" "$2"
+	failed=$(grep -q '^not ok ' "$2" &&
+		sed -nE 's/^# ([a-z0-9_]+) took [0-9]+ ms$/\1/p' "$2" | tail -n 1) || :
+	attempt "$1" "$3" ${failed:+"$failed"}
 	[ "$state" != passed ] || state=flaky
 }
 
@@ -183,15 +206,17 @@ judge() {
 	clean_boot
 	cp --no-preserve=timestamps "$out/$id.c" "$copy/$file"
 	for part in "${all[@]}"; do
-		# On some processors, the code has no trace of a barrier.
-		if [ "$part" != orders ] && [ -z "$built" ]; then
+		# No test program may reach the line.
+		case $part in near | e2e | debug) [ -s "$out/$id.$part" ] || continue ;; esac
+		# On some processors, the code has no trace of a barrier, or of a lock.
+		if [[ $part != @(orders|locks) ]] && [ -z "$built" ]; then
 			build_mutant || return 0
 			built=1
 		fi
 		say "$id: $part"
 		log=$out/$id.$part.log
 		attempt "$part" "$log"
-		[ "$state" != noticed ] || confirm "$part" "$out/$id.$part-2.log"
+		[ "$state" != noticed ] || confirm "$part" "$log" "$out/$id.$part-2.log"
 		[ "$state" != passed ] || continue
 		result "$state" "$part" $((SECONDS - start)) "$(remark "$log")"
 		return
