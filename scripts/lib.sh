@@ -190,6 +190,19 @@ build_root() {
 	esac
 }
 
+# userland_of ARCH: set the variables of the userland of an architecture:
+#   USERLAND    end of the names of its folders in the cache
+#   BUILD_ROOT  cache entry with the root in which its programs are built
+#   TRIPLET     its name in the paths of libraries and in the names of compilers
+# shellcheck disable=SC2034  # guest, build-provider and build-tests read them
+userland_of() {
+	case $1 in
+	amd64) USERLAND='' BUILD_ROOT=rootfs TRIPLET=x86_64-linux-gnu ;;
+	arm64) USERLAND=-arm64 BUILD_ROOT=compilers TRIPLET=aarch64-linux-gnu ;;
+	*) die "there is no userland for the architecture $1" "use amd64 or arm64" ;;
+	esac
+}
+
 # module_sources DIR: copy the sources of the module to DIR, without build
 # artifacts.
 module_sources() {
