@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# The QEMU lane. scripts/guest sources this file, and both share variables.
+# The QEMU lanes, qemu and arm64. scripts/guest sources this file, and both share
+# variables.
 # shellcheck disable=SC2034,SC2154
 
 lane_prepare() {
@@ -8,7 +9,19 @@ lane_prepare() {
 	LOWERS=(stage modules)
 	ctl_source=ctl
 	share_source=${share:+share}
-	find_accelerator
+	case $arch in
+	amd64)
+		machine=(qemu-system-x86_64 -cpu max)
+		console=ttyS0
+		find_accelerator
+		;;
+	arm64)
+		# The kernel signs pointers. The algorithm of the architecture is slow.
+		machine=(qemu-system-aarch64 -machine virt -cpu 'max,pauth-impdef=on')
+		console=ttyAMA0
+		accel=tcg,thread=multi
+		;;
+	esac
 	# An emulated processor boots slowly.
 	boot_time=120
 	local i
@@ -124,11 +137,11 @@ lane_boot() {
 	share_9p "$ctl" ctl
 	[ -z "$share" ] || share_9p "$share" share
 	[ ${#bars[@]} -eq 0 ] || [ -p "$run/monitor.in" ] || add_monitor
-	contain timeout -s KILL "$limit" qemu-system-x86_64 \
-		-accel "$accel" -cpu max -smp "$cpus" -m "$mem" \
+	contain timeout -s KILL "$limit" "${machine[@]}" \
+		-accel "$accel" -smp "$cpus" -m "$mem" \
 		-nodefaults -display none -no-reboot -serial "file:$run/console" \
 		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" "${shares[@]}" "${qemu_words[@]}" \
-		-append "console=ttyS0 ignore_loglevel panic=-1 no_timer_check guest_ctl=ctl ${append[*]}" \
+		-append "console=$console ignore_loglevel panic=-1 no_timer_check guest_ctl=ctl ${append[*]}" \
 		>"$run/qemu.log" 2>&1 </dev/null || :
 	kill "$alive"
 	wait "$alive" "${streams[@]}" 2>/dev/null || :
