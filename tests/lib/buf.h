@@ -11,6 +11,13 @@
 #define PAGES	4
 #define SIZE	(PAGES * PAGE)
 
+/* The right that only x86 grants: an exporter may map its memory uncached. */
+#ifdef __x86_64__
+#define BUF_ATOMIC	IBV_ACCESS_REMOTE_ATOMIC
+#else
+#define BUF_ATOMIC	0
+#endif
+
 #define TEST_DMABUF(fn, its_ids, its_title)				\
 	TEST_CASE(fn, its_ids, its_title, .not_kernel = "6.1.",		\
 		  .not_kernel_why = "which has no udmabuf")

@@ -178,6 +178,15 @@ static bool warns_of_lost_pages(void)
 					   "/proc/kallsyms");
 }
 
+static bool t_arm64(void)
+{
+#ifdef __aarch64__
+	return true;
+#else
+	return false;
+#endif
+}
+
 static const char *left_out_why(const struct t_case *c)
 {
 	if (c->not_uml && t_uml())
@@ -188,6 +197,8 @@ static const char *left_out_why(const struct t_case *c)
 		return c->only_debug;
 	if (c->not_pat && warns_of_lost_pages())
 		return c->not_pat;
+	if (c->not_arm64 && t_arm64())
+		return c->not_arm64;
 	if (c->not_kernel && t_kernel(c->not_kernel))
 		return c->not_kernel_why;
 	return NULL;

@@ -37,6 +37,7 @@ struct t_case {
 	const char *not_debug;	/* likewise, on a kernel with checkers */
 	const char *only_debug;	/* likewise, on one without */
 	const char *not_pat;	/* likewise, on x86 before pfnmap_track() */
+	const char *not_arm64;	/* likewise, on arm64 */
 	struct t_case *next;
 };
 

@@ -20,7 +20,7 @@
 /* The remote address of the first byte of the third page. */
 #define IOVA	0x700000000000ULL
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
-		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
+		 IBV_ACCESS_REMOTE_WRITE | BUF_ATOMIC)
 
 static char user[SIZE] __attribute__((aligned(PAGE)));
 
@@ -89,12 +89,25 @@ static void check_middle(const struct buf *b, char byte)
 	CHECK_ALL(buf_page(b, 3) + 50, 'b', PAGE - 50);
 }
 
-/* The dma-buf is remote memory: write, read back, add. */
+static void check_add(struct link *l, struct mem to, struct ibv_mr *mr,
+		      const struct buf *b)
+{
+	uint64_t word = 41;
+
+	to.len = 8;
+	memcpy(buf_page(b, 3) + 64, &word, 8);
+	post_add(l->qp[0], 3, to, IOVA + PAGE + 64, mr->rkey, 1000);
+	CHECK_WC(l->cq[0], 3, IBV_WC_SUCCESS);
+	CHECK_MEM(user, &word, 8);
+	word = 1041;
+	CHECK_MEM(buf_page(b, 3) + 64, &word, 8);
+}
+
+/* The dma-buf is remote memory: write, read back, add if possible. */
 static void check_remote(struct link *l, struct ibv_mr *mine,
 			 struct ibv_mr *mr, const struct buf *b)
 {
 	struct mem mem = MEM(mine);
-	uint64_t word;
 
 	memset(b->p, 'b', SIZE);
 	memset(user, 'u', SIZE);
@@ -111,14 +124,8 @@ static void check_remote(struct link *l, struct ibv_mr *mine,
 	CHECK_ALL(user + 49, 'r', 50);
 	CHECK_ALL(user + 99, 'b', 1);
 	CHECK_ALL(user + 100, 'u', SIZE - 100);
-	mem.len = 8;
-	word = 41;
-	memcpy(buf_page(b, 3) + 64, &word, 8);
-	post_add(l->qp[0], 3, mem, IOVA + PAGE + 64, mr->rkey, 1000);
-	CHECK_WC(l->cq[0], 3, IBV_WC_SUCCESS);
-	CHECK_MEM(user, &word, 8);
-	word = 1041;
-	CHECK_MEM(buf_page(b, 3) + 64, &word, 8);
+	if (BUF_ATOMIC)
+		check_add(l, mem, mr, b);
 }
 
 /*
@@ -162,6 +169,21 @@ TEST_DMABUF(traffic, "PDM-3", "QPs write, read, send and add to the pages of a d
 			CHECK_OK(ibv_dereg_mr(mr));
 			link_free(&l);
 		}
+}
+
+TEST_DMABUF(atomic, "DEV-4,PDM-3", "ibv_reg_dmabuf_mr() with the right for atomics fails with EOPNOTSUPP on arm64, and succeeds on x86")
+{
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct buf b = buf_new();
+	int access = RIGHTS | IBV_ACCESS_REMOTE_ATOMIC;
+
+	if (BUF_ATOMIC)
+		CHECK_OK(ibv_dereg_mr(reg(pd, &b, access)));
+	else
+		CHECK_NULL(ibv_reg_dmabuf_mr(pd, 0, SIZE, 0, b.fd, access),
+			   EOPNOTSUPP);
+	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
+	CHECK_OK(ibv_dealloc_pd(pd));
 }
 
 TEST_DMABUF(mapped, "PDM-3", "a user process that maps the dma-buf and brackets access with DMA_BUF_IOCTL_SYNC shares its bytes with QPs")
@@ -334,7 +356,8 @@ TEST_DMABUF(rights, "DEV-4,PDM-3", "ibv_reg_dmabuf_mr() refuses invalid access f
 
 TEST_CASE(read_only, "DEV-4,PDM-3", "a read-only dma-buf is readable and not registered for writing (EACCES), a write-only dma-buf is not registered",
 	  .not_uml = "which has no dma-buf heaps", .not_kernel = "6.1.",
-	  .not_kernel_why = "which has no dma-buf heaps")
+	  .not_kernel_why = "which has no dma-buf heaps",
+	  .not_arm64 = "whose kernel has no dma-buf heaps")
 {
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	struct ibv_mr *mine = MUST(ibv_reg_mr(pd, user, SIZE, RIGHTS));
