@@ -7,10 +7,8 @@
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
 
-#include "keel_domain.h"
 #include "keel_mr.h"
 #include "pair.h"
-#include "threads.h"
 
 #define PAGES		4
 #define BLANK		0xee
@@ -559,67 +557,6 @@ static void fast_reg_again(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, end_state(p, &p->clerk));
 }
 
-/* A thread uses a key that another thread invalidates, and the owner deregisters. */
-struct used {
-	struct kunit *test;
-	struct ib_mr *mr;
-	struct keel_mr *kmr;
-	struct keel_key *key;
-	bool returned;
-};
-
-static void used_thread(void *arg, unsigned int who)
-{
-	struct used *u = arg;
-	int i;
-
-	if (who == 0) {
-		KUNIT_EXPECT_EQ(u->test, 0, ib_dereg_mr(u->mr));
-		WRITE_ONCE(u->returned, true);
-	}
-	if (who != 1)
-		return;
-	/* The other thread waits for this one, so the region exists. */
-	while (rcu_access_pointer(u->kmr->key))
-		threads_yield();
-	for (i = 0; i < 1000; i++)
-		threads_yield();
-	KUNIT_EXPECT_FALSE(u->test, READ_ONCE(u->returned));
-	keel_key_put(u->key);
-}
-
-/*
- * SPD-7: the memory is not used after ib_dereg_mr(), although the thread that has
- * invalidated the key still waits for its user.
- */
-static void spd_7_dereg_waits(struct kunit *test)
-{
-	struct pair *p = test->priv;
-	struct scattered *s = scattered_new(test, 0, PAGE_SIZE);
-	struct used u = { .test = test };
-	struct keel_key *old;
-	u32 rkey;
-
-	pair_make(p, IB_QPT_RC);
-	pair_connect(p);
-	u.mr = mr_new(test, 1);
-	u.kmr = to_kmr(u.mr);
-	rkey = u.mr->rkey;
-	KUNIT_EXPECT_EQ(test, 1, mr_map(p, u.mr, s->sg, NULL));
-	KUNIT_ASSERT_EQ(test, IB_WC_SUCCESS,
-			pair_register(p, u.mr, rkey, PAIR_RIGHTS));
-	u.key = keel_key_find(&to_kdev(p->ibdev)->keys, rkey,
-			      to_kpd(p->pd)->domain->obj.id);
-	KUNIT_ASSERT_FALSE(test, IS_ERR(u.key));
-	old = keel_mr_invalidate(to_kmr(u.mr), rkey);
-	KUNIT_EXPECT_PTR_EQ(test, u.key, old);
-	p->extra = NULL;
-	threads_run(test, used_thread, &u);
-	KUNIT_EXPECT_TRUE(test, u.returned);
-	keel_key_drain(old);
-	kfree_rcu(old, rcu);
-}
-
 static struct kunit_case fast_reg_cases[] = {
 	KUNIT_CASE_PARAM(fast_reg_list, list_gen_params),
 	KUNIT_CASE(fast_reg_too_much),
@@ -630,7 +567,6 @@ static struct kunit_case fast_reg_cases[] = {
 	KUNIT_CASE(fast_reg_longest),
 	KUNIT_CASE_PARAM(fast_reg_stale, stale_gen_params),
 	KUNIT_CASE(fast_reg_again),
-	KUNIT_CASE(spd_7_dereg_waits),
 	{}
 };
 

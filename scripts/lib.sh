@@ -237,7 +237,7 @@ KEEL_MAKE_REMARKS+='^make(\[[0-9]+\])?: (Entering|Leaving)'
 # shellcheck disable=SC2034  # test and matrix read it
 KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
 	isolation_{recv,send,rdma,server,removal,many_stalls,asleep,charge,wait,life}
-	isolation_{back,shared,starved,worker})
+	isolation_{back,shared,starved,worker,orphans})
 
 # --- the kernel of User Mode Linux -----------------------------------------
 
