@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include <rdma/keel-queue.h>
@@ -384,4 +385,72 @@ TEST_CASE(orphans_in_rtr, "ISO-2,ISO-3", "after the death of a process whose que
 	} while (took > 100000);
 	peer_tell(&p);
 	close(p.fd);
+}
+
+/*
+ * A process that may have no more threads cannot take the QP of a dead process over.
+ * The QP does not change until it can.
+ */
+#define HEIR_UID	1000
+
+static void limit_threads(rlim_t n)
+{
+	struct rlimit limit;
+
+	SYS(getrlimit(RLIMIT_NPROC, &limit));
+	limit.rlim_cur = n ?: limit.rlim_max;
+	SYS(setrlimit(RLIMIT_NPROC, &limit));
+}
+
+static void poor_heir(struct ibv_qp *qp, struct mem mem, struct peer *parent)
+{
+	long sent = dev_counter("tx_msgs");
+	struct ibv_send_wr *bad;
+
+	peer_wait(parent);
+	SYS(setresuid(HEIR_UID, HEIR_UID, HEIR_UID));
+	limit_threads(1);
+	CHECK_RET(ibv_post_send(qp, send_wr(IBV_WR_SEND, 1, mem), &bad), EAGAIN);
+	usleep(200000);
+	CHECK_STATE(qp, IBV_QPS_RTS);
+	limit_threads(0);
+	CHECK_OK(ibv_post_send(qp, send_wr(IBV_WR_SEND, 2, mem), &bad));
+	/* The CQ is in memory of the dead process. */
+	while (dev_counter("tx_msgs") != sent + 2)
+		CHECK_STATE(qp, IBV_QPS_RTS);
+	peer_tell(parent);
+	_exit(0);
+}
+
+static void owner_of_rts(struct peer *parent)
+{
+	static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_qp *qp = new_with_rings(pd, cq_new(pd->context), 2);
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, ISO_PAGE, ISO_RIGHTS));
+	struct mem mem = { page, 64, mr->lkey };
+
+	qp_connect(qp, qp->qp_num);
+	post_recv(qp, 1, mem);
+	post_recv(qp, 2, mem);
+	if (!SYS(fork()))
+		poor_heir(qp, mem, parent);
+	peer_tell(parent);
+	pause();
+}
+
+TEST_CASE(poor, "ISO-2", "a process that cannot have another thread gets EAGAIN from ibv_post_send() on the queue pair of a dead process, and the next call after the limit was raised delivers both messages",
+	  ISO_NEEDS_THREADS)
+{
+	struct peer p;
+
+	peer_start(&p, owner_of_rts);
+	peer_wait(&p);
+	SYS(kill(p.pid, SIGKILL));
+	SYS(waitpid(p.pid, NULL, 0));
+	/* The heir, its child, uses the same socket. */
+	peer_tell(&p);
+	peer_wait(&p);
+	close(p.fd);
+	iso_check_empty(KEEL0);
 }
