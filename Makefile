@@ -18,6 +18,7 @@ cache:
 	scripts/cache qemu-7.2
 	scripts/cache consumers-root
 	scripts/cache herd
+	scripts/cache clang
 
 demo test torture bench bench-isolation tools consumers soak matrix install-test removal \
 	upstream mutate:

@@ -31,6 +31,27 @@
 struct p2pdma_provider;
 struct pci_dev;
 
+/*
+ * Annotations for clang's context analysis, see Documentation/testing.rst. Older
+ * kernels lack most of them, and define some for sparse, with one argument.
+ */
+#ifndef __guarded_by
+#define __guarded_by(...)
+#define __pt_guarded_by(...)
+#undef __must_hold
+#define __must_hold(...)
+#define __must_hold_shared(...)
+#undef __acquires
+#define __acquires(...)
+#undef __cond_acquires
+#define __cond_acquires(...)
+#undef __releases
+#define __releases(...)
+#define __context_unsafe(_why)
+/* Code that is correct without the lock: a comment says why. */
+#define context_unsafe(...)	({ __VA_ARGS__; })
+#endif
+
 /* Allocation by type. */
 #ifndef kzalloc_obj
 #define keel_gfp(_zero, _gfp, ...)	((_zero) | (_gfp))

@@ -38,9 +38,10 @@ struct keel_resp_wait {
 };
 
 int keel_resp_pause(const struct keel_qp *qp, struct keel_resp_wait *wait);
-bool keel_resp_try(struct mutex *lock);
+bool keel_resp_try(struct mutex *lock) __cond_acquires(true, lock);
 bool keel_resp_enter(struct keel_qp *qp,
-		     bool (*wanted)(const struct keel_qp *qp));
+		     bool (*wanted)(const struct keel_qp *qp))
+	__cond_acquires(true, &qp->resp.lock);
 
 /**
  * keel_resp_stay() - disable preemption

@@ -77,22 +77,21 @@ static void keel_req_contact(struct keel_qp *qp, struct keel_qp *peer)
  * Return: 0; -ENOENT if no peer is ready; -EBUSY if the lock is taken: retry.
  */
 static int keel_req_peer(struct keel_xfer *x)
+	__cond_acquires(0, &x->peer->resp.lock)
 {
 	struct keel_qp *qp = x->qp;
-	struct keel_qp *peer;
 
 	if (!qp->av.local)
 		return -ENOENT;
-	peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
-	x->peer = peer;
+	x->peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
 	/* Do not try the lock of a QP that is not connected to this one. */
-	if (!peer || !keel_qp_connected(qp, peer))
+	if (!x->peer || !keel_qp_connected(qp, x->peer))
 		return -ENOENT;
-	if (!mutex_trylock(&peer->resp.lock))
+	if (!mutex_trylock(&x->peer->resp.lock))
 		return -EBUSY;
-	if (keel_qp_connected(qp, peer))
+	if (keel_qp_connected(qp, x->peer))
 		return 0;
-	mutex_unlock(&peer->resp.lock);
+	mutex_unlock(&x->peer->resp.lock);
 	return -ENOENT;
 }
 
@@ -143,13 +142,11 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 		491520,
 	};
 	enum keel_xfer_result result;
+	int ret = keel_req_peer(x);
 
-	switch (keel_req_peer(x)) {
-	case 0:
-		break;
-	case -EBUSY:
+	if (ret == -EBUSY)
 		return KEEL_XFER_BUSY;
-	default:
+	if (ret) {
 		x->status = IB_WC_SUCCESS;
 		return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE :
 						  KEEL_XFER_NO_PEER;

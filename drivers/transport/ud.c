@@ -275,6 +275,17 @@ void keel_ud_run(struct keel_qp *qp)
 				   &lack);
 }
 
+/* Return: false if the lock is taken. */
+static bool keel_ud_try(struct keel_xfer *x, const struct keel_av *av, u32 qkey,
+			bool *taken)
+{
+	if (!mutex_trylock(&x->peer->resp.lock))
+		return false;
+	*taken = keel_ud_takes(x->peer, qkey) && keel_ud_receive(x, av);
+	mutex_unlock(&x->peer->resp.lock);
+	return true;
+}
+
 static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 			    struct keel_qp *peer, u32 qkey)
 {
@@ -288,12 +299,7 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 	 */
 	while (keel_ud_takes(peer, qkey) && !keel_ud_is_full(peer)) {
 		keel_resp_stay();
-		locked = mutex_trylock(&peer->resp.lock);
-		if (locked) {
-			taken = keel_ud_takes(peer, qkey) &&
-				keel_ud_receive(x, av);
-			mutex_unlock(&peer->resp.lock);
-		}
+		locked = keel_ud_try(x, av, qkey, &taken);
 		keel_resp_relax();
 		if (locked || keel_resp_pause(x->qp, &wait))
 			break;

@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0
-# The checks of scripts/lint that follow values through the module: the kernel's
-# semantic patches for Coccinelle, and the analyzer of clang.
+# The checks of scripts/lint that follow values or locks through the module: the
+# kernel's semantic patches for Coccinelle, and the analyzer and the context analysis
+# of clang.
 # shellcheck disable=SC2154  # lint sets uml and build
 
 # IGNORED scripts of the kernel: these two contain code in OCaml, for which Debian's
@@ -60,13 +61,34 @@ check_coccinelle() {
 # - a group has a member, so that a list without room gets none (mcast.c).
 export ignored_analyzer='^drivers/(core/copy\.c:.*StackAddressEscape|memory/(mr_dmabuf_bar\.c:.*UndefinedBinary|mr_odp\.c:.*released memory)|transport/mcast\.c:.*variable .list.)'
 
-# analyze CMD: repeat the command of a .cmd file of the clang build as an analysis.
-analyze() {
-	local command said rc=0
+# command_of CMD: print the command of a .cmd file of the clang build, without its
+# outputs.
+command_of() {
+	local command
 	command=$(sed -nE '1s/^savedcmd_[^ ]+ := (.*) -c -o [^ ]+ ([^ ]+\.c) *(;.*)?$/\1 \2/p' "$1")
-	[ -n "$command" ] || echo "$1: holds no command"
-	said=$(eval "${command/-Wp,-MMD,+([^ ])/}" --analyze --analyzer-output text \
-		-Wno-unused-command-line-argument -o - 2>&1) || rc=$?
+	[ -n "$command" ] || echo "$1: holds no command" >&2
+	sed -E 's/-Wp,-MMD,[^ ]+//' <<<"$command"
+}
+
+# each_command FUNCTION: call a function for each .cmd file of the clang build.
+each_command() {
+	local list
+	# Another check of this run may have compiled the sources as they are now.
+	[[ $ran =~ \ (clang|context|analyzer)\  ]] || check_clang
+	cd "$build/clang" || return
+	mapfile -t list < <(find drivers -name '.*.o.cmd' | sort)
+	[ "${#list[@]}" -ge 60 ] || echo "only ${#list[@]} commands in $build/clang"
+	# shellcheck disable=SC2163  # the name of a function
+	export -f command_of "$1"
+	printf '%s\0' "${list[@]}" |
+		xargs -0 -n 1 -P "$KEEL_JOBS" bash -c '"$0" "$1" 2>&1' "$1"
+}
+
+# analyze CMD: repeat a command as an analysis.
+analyze() {
+	local said rc=0
+	said=$(eval "$(command_of "$1") --analyze --analyzer-output text \
+		-Wno-unused-command-line-argument -o -" 2>&1) || rc=$?
 	# A warning has lines of notes.
 	awk '/: warning: / { ignored = $0 ~ ENVIRON["ignored_analyzer"] }
 		!ignored && !/^[0-9]+ warnings? generated\.$/' <<<"$said" | sed '/^$/d'
@@ -74,12 +96,27 @@ analyze() {
 }
 
 check_analyzer() {
-	local list
-	[ -f "$build/clang/keel.mod" ] || check_clang
-	cd "$build/clang" || return
-	mapfile -t list < <(find drivers -name '.*.o.cmd' | sort)
-	[ "${#list[@]}" -ge 60 ] || echo "only ${#list[@]} commands in $build/clang"
-	export -f analyze
-	printf '%s\0' "${list[@]}" |
-		xargs -0 -n 1 -P "$KEEL_JOBS" bash -O extglob -c 'analyze "$1"' analyze
+	each_command analyze
+}
+
+# follow_locks CMD: repeat a command with the compiler and the options of context
+# analysis.
+follow_locks() {
+	local command
+	command=$(command_of "$1")
+	# The other warnings of this compiler are new, and those of the check clang suffice.
+	eval "$newer_clang/clang ${command#* } -fsyntax-only -Wno-everything $context" ||
+		echo "$1: status $?"
+}
+
+check_context() {
+	# The kernel's own options. They suppress remarks on most of its own headers.
+	context=$(make -s -f - "srctree=$uml/build" 2>&1 <<-'EOF'
+		include $(srctree)/scripts/Makefile.context-analysis
+		print:; @echo '$(CFLAGS_CONTEXT_ANALYSIS)'
+	EOF
+	)
+	[[ $context == *-Wthread-safety* ]] || echo "options of the kernel: $context"
+	export context
+	each_command follow_locks
 }
