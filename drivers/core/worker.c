@@ -295,7 +295,7 @@ static bool keel_worker_run(void *data)
 		return false;
 	}
 	__set_current_state(TASK_RUNNING);
-	keel_worker_do(worker, job, !worker->dead, 0);
+	keel_worker_do(worker, job, !keel_worker_is_dead(worker), 0);
 	cond_resched();
 	return true;
 }
@@ -429,7 +429,8 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 
 	lockdep_assert_held(&workers->lock);
 	list_for_each_entry_safe(worker, next, &workers->list, node) {
-		if (worker->dead || !atomic_read(&worker->mm->mm_users)) {
+		if (keel_worker_is_dead(worker) ||
+		    !atomic_read(&worker->mm->mm_users)) {
 			/* Now, because the caller takes over its work. */
 			keel_worker_close(worker);
 			list_move_tail(&worker->node, gone);

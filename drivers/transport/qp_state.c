@@ -159,7 +159,7 @@ int keel_qp_own_worker(struct keel_qp *qp)
 {
 	struct keel_worker *worker, *old;
 
-	if (qp->worker && !keel_qp_is_orphan(qp))
+	if (READ_ONCE(qp->worker) && !keel_qp_is_orphan(qp))
 		return 0;
 	worker = keel_worker_of_current(keel_context_workers(qp->context));
 	if (IS_ERR(worker))
