@@ -33,7 +33,7 @@ struct keel_dm {
 	u64 length;
 	struct keel_user *user;
 	struct mutex lock;
-	struct list_head maps;
+	struct list_head maps __guarded_by(&lock);
 };
 
 struct keel_ib_dm {

@@ -27,9 +27,9 @@ struct keel_shpd;
  */
 struct keel_shpds {
 	spinlock_t lock;
-	DECLARE_HASHTABLE(table, 8);
+	DECLARE_HASHTABLE(table, 8) __guarded_by(&lock);
 	siphash_key_t secret;
-	u64 given;
+	u64 given __guarded_by(&lock);
 };
 
 /**
@@ -135,7 +135,9 @@ void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain);
 /* shpd.c */
 void keel_shpds_init(struct keel_shpds *shpds);
 struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key);
-struct keel_shpd *keel_shpd_remove(struct keel_domain *domain);
+struct keel_shpd *keel_shpd_remove(struct keel_shpds *shpds,
+				   struct keel_domain *domain)
+	__must_hold(&shpds->lock);
 void keel_shpd_close(struct keel_shpd *shpd);
 #if IS_ENABLED(CONFIG_KUNIT)
 u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n);

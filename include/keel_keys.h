@@ -14,6 +14,7 @@
 #include <linux/types.h>
 #include <linux/xarray.h>
 
+#include "compat.h"
 #include "keel_obj.h"
 
 struct keel_mem;
@@ -108,7 +109,8 @@ void keel_key_replace(struct keel_keys *keys, struct keel_key *old,
 void keel_key_remove(struct keel_keys *keys, struct keel_key *key);
 struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 			      u32 access, u64 addr, u64 len);
-struct keel_key *keel_key_peek(struct keel_keys *keys, u32 key, u32 domain);
+struct keel_key *keel_key_peek(struct keel_keys *keys, u32 key, u32 domain)
+	__must_hold_shared(RCU);
 struct keel_key *keel_key_find(struct keel_keys *keys, u32 key, u32 domain);
 void keel_key_swap(struct keel_keys *keys, struct keel_key __rcu **slot,
 		   struct keel_key *new);
@@ -141,6 +143,23 @@ static inline int keel_key_check(const struct keel_key *k, u32 domain,
 }
 
 /**
+ * keel_key_load() - look up a key without any check
+ * @keys: the table
+ * @key: the key, as userspace wrote it
+ *
+ * Context: RCU read side, which keeps the key.
+ * Return: the key, without a reference; or NULL.
+ */
+static __always_inline struct keel_key *keel_key_load(struct keel_keys *keys,
+						      u32 key)
+	__must_hold_shared(RCU)
+{
+	struct keel_key *k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
+
+	return k && k->key == key ? k : NULL;
+}
+
+/**
  * keel_key_cached() - look up a key, first in a last-lookup cache
  * @keys: the table
  * @cache: the cache; the caller holds the lock that protects it
@@ -157,6 +176,7 @@ static inline int keel_key_check(const struct keel_key *k, u32 domain,
  */
 static __always_inline struct keel_key *
 keel_key_cached(struct keel_keys *keys, struct keel_key_cache *cache, u32 key)
+	__must_hold_shared(RCU)
 {
 	/* Pairs with the barrier in keel_key_invalidate(). */
 	s64 invalidated = atomic64_read_acquire(&keys->invalidated);
@@ -164,8 +184,8 @@ keel_key_cached(struct keel_keys *keys, struct keel_key_cache *cache, u32 key)
 
 	if (k && cache->invalidated == invalidated && k->key == key)
 		return k;
-	k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
-	if (!k || k->key != key)
+	k = keel_key_load(keys, key);
+	if (!k)
 		return NULL;
 	cache->key = k;
 	cache->invalidated = invalidated;

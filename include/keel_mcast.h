@@ -9,6 +9,8 @@
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
+#include "compat.h"
+
 struct keel_dev;
 struct keel_qp;
 
@@ -19,7 +21,7 @@ struct keel_qp;
  */
 struct keel_mcasts {
 	spinlock_t lock;
-	struct list_head groups;
+	struct list_head groups __guarded_by(&lock);
 };
 
 /* mcast.c */

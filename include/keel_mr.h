@@ -72,8 +72,8 @@ struct keel_pages {
  */
 struct keel_mr {
 	struct keel_obj obj;
-	struct keel_key __rcu *key;
-	struct keel_key *null_key;
+	struct keel_key __rcu *key __guarded_by(&lock);
+	struct keel_key *null_key __guarded_by(&lock);
 	struct keel_keys *keys;
 	struct keel_mem mem;
 	struct keel_pages *pages;
@@ -83,10 +83,10 @@ struct keel_mr {
 	const struct ib_ucontext *ctx;
 	struct task_struct *task;
 	spinlock_t lock;
-	struct list_head windows;
-	u32 ours;
+	struct list_head windows __guarded_by(&lock);
+	u32 ours __guarded_by(&lock);
 	struct keel_drain drain;
-	bool going;
+	bool going __guarded_by(&lock);
 	u32 list;
 };
 
@@ -121,8 +121,8 @@ struct keel_mw {
 	enum ib_mw_type type;
 	const struct ib_ucontext *ctx;
 	spinlock_t lock;
-	struct keel_binding __rcu *bound;
-	struct keel_binding *spare;
+	struct keel_binding __rcu *bound __guarded_by(&lock);
+	struct keel_binding *spare __guarded_by(&lock);
 	struct keel_drain drain;
 	struct keel_keys *keys;
 };
@@ -158,7 +158,22 @@ static inline struct keel_mw *to_kmw(struct ib_mw *ib)
  */
 static inline struct keel_key *keel_mr_key(struct keel_mr *mr)
 {
-	return rcu_dereference_protected(mr->key, true);
+	/* No other thread changes it now. */
+	return context_unsafe(rcu_dereference_protected(mr->key, true));
+}
+
+/**
+ * keel_mr_key_rcu() - the key of a region, while other threads may change it
+ * @mr: the region
+ *
+ * Context: RCU read side, which keeps the key.
+ * Return: the key, or NULL.
+ */
+static inline struct keel_key *keel_mr_key_rcu(const struct keel_mr *mr)
+	__must_hold_shared(RCU)
+{
+	/* RCU keeps the key. */
+	return context_unsafe(rcu_dereference(mr->key));
 }
 
 /* mr_object.c */
@@ -210,8 +225,10 @@ enum ib_wc_status keel_mr_fast_reg(struct keel_dev *kdev, u32 domain,
 struct keel_key *keel_mr_invalidate(struct keel_mr *mr, u32 rkey);
 
 /* mw.c */
-void keel_binding_unlist(struct keel_binding *b);
-struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw);
+void keel_binding_unlist(struct keel_mw *mw, struct keel_binding *b)
+	__must_hold(&mw->lock);
+struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw)
+	__must_hold(&mw->lock);
 void keel_binding_free(struct keel_binding *b);
 void keel_mr_unbind(struct keel_mr *mr);
 

@@ -124,12 +124,12 @@ struct keel_obj {
 	u32 id;
 	enum keel_kind kind;
 	bool kernel;
-	bool closing;
+	bool closing __guarded_by(&reg->lock);
 	struct keel_user *user;
 	struct pid *pid;
 	char comm[TASK_COMM_LEN];
-	struct list_head holders;
-	u32 nholders;
+	struct list_head holders __guarded_by(&reg->lock);
+	u32 nholders __guarded_by(&reg->lock);
 	struct keel_hold holds[KEEL_MAX_HOLDS];
 	struct rcu_head rcu;
 };
@@ -195,9 +195,11 @@ static inline void keel_obj_get(struct keel_obj *obj)
  * keel_obj_tryget() - take a reference on an object found under RCU
  * @obj: the object
  *
+ * Context: RCU read side.
  * Return: false if its last reference was dropped already.
  */
 static inline bool keel_obj_tryget(struct keel_obj *obj)
+	__must_hold_shared(RCU)
 {
 	return kref_get_unless_zero(&obj->ref);
 }

@@ -106,7 +106,7 @@ struct keel_qp {
 	struct work_struct work;
 	bool ended;
 	bool recv_ended;
-	struct list_head mcast;
+	struct list_head mcast __guarded_by(&kdev->mcasts.lock);
 };
 
 struct keel_ib_qp {
@@ -139,11 +139,27 @@ static inline struct keel_scope keel_qp_scope(const struct keel_qp *qp,
 	};
 }
 
+/**
+ * keel_qp_load() - look up a QP by number
+ * @kdev: the device
+ * @qpn: the number
+ *
+ * Context: RCU read side, which keeps the QP.
+ * Return: the QP, without a reference; or NULL.
+ */
+static __always_inline struct keel_qp *keel_qp_load(struct keel_dev *kdev,
+						    u32 qpn)
+	__must_hold_shared(RCU)
+{
+	return xa_load(&kdev->qps, qpn);
+}
+
 /* qp_state.c */
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 void keel_qp_schedule(struct keel_qp *qp);
 void keel_qp_schedule_alive(struct keel_qp *qp);
-struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp);
+struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
+	__must_hold_shared(RCU);
 void keel_qp_wake_peer(struct keel_qp *qp);
 int keel_qp_own_worker(struct keel_qp *qp);
 bool keel_qp_is_orphan(const struct keel_qp *qp);

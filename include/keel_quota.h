@@ -15,6 +15,8 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+#include "compat.h"
+
 struct cred;
 
 /* Number of resources with a quota. The caller numbers them. */
@@ -33,7 +35,7 @@ struct keel_quotas {
 	u64 limit[KEEL_QUOTAS];
 	atomic64_t count[KEEL_QUOTAS];
 	spinlock_t lock;
-	DECLARE_HASHTABLE(users, 6);
+	DECLARE_HASHTABLE(users, 6) __guarded_by(&lock);
 };
 
 /**
@@ -48,7 +50,7 @@ struct keel_quotas {
  * @rcu: a lookup may still read it
  */
 struct keel_user {
-	struct hlist_node node;
+	struct hlist_node node __guarded_by(&quotas->lock);
 	struct keel_quotas *quotas;
 	u64 id;
 	refcount_t ref;

@@ -9,6 +9,8 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
+#include "compat.h"
+
 /**
  * struct keel_range - allocated ranges of an aperture
  * @lock: protects @map. A spinlock: its holder is not preempted, because all
@@ -19,7 +21,7 @@
  */
 struct keel_range {
 	spinlock_t lock;
-	unsigned long *map;
+	unsigned long *map __guarded_by(&lock) __pt_guarded_by(&lock);
 	unsigned long units;
 	unsigned int shift;
 };

@@ -151,7 +151,8 @@ enum keel_fast {
 };
 
 /* fast_path.c */
-enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget);
+enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
+	__must_hold_shared(RCU);
 
 /* req.c */
 enum keel_xfer_result keel_req_run(struct keel_xfer *x);

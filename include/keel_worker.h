@@ -21,6 +21,8 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 
+#include "compat.h"
+
 struct keel_worker;
 struct mm_struct;
 struct pid;
@@ -49,7 +51,7 @@ struct keel_job {
  */
 struct keel_workers {
 	struct mutex lock;
-	struct list_head list;
+	struct list_head list __guarded_by(&lock);
 };
 
 int keel_workers_init(void);

@@ -66,6 +66,20 @@ static void *keel_bar_direct(struct keel_aperture *ap, u64 off, size_t *len)
 	return to_bar(ap)->kva + off;
 }
 
+/* The lock makes the load and the store one operation. */
+static u64 keel_bar_change(struct keel_aperture_bar *bar, u64 *word,
+			   enum keel_atomic_op op, u64 operand, u64 new)
+	__must_hold(&bar->lock)
+{
+	u64 old = READ_ONCE(*word);
+
+	if (op == KEEL_ATOMIC_ADD)
+		WRITE_ONCE(*word, old + operand);
+	else if (op == KEEL_ATOMIC_STORE || old == operand)
+		WRITE_ONCE(*word, new);
+	return old;
+}
+
 /*
  * Atomic instructions of the processor cannot be used: on uncached memory, some
  * processors stop the whole machine for them, and others fault. keel's own lock
@@ -75,15 +89,12 @@ static void *keel_bar_direct(struct keel_aperture *ap, u64 off, size_t *len)
 static u64 keel_bar_atomic(struct keel_aperture *ap, u64 *word,
 			   enum keel_atomic_op op, u64 operand, u64 new)
 {
+	struct keel_aperture_bar *bar = to_bar(ap);
 	u64 old;
 
-	guard(spinlock)(&to_bar(ap)->lock);
+	guard(spinlock)(&bar->lock);
 	keel_bar_order(ap);
-	old = READ_ONCE(*word);
-	if (op == KEEL_ATOMIC_ADD)
-		WRITE_ONCE(*word, old + operand);
-	else if (op == KEEL_ATOMIC_STORE || old == operand)
-		WRITE_ONCE(*word, new);
+	old = keel_bar_change(bar, word, op, operand, new);
 	/* Before the next operation takes the lock. */
 	keel_bar_order(ap);
 	return old;

@@ -301,8 +301,8 @@ struct keel_key *keel_key_get(struct keel_keys *keys, u32 key, u32 domain,
 	int ret;
 
 	guard(rcu)();
-	k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
-	if (!k || k->key != key)
+	k = keel_key_load(keys, key);
+	if (!k)
 		return ERR_PTR(-ENOENT);
 	ret = keel_key_check(k, domain, access, addr, len);
 	if (ret)
@@ -327,9 +327,9 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_get);
  */
 struct keel_key *keel_key_peek(struct keel_keys *keys, u32 key, u32 domain)
 {
-	struct keel_key *k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
+	struct keel_key *k = keel_key_load(keys, key);
 
-	if (!k || k->key != key)
+	if (!k)
 		return ERR_PTR(-ENOENT);
 	return k->domain == domain ? k : ERR_PTR(-EPERM);
 }

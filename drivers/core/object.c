@@ -93,6 +93,29 @@ static int keel_obj_number(struct keel_registry *reg, struct keel_obj *obj,
 	return ret;
 }
 
+/* Let @target list @hold. */
+static void keel_hold_list(struct keel_registry *reg, struct keel_hold *hold,
+			   struct keel_obj *target)
+	__must_hold(&reg->lock)
+{
+	/* An object holds objects of its own device only. */
+	lockdep_assert_held(&target->reg->lock);
+	list_add_tail(&hold->node, &target->holders);
+	target->nholders++;
+}
+
+/* Undo keel_hold_list(). @target is NULL if @hold is not used. */
+static void keel_hold_unlist(struct keel_registry *reg, struct keel_hold *hold,
+			     struct keel_obj *target)
+	__must_hold(&reg->lock)
+{
+	list_del_init(&hold->node);
+	if (!target)
+		return;
+	lockdep_assert_held(&target->reg->lock);
+	target->nholders--;
+}
+
 static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
 {
 	struct xarray *objs = &reg->objs[obj->kind];
@@ -101,11 +124,9 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
 
 	scoped_guard(spinlock_irqsave, &reg->lock)
 		for (i = 0; i < KEEL_MAX_HOLDS; i++)
-			if (obj->holds[i].target) {
-				list_add_tail(&obj->holds[i].node,
-					      &obj->holds[i].target->holders);
-				obj->holds[i].target->nholders++;
-			}
+			if (obj->holds[i].target)
+				keel_hold_list(reg, &obj->holds[i],
+					       obj->holds[i].target);
 	xa_lock_irqsave(objs, flags);
 	/* The slot exists, so this needs no memory. */
 	__xa_store(objs, obj->id, obj, GFP_ATOMIC);
@@ -158,7 +179,8 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	obj->pid = get_pid(task_tgid(current));
 	/* get_task_comm() takes a lock that interrupts must not. */
 	strscpy_pad(obj->comm, current->group_leader->comm);
-	INIT_LIST_HEAD(&obj->holders);
+	/* No other thread has the object yet. */
+	context_unsafe(INIT_LIST_HEAD(&obj->holders));
 	for (i = 0; i < KEEL_MAX_HOLDS; i++)
 		keel_obj_hold(obj, i, holds[i]);
 
@@ -192,7 +214,8 @@ static void keel_obj_release(struct kref *ref)
 	int i;
 
 	trace_keel_obj_death(obj);
-	WARN_ON(!list_empty(&obj->holders));
+	/* No holder is left, and nobody else has the object. */
+	context_unsafe(WARN_ON(!list_empty(&obj->holders)));
 	xa_lock_irqsave(&reg->objs[kind], flags);
 	__xa_erase(&reg->objs[kind], obj->id);
 	xa_unlock_irqrestore(&reg->objs[kind], flags);
@@ -200,9 +223,7 @@ static void keel_obj_release(struct kref *ref)
 	scoped_guard(spinlock_irqsave, &reg->lock)
 		for (i = 0; i < KEEL_MAX_HOLDS; i++) {
 			targets[i] = obj->holds[i].target;
-			list_del_init(&obj->holds[i].node);
-			if (targets[i])
-				targets[i]->nholders--;
+			keel_hold_unlist(reg, &obj->holds[i], targets[i]);
 		}
 	put_pid(obj->pid);
 	obj->ops->release(obj);

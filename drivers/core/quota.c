@@ -25,7 +25,8 @@ void keel_quotas_init(struct keel_quotas *quotas, const char *name)
 
 	quotas->name = name;
 	spin_lock_init(&quotas->lock);
-	hash_init(quotas->users);
+	/* No other thread has them yet. */
+	context_unsafe(hash_init(quotas->users));
 	for (i = 0; i < KEEL_QUOTAS; i++) {
 		quotas->limit[i] = S64_MAX / 2;
 		atomic64_set(&quotas->count[i], 0);
@@ -38,6 +39,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_quotas_init);
  * @quotas: the quotas, no longer in use; all references were dropped
  */
 void keel_quotas_fini(struct keel_quotas *quotas)
+	__context_unsafe(/* no other thread has them any more */)
 {
 	struct keel_user *user;
 	struct hlist_node *next;
@@ -81,8 +83,9 @@ u64 keel_user_id(const struct cred *cred)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_user_id);
 
-/* The caller is in an RCU read-side section, or has the lock. */
 static struct keel_user *keel_user_find(struct keel_quotas *quotas, u64 id)
+	__must_hold_shared(RCU)
+	__context_unsafe(/* RCU keeps the users that it finds */)
 {
 	struct keel_user *user;
 
@@ -94,13 +97,14 @@ static struct keel_user *keel_user_find(struct keel_quotas *quotas, u64 id)
 }
 
 /* List @new, unless another thread has listed that user meanwhile. */
-static struct keel_user *keel_user_add(struct keel_quotas *quotas,
-				       struct keel_user *new)
+static struct keel_user *keel_user_add(struct keel_user *new)
 {
+	struct keel_quotas *quotas = new->quotas;
 	struct keel_user *user;
 
 	guard(spinlock_irqsave)(&quotas->lock);
-	user = keel_user_find(quotas, new->id);
+	/* The lock keeps the users, too. */
+	user = context_unsafe(keel_user_find(quotas, new->id));
 	if (user)
 		return user;
 	hash_add_rcu(quotas->users, &new->node, new->id);
@@ -131,7 +135,7 @@ struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp)
 	new->id = id;
 	refcount_set(&new->ref, 1);
 	spin_lock_init(&new->lock);
-	user = keel_user_add(quotas, new);
+	user = keel_user_add(new);
 	if (user != new)
 		kfree(new);
 	return user;
@@ -173,6 +177,27 @@ void keel_user_keep(struct keel_user *user)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_user_keep);
 
+static int keel_user_charge_locked(struct keel_user *user, unsigned int what,
+				   u64 n, bool all)
+	__must_hold(&user->lock)
+{
+	struct keel_quotas *quotas = user->quotas;
+	s64 count = atomic64_read(&quotas->count[what]);
+	int ret;
+
+	do {
+		ret = keel_quota_check(quotas->limit[what], count,
+				       atomic64_read(&user->held[what]), n);
+		if (ret == -EDQUOT && all)
+			ret = 0;
+		if (ret)
+			return ret;
+	} while (!atomic64_try_cmpxchg(&quotas->count[what], &count,
+				       count + n));
+	atomic64_add(n, &user->held[what]);
+	return 0;
+}
+
 /**
  * keel_user_charge() - charge a resource to a user, if the quota allows it
  * @user: the user; the caller has a reference
@@ -189,22 +214,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_user_keep);
 int keel_user_charge(struct keel_user *user, unsigned int what, u64 n,
 		     bool all)
 {
-	struct keel_quotas *quotas = user->quotas;
-	s64 count = atomic64_read(&quotas->count[what]);
-	int ret;
-
 	guard(spinlock)(&user->lock);
-	do {
-		ret = keel_quota_check(quotas->limit[what], count,
-				       atomic64_read(&user->held[what]), n);
-		if (ret == -EDQUOT && all)
-			ret = 0;
-		if (ret)
-			return ret;
-	} while (!atomic64_try_cmpxchg(&quotas->count[what], &count,
-				       count + n));
-	atomic64_add(n, &user->held[what]);
-	return 0;
+	return keel_user_charge_locked(user, what, n, all);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_user_charge);
 

@@ -26,6 +26,7 @@ static unsigned long keel_range_units(const struct keel_range *r, u64 len)
  * INT_MAX units; -ENOMEM.
  */
 int keel_range_init(struct keel_range *r, u64 size, unsigned int shift)
+	__context_unsafe(/* no other thread has it yet */)
 {
 	u64 units = size >> shift;
 
@@ -47,6 +48,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_range_init);
  * @r: the range; may be all zero if it was never initialized
  */
 void keel_range_fini(struct keel_range *r)
+	__context_unsafe(/* no other thread has it any more */)
 {
 	if (!r->map)
 		return;

@@ -29,6 +29,19 @@
 /* The longest pause between two attempts to take an mmap_lock. */
 #define KEEL_LOCK_PAUSE		max(HZ / 100L, 1L)
 
+/* Threads that will end, and the work that waits for them. */
+static struct {
+	spinlock_t lock;
+	struct list_head list __guarded_by(&lock);
+	wait_queue_head_t wait;
+	struct workqueue_struct *wq;
+	struct workqueue_struct *deferred;
+} keel_reaps = {
+	.lock = __SPIN_LOCK_UNLOCKED(keel_reaps.lock),
+	.list = LIST_HEAD_INIT(keel_reaps.list),
+	.wait = __WAIT_QUEUE_HEAD_INITIALIZER(keel_reaps.wait),
+};
+
 /**
  * struct keel_worker - a thread that works for a process
  * @ref: references, see above
@@ -54,28 +67,15 @@ struct keel_worker {
 	struct mm_struct *mm;
 	struct pid *owner;
 	spinlock_t lock;
-	struct list_head jobs;
-	bool dead;
-	bool ending;
-	bool killed;
+	struct list_head jobs __guarded_by(&lock);
+	bool dead __guarded_by(&lock);
+	bool ending __guarded_by(&lock);
+	bool killed __guarded_by(&lock);
 	const struct keel_job *running[2];
 	struct keel_thread task;
 	struct rcu_head rcu;
 	struct work_struct reap;
-	struct list_head reaping;
-};
-
-/* Threads that will end, and the work that waits for them. */
-static struct {
-	spinlock_t lock;
-	struct list_head list;
-	wait_queue_head_t wait;
-	struct workqueue_struct *wq;
-	struct workqueue_struct *deferred;
-} keel_reaps = {
-	.lock = __SPIN_LOCK_UNLOCKED(keel_reaps.lock),
-	.list = LIST_HEAD_INIT(keel_reaps.list),
-	.wait = __WAIT_QUEUE_HEAD_INITIALIZER(keel_reaps.wait),
+	struct list_head reaping __guarded_by(&keel_reaps.lock);
 };
 
 static void keel_worker_free(struct kref *ref)
@@ -119,7 +119,8 @@ void keel_worker_put(struct keel_worker *worker)
  */
 bool keel_worker_is_dead(const struct keel_worker *worker)
 {
-	return READ_ONCE(worker->dead);
+	/* It changes once, and a caller that must not miss that has the lock. */
+	return context_unsafe(READ_ONCE(worker->dead));
 }
 
 /**
@@ -131,7 +132,8 @@ bool keel_worker_is_dead(const struct keel_worker *worker)
  */
 bool keel_worker_is_busy(const struct keel_worker *worker)
 {
-	return !list_empty_careful(&worker->jobs);
+	/* A hint: a job may be queued just now. */
+	return context_unsafe(!list_empty_careful(&worker->jobs));
 }
 
 /**
@@ -191,8 +193,8 @@ int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_job_queue);
 
-/* Context: the worker's lock is held. */
-static void keel_job_dequeue(struct keel_job *job)
+static void keel_job_dequeue(struct keel_worker *worker, struct keel_job *job)
+	__must_hold(&worker->lock)
 {
 	list_del_init(&job->node);
 	job->worker = NULL;
@@ -214,7 +216,7 @@ bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
 	guard(spinlock_irqsave)(&worker->lock);
 	if (job->worker != worker)
 		return false;
-	keel_job_dequeue(job);
+	keel_job_dequeue(worker, job);
 	return true;
 }
 
@@ -246,7 +248,7 @@ static struct keel_job *keel_worker_next(struct keel_worker *worker, int slot)
 	guard(spinlock_irqsave)(&worker->lock);
 	job = list_first_entry_or_null(&worker->jobs, struct keel_job, node);
 	if (job) {
-		keel_job_dequeue(job);
+		keel_job_dequeue(worker, job);
 		WRITE_ONCE(worker->running[slot], job);
 	}
 	return job;
@@ -266,10 +268,9 @@ static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
 /*
  * Queue the reaper. The thread runs, or will never run again, so waiting for
  * its end is short.
- *
- * Context: the worker's lock is held.
  */
 static void keel_worker_reap_once(struct keel_worker *worker)
+	__must_hold(&worker->lock)
 {
 	if (!worker->ending)
 		return;
@@ -396,7 +397,8 @@ static struct keel_worker *keel_worker_new(void)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&worker->ref);
 	spin_lock_init(&worker->lock);
-	INIT_LIST_HEAD(&worker->jobs);
+	/* No other thread has the worker yet. */
+	context_unsafe(INIT_LIST_HEAD(&worker->jobs));
 	INIT_WORK(&worker->reap, keel_worker_reap);
 	mmgrab(current->mm);
 	worker->mm = current->mm;
@@ -424,6 +426,7 @@ static void keel_workers_stop_all(struct list_head *gone)
  */
 static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 					    struct list_head *gone)
+	__must_hold(&workers->lock)
 {
 	struct keel_worker *worker, *next;
 
@@ -477,7 +480,8 @@ struct keel_worker *keel_worker_of_current(struct keel_workers *workers)
 void keel_workers_setup(struct keel_workers *workers)
 {
 	mutex_init(&workers->lock);
-	INIT_LIST_HEAD(&workers->list);
+	/* No other thread has them yet. */
+	context_unsafe(INIT_LIST_HEAD(&workers->list));
 }
 
 /**

@@ -60,11 +60,14 @@ static void keel_snapshot_put(struct keel_snapshot *snap)
  * because the first object that an object holds is of an older kind: domain,
  * pd, parent, qp.
  */
-static bool keel_snapshot_add(struct keel_snapshot *snap, struct keel_obj *obj,
+static bool keel_snapshot_add(struct keel_snapshot *snap,
+			      struct keel_registry *reg, struct keel_obj *obj,
 			      u8 depth)
+	__must_hold(&reg->lock) __must_hold_shared(RCU)
 {
 	const struct keel_hold *hold;
 
+	lockdep_assert_held(&obj->reg->lock);
 	if (snap->count == snap->room)
 		return false;
 	if (!keel_obj_tryget(obj))
@@ -74,7 +77,7 @@ static bool keel_snapshot_add(struct keel_snapshot *snap, struct keel_obj *obj,
 	list_for_each_entry(hold, &obj->holders, node)
 		/* An object is shown once: below its first hold. */
 		if (hold == &hold->holder->holds[0] &&
-		    !keel_snapshot_add(snap, hold->holder, depth + 1))
+		    !keel_snapshot_add(snap, reg, hold->holder, depth + 1))
 			return false;
 	return true;
 }
@@ -93,7 +96,7 @@ static bool keel_snapshot_fill(struct keel_snapshot *snap,
 		xa_for_each(&reg->objs[kind], id, obj)
 			if (!obj->holds[0].target &&
 			    obj->kernel == snap->kernel &&
-			    !keel_snapshot_add(snap, obj, 0))
+			    !keel_snapshot_add(snap, reg, obj, 0))
 				return false;
 	return true;
 }
@@ -118,6 +121,7 @@ static struct keel_snapshot *keel_snapshot_get(struct keel_registry *reg,
 }
 
 static void keel_show_holds(struct seq_file *m, const struct keel_obj *obj)
+	__must_hold(&obj->reg->lock)
 {
 	const struct keel_hold *hold;
 	u32 n = 0;
@@ -152,7 +156,7 @@ static int keel_show_objects(struct seq_file *m, bool kernel)
 	for (i = 0; i < snap->count && !seq_has_overflowed(m); i++) {
 		const struct keel_obj *obj = snap->at[i].obj;
 
-		guard(spinlock_irqsave)(&reg->lock);
+		guard(spinlock_irqsave)(&obj->reg->lock);
 		seq_printf(m, "%*s%s %u refs %u pid %d (%s)%s",
 			   2 * snap->at[i].depth, "",
 			   keel_kind_name(obj->kind), obj->id,

@@ -13,6 +13,12 @@
 /* Makes the check for a device and its creation atomic. */
 static DEFINE_MUTEX(keel_newlink_lock);
 
+static struct ib_device *keel_dev_create_locked(const struct keel_dev_spec *spec)
+	__must_hold(&keel_newlink_lock)
+{
+	return keel_dev_create(spec);
+}
+
 /* rdma link add NAME type keel netdev IF */
 static int keel_newlink(const char *name, struct net_device *netdev)
 {
@@ -30,7 +36,7 @@ static int keel_newlink(const char *name, struct net_device *netdev)
 		ib_device_put(ibdev);
 		return -EEXIST;
 	}
-	ibdev = keel_dev_create(&spec);
+	ibdev = keel_dev_create_locked(&spec);
 	if (IS_ERR(ibdev))
 		return PTR_ERR(ibdev);
 	/*
@@ -67,7 +73,7 @@ struct ib_device *keel_dev_create_own(struct keel_dev_spec *spec)
 	if (IS_ERR(spec->netdev))
 		return ERR_CAST(spec->netdev);
 	spec->own_netdev = true;
-	ibdev = keel_dev_create(spec);
+	ibdev = keel_dev_create_locked(spec);
 	if (IS_ERR(ibdev))
 		keel_netdev_destroy(spec->netdev);
 	return ibdev;

@@ -67,7 +67,7 @@ void keel_domain_leave(struct keel_dev *kdev, struct keel_domain *domain)
 
 	if (!refcount_dec_and_lock(&domain->instances, &kdev->shpds.lock))
 		return;
-	shpd = keel_shpd_remove(domain);
+	shpd = keel_shpd_remove(&kdev->shpds, domain);
 	spin_unlock(&kdev->shpds.lock);
 	keel_shpd_close(shpd);
 }

@@ -50,7 +50,8 @@ static const struct keel_obj_ops keel_shpd_obj_ops = {
 void keel_shpds_init(struct keel_shpds *shpds)
 {
 	spin_lock_init(&shpds->lock);
-	hash_init(shpds->table);
+	/* No other thread has it yet. */
+	context_unsafe(hash_init(shpds->table));
 	get_random_bytes(&shpds->secret, sizeof(shpds->secret));
 }
 
@@ -72,6 +73,7 @@ VISIBLE_IF_KUNIT u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n)
 EXPORT_SYMBOL_IF_KUNIT(keel_shpd_permute);
 
 static struct keel_shpd *keel_shpd_find(struct keel_shpds *shpds, u32 handle)
+	__must_hold(&shpds->lock)
 {
 	struct keel_shpd *shpd;
 
@@ -121,12 +123,14 @@ struct keel_domain *keel_shpd_join(struct keel_dev *kdev, u32 handle, u64 key)
 
 /**
  * keel_shpd_remove() - remove the handle of a domain from the table
- * @domain: the domain, shared or not; the caller has a reference and holds the
- *	device's &keel_shpds.lock
+ * @shpds: the table of the device
+ * @domain: the domain, shared or not; the caller has a reference
  *
+ * Context: &keel_shpds.lock is held.
  * Return: the handle or NULL, for keel_shpd_close() without the lock.
  */
-struct keel_shpd *keel_shpd_remove(struct keel_domain *domain)
+struct keel_shpd *keel_shpd_remove(struct keel_shpds *shpds,
+				   struct keel_domain *domain)
 {
 	struct keel_shpd *shpd = domain->shpd;
 
@@ -245,7 +249,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 			     sizeof(handle));
 	if (ret) {
 		scoped_guard(spinlock, &kdev->shpds.lock)
-			shpd = keel_shpd_remove(pd->domain);
+			shpd = keel_shpd_remove(&kdev->shpds, pd->domain);
 		keel_shpd_close(shpd);
 	}
 	return ret;

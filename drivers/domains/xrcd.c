@@ -27,6 +27,7 @@ static void keel_xrcd_describe(const struct keel_obj *obj, struct seq_file *m)
 	}
 	seq_printf(m, " inode %u:%u:%llu", MAJOR(xrcd->dev), MINOR(xrcd->dev),
 		   xrcd->ino);
+	lockdep_assert_held(&obj->reg->lock);
 	if (!obj->closing)
 		seq_printf(m, " opens %d", atomic_read(&xrcd->ib->usecnt));
 }

@@ -26,7 +26,7 @@ static void keel_dm_release(struct keel_obj *obj)
 	 * reference until its last mapping and dma-buf are freed, and a dma-buf
 	 * is freed after its MRs. So no thread can access the bytes.
 	 */
-	WARN_ON(!list_empty(&dm->maps));
+	context_unsafe(WARN_ON(!list_empty(&dm->maps)));
 	keel_dm_free_mem(dm);
 	mutex_destroy(&dm->lock);
 	kfree_rcu(dm, obj.rcu);
@@ -83,7 +83,8 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 	dm->ap = kdev->ap;
 	dm->length = attr->length;
 	mutex_init(&dm->lock);
-	INIT_LIST_HEAD(&dm->maps);
+	/* No other thread has the buffer yet. */
+	context_unsafe(INIT_LIST_HEAD(&dm->maps));
 	ret = keel_dm_alloc_mem(kdev, dm, attr->alignment);
 	if (ret)
 		return ERR_PTR(ret);

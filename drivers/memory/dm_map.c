@@ -34,6 +34,7 @@ struct keel_dm_map {
 };
 
 static struct keel_dm_map *keel_dm_map_find(struct keel_dm *dm, u64 at)
+	__must_hold(&dm->lock)
 {
 	struct keel_dm_map *map;
 
@@ -47,6 +48,7 @@ static struct keel_dm_map *keel_dm_map_find(struct keel_dm *dm, u64 at)
 /* Get the map of the extent at offset @off, and create it on first use. */
 static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 					   struct ib_ucontext *context, u64 off)
+	__must_hold(&dm->lock)
 {
 	struct keel_dm_map *map;
 	int ret;

@@ -350,7 +350,7 @@ static int keel_mr_fill(struct sk_buff *msg, struct keel_obj *obj)
 	u32 domain;
 
 	scoped_guard(rcu)
-		domain = rcu_dereference(mr->key)->domain;
+		domain = keel_mr_key_rcu(mr)->domain;
 	if (rdma_nl_put_driver_u32(msg, "id", mr->obj.id) ||
 	    rdma_nl_put_driver_u32(msg, "domain", domain) ||
 	    rdma_nl_put_driver_string(msg, "memory", keel_mr_memory(mr)))

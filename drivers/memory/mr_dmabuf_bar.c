@@ -69,7 +69,9 @@ static void keel_own_revoke(struct work_struct *work)
 {
 	struct keel_own *own = container_of(work, struct keel_own, work);
 
-	keel_key_swap(own->mr->keys, &own->mr->key, own->null_key);
+	/* Nothing else changes the key of such a region before keel_own_stop(). */
+	context_unsafe(keel_key_swap(own->mr->keys, &own->mr->key,
+				     own->null_key));
 	own->null_key = NULL;
 	/* Keys of windows open the same memory. No new one can be bound. */
 	keel_mr_unbind(own->mr);

@@ -41,14 +41,16 @@ static void keel_mr_free_mem(struct keel_mr *mr)
 		kvfree(mr->mem.list);
 	if (mr->task)
 		put_task_struct(mr->task);
-	kfree(mr->null_key);
+	/* No other thread has the region yet, or any more. */
+	kfree(context_unsafe(mr->null_key));
 }
 
 static void keel_mr_release(struct keel_obj *obj)
 {
 	struct keel_mr *mr = container_of(obj, struct keel_mr, obj);
 
-	WARN_ON(!list_empty(&mr->windows));
+	/* No other thread has the region any more. */
+	context_unsafe(WARN_ON(!list_empty(&mr->windows)));
 	keel_mr_free_mem(mr);
 	kfree_rcu(mr, obj.rcu);
 }
@@ -59,7 +61,7 @@ static void keel_mr_describe(const struct keel_obj *obj, struct seq_file *m)
 	const struct keel_key *key;
 
 	guard(rcu)();
-	key = rcu_dereference(mr->key);
+	key = keel_mr_key_rcu(mr);
 	if (!key)
 		return;
 	seq_printf(m, " key 0x%08x length %llu", key->key, key->length);
@@ -100,7 +102,8 @@ struct keel_mr *keel_mr_new(u32 access, u64 iova, u64 length, gfp_t gfp)
 	key->obj = &mr->obj;
 	RCU_INIT_POINTER(mr->key, key);
 	spin_lock_init(&mr->lock);
-	INIT_LIST_HEAD(&mr->windows);
+	/* No other thread has the region yet. */
+	context_unsafe(INIT_LIST_HEAD(&mr->windows));
 	return mr;
 }
 

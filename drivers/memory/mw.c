@@ -13,8 +13,16 @@ static void keel_mw_release(struct keel_obj *obj)
 {
 	struct keel_mw *mw = container_of(obj, struct keel_mw, obj);
 
-	kfree(mw->spare);
+	/* No other thread has the window any more. */
+	kfree(context_unsafe(mw->spare));
 	kfree_rcu(mw, obj.rcu);
+}
+
+static const struct keel_binding *keel_mw_bound_rcu(const struct keel_mw *mw)
+	__must_hold_shared(RCU)
+{
+	/* RCU keeps the binding. */
+	return context_unsafe(rcu_dereference(mw->bound));
 }
 
 static void keel_mw_describe(const struct keel_obj *obj, struct seq_file *m)
@@ -23,7 +31,7 @@ static void keel_mw_describe(const struct keel_obj *obj, struct seq_file *m)
 	const struct keel_binding *b;
 
 	guard(rcu)();
-	b = rcu_dereference(mw->bound);
+	b = keel_mw_bound_rcu(mw);
 	if (b)
 		seq_printf(m, " key 0x%08x length %llu", b->key.key,
 			   b->key.length);
@@ -38,8 +46,8 @@ static const struct keel_obj_ops keel_mw_obj_ops = {
  * keel_binding_free() - free a binding that is not the window's any more
  * @b: the binding, after keel_key_exchange() or keel_key_erase()
  *
- * Context: may sleep: waits until no thread uses the key. The caller has a reference
- * on the window, and none on a key.
+ * Context: may sleep: waits until no thread uses the key. The caller has no reference
+ * on a key. The window may be freed already.
  */
 void keel_binding_free(struct keel_binding *b)
 {
@@ -47,25 +55,32 @@ void keel_binding_free(struct keel_binding *b)
 	kfree_rcu(b, key.rcu);
 }
 
+static void keel_mr_unlist(struct keel_mr *mr, struct keel_binding *b)
+	__must_hold(&mr->lock)
+{
+	list_del(&b->node);
+	mr->ours -= keel_binding_mw(b)->ctx == mr->ctx;
+}
+
 /**
  * keel_binding_unlist() - let the region of a binding forget it
- * @b: the current binding of a window, which is about to be replaced, or was just now
+ * @mw: the window
+ * @b: its current binding, which is about to be replaced, or was just now
  *
  * Threads may still use its key. &keel_key.region keeps the region for them.
  *
  * Context: under &keel_mw.lock.
  */
-void keel_binding_unlist(struct keel_binding *b)
+void keel_binding_unlist(struct keel_mw *mw, struct keel_binding *b)
 {
 	struct keel_mr *mr = b->mr;
 
-	lockdep_assert_held(&keel_binding_mw(b)->lock);
+	lockdep_assert_held(&mw->lock);
 	if (!mr)
 		return;
 	b->mr = NULL;
 	guard(spinlock)(&mr->lock);
-	list_del(&b->node);
-	mr->ours -= keel_binding_mw(b)->ctx == mr->ctx;
+	keel_mr_unlist(mr, b);
 }
 
 /**
@@ -86,7 +101,7 @@ struct keel_binding *keel_mw_unbind_locked(struct keel_mw *mw)
 	spare->key.obj = &mw->obj;
 	rcu_assign_pointer(mw->bound, spare);
 	/* First, while the region cannot be closed: the key is still valid. */
-	keel_binding_unlist(old);
+	keel_binding_unlist(mw, old);
 	keel_key_exchange(mw->keys, &old->key, &spare->key);
 	return old;
 }
@@ -147,6 +162,13 @@ void keel_mr_unbind(struct keel_mr *mr)
 		keel_binding_free(b);
 }
 
+/* The first binding. */
+static void keel_mw_set_bound(struct keel_mw *mw, struct keel_binding *b)
+	__must_hold(&mw->lock)
+{
+	rcu_assign_pointer(mw->bound, b);
+}
+
 static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 {
 	struct keel_dev *kdev = to_kdev(ibmw->device);
@@ -188,7 +210,7 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	 */
 	scoped_guard(spinlock, &mw->lock) {
 		ibmw->rkey = b->key.key;
-		rcu_assign_pointer(mw->bound, b);
+		keel_mw_set_bound(mw, b);
 	}
 	return 0;
 
@@ -206,7 +228,7 @@ static int keel_dealloc_mw(struct ib_mw *ibmw)
 	scoped_guard(spinlock, &mw->lock) {
 		b = rcu_replace_pointer(mw->bound, NULL,
 					lockdep_is_held(&mw->lock));
-		keel_binding_unlist(b);
+		keel_binding_unlist(mw, b);
 		keel_key_erase(mw->keys, &b->key);
 	}
 	keel_binding_free(b);

@@ -143,6 +143,7 @@ static enum keel_uapi_why keel_bind_to_mr(const struct keel_scope *scope,
 					  struct keel_mw *mw,
 					  const struct keel_uapi_send_wqe *wqe,
 					  struct keel_binding *new)
+	__must_hold(&mw->lock)
 {
 	const struct keel_key *of;
 	enum keel_uapi_why why;
@@ -199,7 +200,7 @@ static enum keel_uapi_why keel_mw_rebind(const struct keel_scope *scope,
 		swap(mw->spare, *spare);
 	}
 	rcu_assign_pointer(mw->bound, new);
-	keel_binding_unlist(was);
+	keel_binding_unlist(mw, was);
 	keel_key_exchange(mw->keys, &was->key, &new->key);
 	*old = was;
 	return KEEL_WHY_NONE;

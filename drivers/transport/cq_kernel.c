@@ -22,7 +22,7 @@ static struct ib_qp *keel_wc_qp(struct keel_dev *kdev, u32 qpn)
 
 	guard(rcu)();
 	/* No reference: dropping the last may sleep, but callers may not. */
-	qp = xa_load(&kdev->qps, qpn);
+	qp = keel_qp_load(kdev, qpn);
 	return qp ? READ_ONCE(qp->ib) : NULL;
 }
 

@@ -13,7 +13,7 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	struct keel_qp *qp;
 
 	guard(rcu)();
-	qp = xa_load(&kdev->qps, qpn);
+	qp = keel_qp_load(kdev, qpn);
 	if (!qp || qp->context != context || READ_ONCE(qp->rq.wanted))
 		return KEEL_FAST_SLOW;
 	/* This process takes the QP over in keel_qp_run(), which may sleep. */

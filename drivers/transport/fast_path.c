@@ -137,6 +137,7 @@ static __always_inline void *keel_fast_mem(struct keel_keys *keys,
 					   const struct keel_uapi_sge *sge,
 					   u32 len, u32 domain, u32 access,
 					   struct keel_key **used)
+	__must_hold_shared(RCU)
 {
 	struct keel_key *key = keel_key_cached(keys, cache, sge->lkey);
 	const struct keel_mem *mem;
@@ -159,6 +160,7 @@ static __always_inline void *keel_fast_mem(struct keel_keys *keys,
 }
 
 static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
+	__must_hold_shared(RCU)
 {
 	struct keel_dev *kdev = qp->kdev;
 	/* Pairs with the barrier in keel_destroy_qp(). */
@@ -169,7 +171,7 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
 	/* As keel_key_cached(). */
 	if (sq->peer && sq->qps_destroyed == gone && sq->peer->qpn == qpn)
 		return sq->peer;
-	sq->peer = xa_load(&kdev->qps, qpn);
+	sq->peer = keel_qp_load(kdev, qpn);
 	sq->qps_destroyed = gone;
 	return sq->peer;
 }
@@ -177,6 +179,7 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
 /* Find the memory of the peer's next receive WQE, as keel_fast_mem(). */
 static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 					    u64 *wr_id, struct keel_key **used)
+	__must_hold_shared(RCU)
 {
 	const struct keel_uapi_recv_wqe *recv;
 	struct keel_uapi_sge sge;
@@ -202,6 +205,7 @@ static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 					      struct keel_qp *peer,
 					      const struct keel_fast_wqe *wqe)
+	__must_hold_shared(RCU)
 {
 	struct keel_key *to_key, *from_key = NULL;
 	const void *from = wqe->data;
@@ -229,6 +233,7 @@ static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 
 /* Execute the first WQE. Return: false if it is left for the slow path. */
 static __always_inline bool keel_fast_send(struct keel_qp *qp)
+	__must_hold_shared(RCU)
 {
 	struct keel_uapi_send_wqe *done = &qp->sq.wqe;
 	struct keel_fast_wqe wqe;
@@ -263,6 +268,7 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 }
 
 static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
+	__must_hold_shared(RCU)
 {
 	u32 left = KEEL_FAST_BUDGET;
 	int posted;

@@ -50,11 +50,13 @@ struct keel_member {
 void keel_mcasts_init(struct keel_mcasts *mcasts)
 {
 	spin_lock_init(&mcasts->lock);
-	INIT_LIST_HEAD(&mcasts->groups);
+	/* No other thread has them yet. */
+	context_unsafe(INIT_LIST_HEAD(&mcasts->groups));
 }
 
 static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
 					  const union ib_gid *gid)
+	__must_hold(&mcasts->lock)
 {
 	struct keel_mcast *group;
 
@@ -101,6 +103,7 @@ static void keel_mcast_free(struct keel_mcast *group)
 /* A QP is in few groups, a group may have many QPs: search the QP's list. */
 static struct keel_member *keel_member_find(struct keel_qp *qp,
 					    const union ib_gid *gid)
+	__must_hold(&qp->kdev->mcasts.lock)
 {
 	struct keel_member *member;
 
@@ -110,7 +113,9 @@ static struct keel_member *keel_member_find(struct keel_qp *qp,
 	return NULL;
 }
 
-static void keel_member_remove(struct keel_member *member)
+static void keel_member_remove(struct keel_mcasts *mcasts,
+			       struct keel_member *member)
+	__must_hold(&mcasts->lock)
 {
 	struct keel_mcast *group = member->group;
 
@@ -154,8 +159,10 @@ struct keel_attach {
  * Return: 0; -EAGAIN if a group must be allocated; -EDQUOT if the QP may attach
  * only with @a->all; -ENOMEM if the group is full.
  */
-static int keel_mcast_try(struct keel_mcasts *mcasts, struct keel_attach *a)
+static int keel_mcast_try(struct keel_attach *a)
+	__must_hold(&a->qp->kdev->mcasts.lock)
 {
+	struct keel_mcasts *mcasts = &a->qp->kdev->mcasts;
 	struct keel_member *member = keel_member_find(a->qp, a->gid);
 	struct keel_mcast *group;
 	int ret = 0;
@@ -203,7 +210,6 @@ static bool keel_mcast_retry(struct keel_attach *a, int ret)
 /* ib_core has checked that the QP is UD, and the address multicast. */
 static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
-	struct keel_mcasts *mcasts = &to_kdev(ibqp->device)->mcasts;
 	struct keel_attach a = { .qp = to_kqp(ibqp), .gid = gid };
 	int ret;
 
@@ -211,8 +217,8 @@ static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	if (!a.member)
 		return -ENOMEM;
 	do {
-		scoped_guard(spinlock, &mcasts->lock)
-			ret = keel_mcast_try(mcasts, &a);
+		scoped_guard(spinlock, &a.qp->kdev->mcasts.lock)
+			ret = keel_mcast_try(&a);
 	} while (keel_mcast_retry(&a, ret));
 	kfree(a.member);
 	keel_mcast_free(a.group);
@@ -221,15 +227,16 @@ static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 
 static int keel_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
-	struct keel_mcasts *mcasts = &to_kdev(ibqp->device)->mcasts;
+	struct keel_qp *qp = to_kqp(ibqp);
+	struct keel_mcasts *mcasts = &qp->kdev->mcasts;
 	struct keel_member *member;
 
 	guard(spinlock)(&mcasts->lock);
-	member = keel_member_find(to_kqp(ibqp), gid);
+	member = keel_member_find(qp, gid);
 	if (!member)
 		return -EINVAL;
 	if (!--member->attached)
-		keel_member_remove(member);
+		keel_member_remove(mcasts, member);
 	return 0;
 }
 
@@ -249,7 +256,7 @@ void keel_mcast_leave(struct keel_qp *qp)
 
 	guard(spinlock)(&mcasts->lock);
 	list_for_each_entry_safe(member, next, &qp->mcast, of_qp)
-		keel_member_remove(member);
+		keel_member_remove(mcasts, member);
 }
 
 /*
@@ -270,8 +277,8 @@ static u32 keel_mcast_copy(struct keel_dev *kdev, const union ib_gid *gid,
 	if (group->n > room)
 		return group->n;
 	list_for_each_entry(member, &group->members, node)
-		/* A member's destroy may have begun. */
-		if (keel_obj_tryget(&member->qp->obj))
+		/* A member's destroy may have begun: the lock keeps the member. */
+		if (context_unsafe(keel_obj_tryget(&member->qp->obj)))
 			list[n++] = member->qp;
 	return n;
 }

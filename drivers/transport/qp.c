@@ -177,7 +177,8 @@ static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 	INIT_WORK(&qp->work, keel_qp_work);
 	keel_job_init(&qp->job, keel_qp_job);
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
-	INIT_LIST_HEAD(&qp->mcast);
+	/* No other thread has the QP yet. */
+	context_unsafe(INIT_LIST_HEAD(&qp->mcast));
 	keel_sq_init(qp);
 }
 

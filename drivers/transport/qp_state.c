@@ -22,7 +22,7 @@ struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn)
 	struct keel_qp *qp;
 
 	guard(rcu)();
-	qp = xa_load(&kdev->qps, qpn);
+	qp = keel_qp_load(kdev, qpn);
 	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
 }
 
@@ -85,7 +85,7 @@ struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
 
 	if (keel_qp_is_dgram(qp))
 		return NULL;
-	peer = xa_load(&qp->kdev->qps, READ_ONCE(qp->attr.dest_qp_num));
+	peer = keel_qp_load(qp->kdev, READ_ONCE(qp->attr.dest_qp_num));
 	if (!peer || peer == qp ||
 	    READ_ONCE(peer->attr.dest_qp_num) != qp->qpn)
 		return NULL;

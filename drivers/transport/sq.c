@@ -172,7 +172,7 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 	const struct keel_qp *peer;
 
 	guard(rcu)();
-	peer = xa_load(&qp->kdev->qps, qp->attr.dest_qp_num);
+	peer = keel_qp_load(qp->kdev, qp->attr.dest_qp_num);
 	if (!peer || READ_ONCE(peer->attr.dest_qp_num) != qp->qpn ||
 	    READ_ONCE(peer->state) < IB_QPS_RTR)
 		return KEEL_WHY_PEER;
