@@ -28,11 +28,11 @@ struct keel_qp;
  */
 struct keel_cq {
 	struct keel_obj obj;
-	struct ib_cq *ib;
+	struct ib_cq *ib __guarded_by(&lock);
 	spinlock_t lock;
-	struct keel_ring ring;
+	struct keel_ring ring __guarded_by(&lock);
 	u32 flags;
-	bool dead;
+	bool dead __guarded_by(&lock);
 	spinlock_t poll_lock;
 	struct mutex clean_lock;
 };

@@ -15,6 +15,8 @@
 #include <asm/barrier.h>
 #include <rdma/keel-abi.h>
 
+#include "compat.h"
+
 struct ib_device;
 struct ib_umem;
 
@@ -40,7 +42,8 @@ int keel_ring_alloc(struct keel_ring *ring, u32 entries, u32 stride);
 void keel_ring_free(struct keel_ring *ring);
 int keel_ring_move(const struct keel_ring *from, const struct keel_ring *to,
 		   u32 first, const u32 *end, u32 bytes, spinlock_t *lock,
-		   const bool *dead);
+		   const bool *dead)
+	__must_hold(lock);
 
 static inline u32 keel_ring_size(const struct keel_ring *ring)
 {

@@ -9,6 +9,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
+#include "compat.h"
 #include "keel_ring.h"
 
 /**
@@ -43,9 +44,11 @@ struct keel_rq {
 
 /* rq.c */
 int keel_rq_take(struct keel_rq *rq, struct keel_recv *recv);
-int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv);
+int keel_rq_take_locked(struct keel_rq *rq, struct keel_recv *recv)
+	__must_hold(&rq->lock);
 int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr);
-bool keel_rq_want(struct keel_rq *rq);
+bool keel_rq_want(struct keel_rq *rq)
+	__must_hold(&rq->lock);
 bool keel_rq_was_wanted(struct keel_rq *rq);
 
 #endif /* KEEL_RQ_H */

@@ -39,16 +39,16 @@ struct keel_xrcd;
  */
 struct keel_srq {
 	struct keel_obj obj;
-	struct ib_srq *ib;
+	struct ib_srq *ib __guarded_by(&event_lock, &rq.lock);
 	spinlock_t event_lock;
 	struct keel_rq rq;
 	u32 srqn;
-	u32 limit;
-	bool dead;
+	u32 limit __guarded_by(&rq.lock);
+	bool dead __guarded_by(&rq.lock);
 	u32 domain;
 	struct keel_xrcd *xrcd;
 	struct keel_cq *cq;
-	struct list_head waiters;
+	struct list_head waiters __guarded_by(&rq.lock);
 	struct workqueue_struct *wq;
 	struct work_struct work;
 };

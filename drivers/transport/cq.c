@@ -13,6 +13,7 @@
 #include "keel_restrack.h"
 
 static void keel_cq_release(struct keel_obj *obj)
+	__context_unsafe(/* no other thread has the CQ any more */)
 {
 	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
 
@@ -26,6 +27,7 @@ static void keel_cq_release(struct keel_obj *obj)
  * which a resize may free meanwhile.
  */
 static void keel_cq_describe(const struct keel_obj *obj, struct seq_file *m)
+	__context_unsafe(/* numbers of different moments are fine */)
 {
 	const struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
 
@@ -42,6 +44,7 @@ static const struct keel_obj_ops keel_cq_obj_ops = {
 
 /* Raise the only event of a CQ. No CQE is added after it. */
 static int keel_cq_fail(struct keel_cq *cq, bool overrun)
+	__must_hold(&cq->lock)
 {
 	struct ib_event event = {
 		.device = cq->ib->device,
@@ -62,6 +65,7 @@ static int keel_cq_fail(struct keel_cq *cq, bool overrun)
  * before @arm is read. The thread that arms the CQ polls it afterwards.
  */
 static void keel_cq_notify(struct keel_cq *cq, bool solicited)
+	__must_hold(&cq->lock)
 {
 	u32 *arm = &cq->ring.head->arm;
 
@@ -87,6 +91,7 @@ static void keel_cq_notify(struct keel_cq *cq, bool solicited)
 static __always_inline void keel_cq_write(struct keel_cq *cq,
 					  const struct keel_uapi_cqe *cqe,
 					  bool solicited)
+	__must_hold(&cq->lock)
 {
 	struct keel_ring *ring = &cq->ring;
 
@@ -179,6 +184,7 @@ static int keel_cq_map(struct keel_ring *ring, struct ib_device *ibdev,
 
 static int keel_cq_ring(struct keel_cq *cq, struct ib_cq *ibcq, u32 cqe,
 			struct ib_udata *udata)
+	__context_unsafe(/* no other thread has the CQ yet */)
 {
 	struct keel_uapi_create_cq_req req;
 	int ret;
@@ -215,9 +221,9 @@ static int keel_cq_check(const struct ib_cq *ibcq,
 	return 0;
 }
 
-static int keel_create_cq(struct ib_cq *ibcq,
-			  const struct ib_cq_init_attr *attr,
-			  KEEL_CREATE_CQ_CALL *call)
+static int __context_unsafe(/* no other thread has the CQ yet */)
+keel_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+	       KEEL_CREATE_CQ_CALL *call)
 {
 	struct ib_udata *udata = KEEL_CREATE_CQ_UDATA(call);
 	struct keel_cq *cq;
@@ -311,7 +317,9 @@ static int keel_resize_cq(struct ib_cq *ibcq, KEEL_RESIZE_CQE cqe,
 	struct keel_ring ring = {};
 	int ret;
 
-	if (!udata || !cq->ring.umem || !cqe || cqe > KEEL_MAX_CQE)
+	/* A ring of userspace is replaced by rings of userspace only. */
+	if (!udata || !context_unsafe(cq->ring.umem) || !cqe ||
+	    cqe > KEEL_MAX_CQE)
 		return -EINVAL;
 	ret = ib_copy_validate_udata_in(udata, req, ring);
 	if (!ret)
@@ -333,10 +341,12 @@ static int keel_cq_fill(struct sk_buff *msg, struct keel_obj *obj)
 	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
 	u32 entries, added, arm = 0;
 	int room = -EINVAL;
+	bool dead;
 
 	spin_lock(&cq->lock);
 	entries = keel_ring_size(&cq->ring);
 	added = cq->ring.index;
+	dead = cq->dead;
 	if (cq->ib) {
 		room = keel_ring_room(&cq->ring);
 		arm = READ_ONCE(cq->ring.head->arm);
@@ -348,7 +358,7 @@ static int keel_cq_fill(struct sk_buff *msg, struct keel_obj *obj)
 	    (room >= 0 &&
 	     rdma_nl_put_driver_u32(msg, "queued", entries - room)) ||
 	    rdma_nl_put_driver_u32(msg, "armed", arm) ||
-	    rdma_nl_put_driver_u32(msg, "error", READ_ONCE(cq->dead)))
+	    rdma_nl_put_driver_u32(msg, "error", dead))
 		return -EMSGSIZE;
 	return 0;
 }

@@ -26,6 +26,19 @@ static struct ib_qp *keel_wc_qp(struct keel_dev *kdev, u32 qpn)
 	return qp ? READ_ONCE(qp->ib) : NULL;
 }
 
+static const struct keel_ring *keel_cq_kernel_ring(const struct keel_cq *cq)
+{
+	/* The CQ of a kernel consumer is never resized. */
+	return context_unsafe(&cq->ring);
+}
+
+/* The consumer index of a kernel consumer's CQ, which @poll_lock protects. */
+static u32 *keel_cq_consumer(struct keel_cq *cq)
+	__must_hold(&cq->poll_lock)
+{
+	return &keel_cq_kernel_ring(cq)->head->user;
+}
+
 static void keel_wc_fill(struct ib_wc *wc, const struct keel_uapi_cqe *cqe,
 			 struct ib_qp *ibqp)
 {
@@ -73,27 +86,26 @@ static void keel_wc_fill(struct ib_wc *wc, const struct keel_uapi_cqe *cqe,
 int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
 {
 	struct keel_cq *cq = to_kcq(ibcq);
-	struct keel_uapi_ring *head;
+	const struct keel_ring *ring = keel_cq_kernel_ring(cq);
 	const struct keel_uapi_cqe *cqe;
 	struct ib_qp *ibqp;
 	u32 user, kernel;
 	int done = 0;
 
-	if (cq->ring.umem)
+	if (ring->umem)
 		return -EOPNOTSUPP;
-	head = cq->ring.head;
 	guard(spinlock_irqsave)(&cq->poll_lock);
-	user = head->user;
+	user = *keel_cq_consumer(cq);
 	/* The CQEs up to there are complete. */
-	kernel = smp_load_acquire(&head->kernel);
+	kernel = smp_load_acquire(&ring->head->kernel);
 	while (done < n && user != kernel) {
-		cqe = keel_ring_entry(&cq->ring, user++);
+		cqe = keel_ring_entry(ring, user++);
 		ibqp = keel_wc_qp(to_kdev(ibcq->device), cqe->qp_num);
 		if (ibqp)
 			keel_wc_fill(&wc[done++], cqe, ibqp);
 	}
 	/* These CQEs may be overwritten now. */
-	smp_store_release(&head->user, user);
+	smp_store_release(keel_cq_consumer(cq), user);
 	return done;
 }
 
@@ -102,13 +114,14 @@ int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc)
  * old place of a moved CQE is marked, too: at any moment the CQEs that polling
  * does not skip are in order.
  */
-static u32 keel_cqe_clean(const struct keel_ring *ring,
-			  struct keel_uapi_cqe *cqe, u32 to, u32 qpn)
+static u32 keel_cqe_clean(struct keel_cq *cq, struct keel_uapi_cqe *cqe, u32 to,
+			  u32 qpn)
+	__must_hold(&cq->clean_lock, &cq->poll_lock)
 {
 	struct keel_uapi_cqe *place;
 
 	if (cqe->qp_num != qpn && cqe->qp_num != KEEL_QPN_NONE) {
-		place = keel_ring_entry(ring, --to);
+		place = keel_ring_entry(keel_cq_kernel_ring(cq), --to);
 		if (place == cqe)
 			return to;
 		*place = *cqe;
@@ -125,7 +138,7 @@ static u32 keel_cqe_clean(const struct keel_ring *ring,
  */
 static void keel_cq_clean(struct keel_cq *cq, u32 qpn)
 {
-	struct keel_uapi_ring *head = cq->ring.head;
+	const struct keel_ring *ring = keel_cq_kernel_ring(cq);
 	unsigned long flags;
 	bool more = true;
 	u32 from, to;
@@ -133,19 +146,19 @@ static void keel_cq_clean(struct keel_cq *cq, u32 qpn)
 
 	guard(mutex)(&cq->clean_lock);
 	/* As in keel_poll_cq(): the CQEs up to there are complete. */
-	from = smp_load_acquire(&head->kernel);
+	from = smp_load_acquire(&ring->head->kernel);
 	to = from;
 	while (more) {
 		spin_lock_irqsave(&cq->poll_lock, flags);
 		/* The consumer may have polled meanwhile. */
-		for (n = KEEL_CQ_CLEAN; n && (s32)(from - head->user) > 0; n--)
-			to = keel_cqe_clean(&cq->ring,
-					    keel_ring_entry(&cq->ring, --from),
+		for (n = KEEL_CQ_CLEAN;
+		     n && (s32)(from - *keel_cq_consumer(cq)) > 0; n--)
+			to = keel_cqe_clean(cq, keel_ring_entry(ring, --from),
 					    to, qpn);
 		more = !n;
-		if (!more && (s32)(to - head->user) > 0)
+		if (!more && (s32)(to - *keel_cq_consumer(cq)) > 0)
 			/* These CQEs may be overwritten now. */
-			smp_store_release(&head->user, to);
+			smp_store_release(keel_cq_consumer(cq), to);
 		spin_unlock_irqrestore(&cq->poll_lock, flags);
 		cond_resched();
 	}
@@ -195,14 +208,16 @@ static void keel_cq_arm(struct keel_uapi_ring *head,
 int keel_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 {
 	struct keel_cq *cq = to_kcq(ibcq);
-	struct keel_uapi_ring *head = cq->ring.head;
+	struct keel_uapi_ring *head;
 
-	if (cq->ring.umem) {
+	/* A ring of userspace is replaced by rings of userspace only. */
+	if (context_unsafe(cq->ring.umem)) {
 		/* A resize may change the ring. */
 		guard(spinlock)(&cq->lock);
 		keel_cq_arm(cq->ring.head, flags);
 		return 0;
 	}
+	head = keel_cq_kernel_ring(cq)->head;
 	keel_cq_arm(head, flags);
 	keel_point("cq_armed");
 	return flags & IB_CQ_REPORT_MISSED_EVENTS &&

@@ -89,8 +89,8 @@ static int keel_post_op(const struct keel_qp *qp,
 	return 0;
 }
 
-/* Context: &keel_sq.post_lock is held. */
 static int keel_post_one(struct keel_qp *qp, const struct ib_send_wr *wr)
+	__must_hold(&qp->sq.post_lock)
 {
 	struct keel_ring *ring = &qp->sq.ring;
 	u32 user = ring->head->user;

@@ -89,6 +89,13 @@ bool keel_rq_was_wanted(struct keel_rq *rq)
 	return true;
 }
 
+/* The producer index of a kernel consumer's queue, which @post_lock protects. */
+static u32 *keel_rq_producer(struct keel_rq *rq)
+	__must_hold(&rq->post_lock)
+{
+	return &rq->ring.head->user;
+}
+
 static void keel_rq_fill(struct keel_uapi_recv_wqe *entry,
 			 const struct ib_recv_wr *wr)
 {
@@ -125,13 +132,12 @@ int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr)
 	if (ring->umem)
 		return -EOPNOTSUPP;
 	guard(spinlock_irqsave)(&rq->post_lock);
-	/* The producer index, which @post_lock protects. */
-	user = ring->head->user;
+	user = *keel_rq_producer(rq);
 	/* Pairs with keel_ring_advance(): WQEs that were taken are free. */
 	if (user - smp_load_acquire(&ring->head->kernel) > ring->mask)
 		return -ENOMEM;
 	keel_rq_fill(keel_ring_entry(ring, user), wr);
 	/* Pairs with keel_ring_posted(). */
-	smp_store_release(&ring->head->user, user + 1);
+	smp_store_release(keel_rq_producer(rq), user + 1);
 	return 0;
 }

@@ -27,6 +27,7 @@ static void keel_srq_release(struct keel_obj *obj)
  * ring, which a resize may replace.
  */
 static void keel_srq_describe(const struct keel_obj *obj, struct seq_file *m)
+	__context_unsafe(/* numbers of different moments are fine */)
 {
 	const struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
 
@@ -191,6 +192,7 @@ static int keel_srq_check(const struct ib_srq_init_attr *init)
 static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 				       const struct ib_srq_init_attr *init,
 				       gfp_t gfp)
+	__context_unsafe(/* no other thread has the SRQ yet */)
 {
 	struct keel_srq *srq = kzalloc_obj(*srq, gfp);
 
@@ -439,11 +441,13 @@ static int __maybe_unused keel_srq_fill(struct sk_buff *msg,
 	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
 	u32 entries, taken, limit;
 	int queued = -EINVAL;
+	bool dead;
 
 	spin_lock(&srq->rq.lock);
 	entries = keel_ring_size(&srq->rq.ring);
 	taken = srq->rq.ring.index;
 	limit = srq->limit;
+	dead = srq->dead;
 	if (srq->ib)
 		queued = keel_ring_posted(&srq->rq.ring);
 	spin_unlock(&srq->rq.lock);
@@ -453,7 +457,7 @@ static int __maybe_unused keel_srq_fill(struct sk_buff *msg,
 	    (queued >= 0 &&
 	     rdma_nl_put_driver_u32(msg, "queued", queued)) ||
 	    rdma_nl_put_driver_u32(msg, "limit", limit) ||
-	    rdma_nl_put_driver_u32(msg, "error", READ_ONCE(srq->dead)))
+	    rdma_nl_put_driver_u32(msg, "error", dead))
 		return -EMSGSIZE;
 	return 0;
 }

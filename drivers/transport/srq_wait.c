@@ -32,6 +32,17 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
 	return false;
 }
 
+/* Return: the SRQ, if the caller now owns the requester's reference; else NULL. */
+static struct keel_srq *keel_srq_unlist(struct keel_srq *srq, struct keel_sq *sq)
+	__must_hold(&srq->rq.lock) __must_hold_shared(RCU)
+{
+	struct keel_srq *mine = sq->srq;
+
+	list_del_init(&sq->waiting);
+	WRITE_ONCE(sq->srq, NULL);
+	return mine;
+}
+
 /**
  * keel_srq_wait_end() - undo keel_srq_wait()
  * @qp: the requester, whether it waits or not; its send queue's lock is held
@@ -48,11 +59,8 @@ void keel_srq_wait_end(struct keel_qp *qp)
 		srq = smp_load_acquire(&qp->sq.srq);
 		if (!srq)
 			return;
-		scoped_guard(spinlock, &srq->rq.lock) {
-			mine = qp->sq.srq;
-			list_del_init(&qp->sq.waiting);
-			WRITE_ONCE(qp->sq.srq, NULL);
-		}
+		scoped_guard(spinlock, &srq->rq.lock)
+			mine = keel_srq_unlist(srq, &qp->sq);
 	}
 	if (mine)
 		keel_obj_put(&mine->obj);
@@ -133,7 +141,8 @@ void keel_srq_work(struct work_struct *work)
 {
 	struct keel_srq *srq = container_of(work, struct keel_srq, work);
 
-	if (READ_ONCE(srq->dead))
+	/* It never becomes false again. */
+	if (context_unsafe(READ_ONCE(srq->dead)))
 		keel_srq_wake(srq);
 	else
 		keel_srq_posted(srq);
