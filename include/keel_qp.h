@@ -54,12 +54,12 @@
  * @modify_lock: serializes modify operations. Only calls of the owner take it: the
  *	owner may be preempted with it
  * @attr: current attributes; change under @modify_lock and @state_lock
- * @av: address vector for @attr.ah_attr
+ * @av: address vector for @attr.ah_attr; under @sq.lock
  * @state_lock: protects @ib, @state and @dying against writers
  * @ib: ib_core's structure, or NULL after destroy
- * @state: its state; transfers also read it without the lock
- * @dying: destroy has begun: transfers end
- * @est: IB_EVENT_COMM_EST was raised
+ * @state: its state; transfers also read it without the lock: keel_qp_state()
+ * @dying: destroy has begun: transfers end; read likewise: keel_qp_is_dying()
+ * @est: IB_EVENT_COMM_EST was raised; under @resp.lock
  * @sq: its send queue
  * @rq: its receive queue, if it has one of its own
  * @resp: its responder
@@ -92,20 +92,20 @@ struct keel_qp {
 	struct ib_qp_attr attr;
 	struct keel_av av;
 	spinlock_t state_lock;
-	struct ib_qp *ib;
-	enum ib_qp_state state;
-	bool dying;
+	struct ib_qp *ib __guarded_by(&state_lock);
+	enum ib_qp_state state __guarded_by(&state_lock);
+	bool dying __guarded_by(&state_lock);
 	bool est;
 	struct keel_sq sq;
 	struct keel_rq rq;
 	struct keel_resp resp;
 	atomic64_t gen;
 	atomic64_t remote;
-	struct keel_worker *worker;
+	struct keel_worker *worker __guarded_by(&state_lock);
 	struct keel_job job;
 	struct work_struct work;
-	bool ended;
-	bool recv_ended;
+	bool ended __guarded_by(&state_lock);
+	bool recv_ended __guarded_by(&state_lock);
 	struct list_head mcast __guarded_by(&kdev->mcasts.lock);
 };
 
@@ -117,6 +117,49 @@ struct keel_ib_qp {
 static inline struct keel_qp *to_kqp(struct ib_qp *ib)
 {
 	return container_of(ib, struct keel_ib_qp, ib)->qp;
+}
+
+/**
+ * keel_qp_state() - the state of a QP, for callers without &keel_qp.state_lock
+ * @qp: the QP
+ *
+ * Context: any. The state may change at once. A reset, and the flush after an
+ * error, take the lock of a queue before they change the queue. So a thread with
+ * that lock may finish its step.
+ * Return: the state.
+ */
+static inline enum ib_qp_state keel_qp_state(const struct keel_qp *qp)
+{
+	/* The caller expects that it changes at once. */
+	return context_unsafe(READ_ONCE(qp->state));
+}
+
+/**
+ * keel_qp_is_dying() - has the destroy of a QP begun?
+ * @qp: the QP
+ *
+ * Context: any. The destroy sets this before it takes and drops the locks of the
+ * queues, so a caller with such a lock finishes before the queue is destroyed.
+ * Return: true if so.
+ */
+static inline bool keel_qp_is_dying(const struct keel_qp *qp)
+{
+	/* See above: the destroy waits for the locks of the queues. */
+	return context_unsafe(READ_ONCE(qp->dying));
+}
+
+/**
+ * keel_qp_worker() - the worker of a QP, for callers without &keel_qp.state_lock
+ * @qp: the QP
+ *
+ * Context: RCU read side, which keeps a worker that is replaced meanwhile.
+ * Return: the worker, or NULL.
+ */
+static inline struct keel_worker *keel_qp_worker(const struct keel_qp *qp)
+	__must_hold_shared(RCU)
+{
+	/* RCU keeps it. */
+	return context_unsafe(READ_ONCE(qp->worker));
 }
 
 static inline bool keel_qp_is_dgram(const struct keel_qp *qp)
@@ -176,7 +219,8 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 int keel_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		  struct ib_qp_init_attr *init);
 int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
-		  int mask);
+		  int mask)
+	__must_hold(&qp->modify_lock);
 #if IS_ENABLED(CONFIG_KUNIT)
 int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 		   enum ib_qp_state next, const struct ib_qp_attr *attr,
@@ -228,9 +272,9 @@ static inline bool keel_qp_connected(const struct keel_qp *qp,
 	enum ib_qp_type wanted = qp->type == IB_QPT_XRC_INI ? IB_QPT_XRC_TGT :
 				 qp->type;
 	/* Pairs with the release that set the state after the attributes. */
-	enum ib_qp_state state = smp_load_acquire(&peer->state);
+	enum ib_qp_state state = context_unsafe(smp_load_acquire(&peer->state));
 
-	return peer->type == wanted && !READ_ONCE(peer->dying) &&
+	return peer->type == wanted && !keel_qp_is_dying(peer) &&
 	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&
 	       READ_ONCE(peer->attr.dest_qp_num) == qp->qpn &&
 	       keel_qp_psns_match(qp, peer) && keel_qp_knows(qp, peer) &&

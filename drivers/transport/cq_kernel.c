@@ -23,7 +23,8 @@ static struct ib_qp *keel_wc_qp(struct keel_dev *kdev, u32 qpn)
 	guard(rcu)();
 	/* No reference: dropping the last may sleep, but callers may not. */
 	qp = keel_qp_load(kdev, qpn);
-	return qp ? READ_ONCE(qp->ib) : NULL;
+	/* The consumer uses no CQE of a QP whose destroy clears it meanwhile. */
+	return qp ? context_unsafe(READ_ONCE(qp->ib)) : NULL;
 }
 
 static const struct keel_ring *keel_cq_kernel_ring(const struct keel_cq *cq)

@@ -187,7 +187,7 @@ static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 	/* A taken receive WQE comes first. A first message raises an event. */
 	if (peer->srq || peer->resp.have || !peer->rq.max_sge ||
 	    peer->recv_cq->flags ||
-	    (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) ||
+	    (keel_qp_state(peer) == IB_QPS_RTR && !peer->est) ||
 	    keel_ring_posted(&peer->rq.ring) <= 0)
 		return NULL;
 	recv = keel_ring_entry(&peer->rq.ring, peer->rq.ring.index);
@@ -275,7 +275,7 @@ static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
 
 	for (;;) {
 		/* Attributes are at least as new as the state. */
-		if (smp_load_acquire(&qp->state) != IB_QPS_RTS)
+		if (context_unsafe(smp_load_acquire(&qp->state)) != IB_QPS_RTS)
 			return KEEL_FAST_SLOW;
 		posted = keel_ring_posted(&qp->sq.ring);
 		if (posted < 0)
@@ -323,7 +323,7 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	/* RC has a send queue; a user process's always has memory. */
 	if (qp->type != IB_QPT_RC || !mutex_trylock(&sq->lock))
 		return KEEL_FAST_SLOW;
-	if (!READ_ONCE(qp->dying) && !keel_sq_begun(sq)) {
+	if (!keel_qp_is_dying(qp) && !keel_sq_begun(sq)) {
 		/* The lock keeps the ring. */
 		if (*budget == KEEL_FAST_FIRST)
 			*budget = keel_fast_budget(qp);

@@ -307,10 +307,10 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 	}
 	/* Do not sleep on the lock, as in keel_resp_enter(). Stop if killed. */
 	while (!keel_resp_try(lock))
-		if (fatal_signal_pending(current) || READ_ONCE(qp->dying) ||
+		if (fatal_signal_pending(current) || keel_qp_is_dying(qp) ||
 		    READ_ONCE(fetch->round) != lack->round)
 			goto drop;
-	if (fetch->round == lack->round && !READ_ONCE(qp->dying)) {
+	if (fetch->round == lack->round && !keel_qp_is_dying(qp)) {
 		if (req) {
 			fetch->req = req;
 			fetch->ctl.asked = true;

@@ -122,7 +122,7 @@ static int keel_post_check(const struct keel_qp *qp,
 	/* Userspace posts to its own ring. */
 	if (qp->user || !ring->head)
 		return -EOPNOTSUPP;
-	return READ_ONCE(qp->state) < first ? -EINVAL : 0;
+	return keel_qp_state(qp) < first ? -EINVAL : 0;
 }
 
 /*
@@ -169,7 +169,7 @@ static int keel_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	keel_point("recv_posted");
 	/* Pairs with the barriers in keel_rq_flush() and keel_rq_want(). */
 	smp_mb();
-	if (READ_ONCE(qp->state) == IB_QPS_ERR || READ_ONCE(qp->rq.wanted))
+	if (keel_qp_state(qp) == IB_QPS_ERR || READ_ONCE(qp->rq.wanted))
 		keel_qp_schedule(qp);
 	return ret;
 }

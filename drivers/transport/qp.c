@@ -27,6 +27,7 @@ static const char * const keel_qp_states[] = {
 };
 
 static void keel_qp_release(struct keel_obj *obj)
+	__context_unsafe(/* no other thread has the QP any more */)
 {
 	struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
 
@@ -42,7 +43,7 @@ static void keel_qp_describe(const struct keel_obj *obj, struct seq_file *m)
 	const struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
 
 	seq_printf(m, " qpn %u %s %s", qp->qpn, keel_qp_types[qp->type],
-		   keel_qp_states[READ_ONCE(qp->state)]);
+		   keel_qp_states[keel_qp_state(qp)]);
 	if (qp->type != IB_QPT_XRC_TGT)
 		seq_printf(m, " cqs %u %u", qp->send_cq->obj.id,
 			   qp->recv_cq ? qp->recv_cq->obj.id : 0);
@@ -153,6 +154,7 @@ static void keel_qp_caps(struct keel_qp *qp)
 
 static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 			 const struct ib_qp_init_attr *init)
+	__context_unsafe(/* no other thread has the QP yet */)
 {
 	qp->kdev = to_kdev(ibqp->device);
 	qp->ib = ibqp;
@@ -177,8 +179,7 @@ static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 	INIT_WORK(&qp->work, keel_qp_work);
 	keel_job_init(&qp->job, keel_qp_job);
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
-	/* No other thread has the QP yet. */
-	context_unsafe(INIT_LIST_HEAD(&qp->mcast));
+	INIT_LIST_HEAD(&qp->mcast);
 	keel_sq_init(qp);
 }
 
@@ -266,7 +267,8 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 err_rings:
 	keel_ring_free(&qp->rq.ring);
 	keel_ring_free(&qp->sq.ring);
-	keel_worker_put(qp->worker);
+	/* No other thread has the QP yet. */
+	keel_worker_put(context_unsafe(qp->worker));
 	kvfree(qp->resp.dgram);
 	kfree(qp);
 	return ret;

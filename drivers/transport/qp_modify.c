@@ -54,7 +54,7 @@ static bool keel_qp_ranges_ok(const struct ib_qp_attr *attr, int mask)
 int keel_qp_check(const struct keel_qp *qp, const struct ib_qp_attr *attr,
 		  int mask)
 {
-	enum ib_qp_state cur = READ_ONCE(qp->state), next;
+	enum ib_qp_state cur = keel_qp_state(qp), next;
 
 	if (mask & ~IB_QP_ATTR_STANDARD_BITS)
 		return -EOPNOTSUPP;
@@ -75,6 +75,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_qp_check);
 
 static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 			     int mask, const struct keel_av *av)
+	__must_hold(&qp->modify_lock, &qp->state_lock)
 {
 	struct ib_qp_attr *to = &qp->attr;
 
@@ -91,13 +92,18 @@ static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 		to->ah_attr = attr->ah_attr;
 		/* The caller and ib_core own the reference. */
 		to->ah_attr.grh.sgid_attr = NULL;
-		qp->av = *av;
+		/*
+		 * keel_qp_commit_av() has the lock of the send queue. A reset needs
+		 * none: no transfer runs in that state.
+		 */
+		context_unsafe(qp->av = *av);
 	}
 }
 
 /* Transfers may read these attributes meanwhile, one by one. */
 static void keel_qp_set(struct keel_qp *qp, const struct ib_qp_attr *attr,
 			int mask, const struct keel_av *av)
+	__must_hold(&qp->modify_lock, &qp->state_lock)
 {
 	struct ib_qp_attr *to = &qp->attr;
 
@@ -140,6 +146,7 @@ static void keel_ring_reset(struct keel_ring *ring, bool user)
 
 /* The QP keeps its number. Transfers see the state and drop the locks. */
 static void keel_qp_reset(struct keel_qp *qp)
+	__must_hold(&qp->modify_lock)
 {
 	static const struct ib_qp_attr none;
 	static const struct keel_av nowhere;
@@ -192,6 +199,7 @@ VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 				    enum ib_qp_state next,
 				    const struct ib_qp_attr *attr, int mask,
 				    const struct keel_av *av)
+	__must_hold(&qp->modify_lock)
 {
 	guard(spinlock)(&qp->state_lock);
 	if (qp->state != cur)
@@ -209,9 +217,19 @@ VISIBLE_IF_KUNIT int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_commit);
 
+static int keel_qp_commit_av(struct keel_qp *qp, enum ib_qp_state cur,
+			     enum ib_qp_state next,
+			     const struct ib_qp_attr *attr, int mask,
+			     const struct keel_av *av)
+	__must_hold(&qp->modify_lock, &qp->sq.lock)
+{
+	return keel_qp_commit(qp, cur, next, attr, mask, av);
+}
+
 static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
 			  enum ib_qp_state next, const struct ib_qp_attr *attr,
 			  int mask)
+	__must_hold(&qp->modify_lock)
 {
 	struct keel_av av;
 
@@ -220,7 +238,7 @@ static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
 	keel_av_init(qp->kdev, &av, &attr->ah_attr);
 	/* A thread holds the lock for a turn at most. */
 	guard(mutex)(&qp->sq.lock);
-	return keel_qp_commit(qp, cur, next, attr, mask, &av);
+	return keel_qp_commit_av(qp, cur, next, attr, mask, &av);
 }
 
 /**
@@ -246,7 +264,7 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 	if (ret)
 		return ret;
 	guard(mutex)(&qp->modify_lock);
-	cur = READ_ONCE(qp->state);
+	cur = keel_qp_state(qp);
 	ret = keel_qp_check(qp, attr, mask);
 	if (ret)
 		return ret;

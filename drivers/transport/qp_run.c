@@ -42,7 +42,7 @@ static void keel_qp_serve_peer(struct keel_qp *qp)
 		peer = keel_qp_find_peer(qp);
 		if (!peer)
 			return;
-		worker = READ_ONCE(peer->worker);
+		worker = keel_qp_worker(peer);
 		if (!worker || !keel_worker_is_ours(worker)) {
 			keel_qp_schedule_alive(peer);
 			return;
@@ -77,7 +77,7 @@ static bool keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
 	if (keel_rq_was_wanted(&qp->rq))
 		keel_qp_serve_peer(qp);
 	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
-	if (smp_load_acquire(&qp->state) == IB_QPS_ERR && recv)
+	if (context_unsafe(smp_load_acquire(&qp->state)) == IB_QPS_ERR && recv)
 		keel_rq_flush(qp);
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
@@ -180,7 +180,7 @@ static void keel_qp_flush_later(struct keel_qp *qp)
  */
 static void keel_qp_run_orphan(struct keel_qp *qp)
 {
-	enum ib_qp_state state = READ_ONCE(qp->state);
+	enum ib_qp_state state = keel_qp_state(qp);
 	struct keel_turn turn = {
 		.doorbell = true,
 		.flush = true,
@@ -193,7 +193,7 @@ static void keel_qp_run_orphan(struct keel_qp *qp)
 	    ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
 	     keel_ring_posted(&qp->sq.ring)))
 		keel_qp_fail_orphan(qp);
-	state = READ_ONCE(qp->state);
+	state = keel_qp_state(qp);
 	if (state == IB_QPS_ERR || state == IB_QPS_SQE) {
 		flush = keel_qp_may_flush(qp, &recv);
 		if (!flush && !keel_qp_is_orphan(qp))

@@ -31,9 +31,8 @@ static bool keel_qp_queue(struct keel_qp *qp)
 	struct keel_worker *worker;
 	int ret = -ESRCH;
 
-	/* RCU keeps a worker that is replaced meanwhile. */
 	scoped_guard(rcu) {
-		worker = READ_ONCE(qp->worker);
+		worker = keel_qp_worker(qp);
 		if (worker)
 			ret = keel_job_queue(worker, &qp->job);
 	}
@@ -127,7 +126,7 @@ bool keel_qp_is_orphan(const struct keel_qp *qp)
 	const struct keel_worker *worker;
 
 	guard(rcu)();
-	worker = READ_ONCE(qp->worker);
+	worker = keel_qp_worker(qp);
 	return worker && keel_worker_is_dead(worker);
 }
 
@@ -159,7 +158,8 @@ int keel_qp_own_worker(struct keel_qp *qp)
 {
 	struct keel_worker *worker, *old;
 
-	if (READ_ONCE(qp->worker) && !keel_qp_is_orphan(qp))
+	/* Other threads do not clear it. */
+	if (context_unsafe(READ_ONCE(qp->worker)) && !keel_qp_is_orphan(qp))
 		return 0;
 	worker = keel_worker_of_current(keel_context_workers(qp->context));
 	if (IS_ERR(worker))
@@ -176,6 +176,7 @@ int keel_qp_own_worker(struct keel_qp *qp)
 }
 
 static void keel_qp_event_locked(struct keel_qp *qp, enum ib_event_type type)
+	__must_hold(&qp->state_lock)
 {
 	struct ib_event event = { .event = type };
 
@@ -203,6 +204,7 @@ void keel_qp_event(struct keel_qp *qp, enum ib_event_type type)
 
 static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 				enum ib_event_type type)
+	__must_hold(&qp->state_lock)
 {
 	lockdep_assert_held(&qp->state_lock);
 	if (qp->dying || qp->state == IB_QPS_ERR || qp->state == IB_QPS_RESET)

@@ -137,7 +137,7 @@ static void keel_rq_last(struct keel_qp *qp)
 {
 	struct keel_resp *resp = &qp->resp;
 
-	if (READ_ONCE(qp->state) != IB_QPS_ERR || resp->have || resp->last ||
+	if (keel_qp_state(qp) != IB_QPS_ERR || resp->have || resp->last ||
 	    (!qp->srq && qp->type != IB_QPT_XRC_TGT))
 		return;
 	resp->last = true;
@@ -146,7 +146,7 @@ static void keel_rq_last(struct keel_qp *qp)
 
 static bool keel_rq_is_flushed(const struct keel_qp *qp)
 {
-	return READ_ONCE(qp->state) == IB_QPS_ERR && !READ_ONCE(qp->dying);
+	return keel_qp_state(qp) == IB_QPS_ERR && !keel_qp_is_dying(qp);
 }
 
 /**
@@ -175,7 +175,7 @@ void keel_rq_flush(struct keel_qp *qp)
 	/* No requester sends to it before a reset, which waits for the lock. */
 	keel_resp_relax();
 	/* Again: keel_rq_was_wanted() may have cleared it. */
-	if (ring->head && READ_ONCE(qp->state) == IB_QPS_ERR)
+	if (ring->head && keel_qp_state(qp) == IB_QPS_ERR)
 		WRITE_ONCE(ring->head->flags, KEEL_RING_F_DOORBELL);
 	/* Pairs with the barrier of the thread that posts a receive WQE. */
 	smp_mb();
@@ -265,7 +265,7 @@ int keel_recv_take(struct keel_xfer *x)
 	while (!ret && keel_recv_want(x) && --tries);
 	if (ret > 0) {
 		resp->have = true;
-		if (READ_ONCE(peer->state) == IB_QPS_RTR && !peer->est) {
+		if (keel_qp_state(peer) == IB_QPS_RTR && !peer->est) {
 			peer->est = true;
 			keel_qp_event(peer, IB_EVENT_COMM_EST);
 		}
@@ -411,15 +411,15 @@ int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
 bool keel_xfer_stop(void *arg)
 {
 	const struct keel_xfer *x = arg;
-	enum ib_qp_state state = READ_ONCE(x->qp->state);
+	enum ib_qp_state state = keel_qp_state(x->qp);
 
-	if (fatal_signal_pending(current) || READ_ONCE(x->qp->dying) ||
+	if (fatal_signal_pending(current) || keel_qp_is_dying(x->qp) ||
 	    (state != IB_QPS_RTS && state != IB_QPS_SQD) ||
 	    need_resched() || ktime_get_ns() > x->until)
 		return true;
 	if (!x->peer)
 		return false;
-	state = READ_ONCE(x->peer->state);
-	return READ_ONCE(x->peer->dying) || state < IB_QPS_RTR ||
+	state = keel_qp_state(x->peer);
+	return keel_qp_is_dying(x->peer) || state < IB_QPS_RTR ||
 	       state == IB_QPS_ERR;
 }

@@ -27,10 +27,10 @@
  */
 int keel_resp_pause(const struct keel_qp *qp, struct keel_resp_wait *wait)
 {
-	enum ib_qp_state state = READ_ONCE(qp->state);
+	enum ib_qp_state state = keel_qp_state(qp);
 	u64 now;
 
-	if (fatal_signal_pending(current) || READ_ONCE(qp->dying) ||
+	if (fatal_signal_pending(current) || keel_qp_is_dying(qp) ||
 	    (state != IB_QPS_RTS && state != IB_QPS_SQD))
 		return -EINTR;
 	if (++wait->tries <= KEEL_RESP_SPINS) {

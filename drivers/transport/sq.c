@@ -174,7 +174,7 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 	guard(rcu)();
 	peer = keel_qp_load(qp->kdev, qp->attr.dest_qp_num);
 	if (!peer || READ_ONCE(peer->attr.dest_qp_num) != qp->qpn ||
-	    READ_ONCE(peer->state) < IB_QPS_RTR)
+	    keel_qp_state(peer) < IB_QPS_RTR)
 		return KEEL_WHY_PEER;
 	return keel_qp_psns_match(qp, peer) ? KEEL_WHY_PEER : KEEL_WHY_PSN;
 }
@@ -329,7 +329,7 @@ static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 				     const struct keel_turn *turn)
 {
 	/* Attributes are at least as new as the state they came with. */
-	switch (smp_load_acquire(&qp->state)) {
+	switch (context_unsafe(smp_load_acquire(&qp->state))) {
 	case IB_QPS_RTS:
 		return posted ? keel_sq_send(qp, turn) : KEEL_ACTION_IDLE;
 	case IB_QPS_SQD:
@@ -393,7 +393,7 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
 	int posted;
 
 	for (;;) {
-		if (READ_ONCE(qp->dying))
+		if (keel_qp_is_dying(qp))
 			return KEEL_ACTION_IDLE;
 		posted = keel_ring_posted(&qp->sq.ring);
 		if (posted < 0) {
@@ -452,7 +452,7 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		}
 		keel_point("sq_drained");
 		/* Under the lock: a dying QP is not scheduled any more. */
-		if (action == KEEL_ACTION_LATER && !READ_ONCE(qp->dying))
+		if (action == KEEL_ACTION_LATER && !keel_qp_is_dying(qp))
 			keel_qp_schedule(qp);
 		/* Its references are dropped without the lock. */
 		keel_fetch_take(&sq->fetch, &lack);

@@ -57,11 +57,11 @@ static void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES
 static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 {
 	/* The attributes were set before the state. */
-	enum ib_qp_state state = smp_load_acquire(&peer->state);
+	enum ib_qp_state state = context_unsafe(smp_load_acquire(&peer->state));
 
 	if (!keel_qp_is_dgram(peer))
 		return false;
-	return !READ_ONCE(peer->dying) && state >= IB_QPS_RTR &&
+	return !keel_qp_is_dying(peer) && state >= IB_QPS_RTR &&
 	       state != IB_QPS_ERR && READ_ONCE(peer->attr.qkey) == qkey;
 }
 
@@ -216,7 +216,7 @@ static bool keel_dgram_try(struct keel_qp *qp, struct keel_lack *lack,
 	struct keel_fetch *fetch = &dgram->fetch;
 
 	/* A killed process provides no memory, and its QP is destroyed soon. */
-	if (!dgram->pending || READ_ONCE(qp->dying) ||
+	if (!dgram->pending || keel_qp_is_dying(qp) ||
 	    keel_fetch_collect(fetch) || fatal_signal_pending(current))
 		return false;
 	if (keel_dgram_copy(qp) != KEEL_COPY_ABSENT) {
