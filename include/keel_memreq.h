@@ -33,9 +33,9 @@ struct keel_memreq {
 	struct work_struct work;
 	struct keel_open open;
 	spinlock_t lock;
-	struct keel_qp *qp;
-	int result;
-	bool finished;
+	struct keel_qp *qp __guarded_by(&lock);
+	int result __guarded_by(&lock);
+	bool finished __guarded_by(&lock);
 };
 
 /**

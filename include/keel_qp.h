@@ -90,12 +90,12 @@ struct keel_qp {
 	struct ib_qp_cap cap;
 	struct mutex modify_lock;
 	struct ib_qp_attr attr;
-	struct keel_av av;
+	struct keel_av av __guarded_by(&sq.lock);
 	spinlock_t state_lock;
 	struct ib_qp *ib __guarded_by(&state_lock);
 	enum ib_qp_state state __guarded_by(&state_lock);
 	bool dying __guarded_by(&state_lock);
-	bool est;
+	bool est __guarded_by(&resp.lock);
 	struct keel_sq sq;
 	struct keel_rq rq;
 	struct keel_resp resp;
@@ -231,6 +231,62 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 int keel_qp_run(struct keel_qp *qp);
 void keel_qp_job(struct keel_job *job, bool alive);
 void keel_qp_work(struct work_struct *work);
+
+/* sq.c */
+void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
+		      u32 byte_len)
+	__must_hold(&qp->sq.lock);
+
+/* req.c */
+enum keel_xfer_result keel_req_run(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock);
+
+/* local.c */
+enum keel_xfer_result keel_local_bind(struct keel_xfer *x);
+enum keel_xfer_result keel_local_invalidate(struct keel_xfer *x);
+enum keel_xfer_result keel_local_reg_mr(struct keel_xfer *x);
+
+/* srq_wait.c */
+bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
+	__must_hold(&qp->sq.lock);
+void keel_srq_wait_end(struct keel_qp *qp) __must_hold(&qp->sq.lock);
+
+/* resp.c */
+enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+
+/* recv.c */
+void keel_recv_drop(struct keel_qp *qp) __must_hold(&qp->resp.lock);
+void keel_rq_flush(struct keel_qp *qp);
+int keel_recv_take(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)
+	__must_hold(&peer->resp.lock);
+struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
+				   enum ib_wc_status status, u32 why,
+				   u32 byte_len, u8 flags);
+int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
+		     bool solicited)
+	__must_hold(&peer->resp.lock);
+int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
+		       u32 byte_len, u8 flags)
+	__must_hold(&x->peer->resp.lock);
+bool keel_xfer_stop(void *arg);
+
+/* ud.c */
+enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock);
+void keel_ud_run(struct keel_qp *qp);
 
 /*
  * Return true if @qp has had contact with no QP yet, or with @peer. By now the

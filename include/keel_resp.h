@@ -64,41 +64,15 @@ struct keel_dgram {
  */
 struct keel_resp {
 	struct mutex lock;
-	bool have;
-	bool last;
-	u64 from;
-	struct keel_recv recv;
-	struct keel_segs segs;
-	struct keel_srq *srq;
-	u32 srq_id;
-	struct keel_key_cache cache;
+	bool have __guarded_by(&lock);
+	bool last __guarded_by(&lock);
+	u64 from __guarded_by(&lock);
+	struct keel_recv recv __guarded_by(&lock);
+	struct keel_segs segs __guarded_by(&lock);
+	struct keel_srq *srq __guarded_by(&lock);
+	u32 srq_id __guarded_by(&lock);
+	struct keel_key_cache cache __guarded_by(&lock);
 	struct keel_dgram *dgram;
 };
-
-/* resp.c */
-enum keel_xfer_result keel_resp_send(struct keel_xfer *x);
-enum keel_xfer_result keel_resp_write(struct keel_xfer *x);
-enum keel_xfer_result keel_resp_read(struct keel_xfer *x);
-enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x);
-enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x);
-enum keel_xfer_result keel_resp_flush(struct keel_xfer *x);
-
-/* recv.c */
-void keel_recv_drop(struct keel_qp *qp);
-void keel_rq_flush(struct keel_qp *qp);
-int keel_recv_take(struct keel_xfer *x);
-enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why);
-struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
-				   enum ib_wc_status status, u32 why,
-				   u32 byte_len, u8 flags);
-int keel_recv_report(struct keel_qp *peer, struct keel_uapi_cqe *cqe,
-		     bool solicited);
-int keel_recv_complete(struct keel_xfer *x, enum ib_wc_status status, u32 why,
-		       u32 byte_len, u8 flags);
-bool keel_xfer_stop(void *arg);
-
-/* ud.c */
-enum keel_xfer_result keel_ud_send(struct keel_xfer *x);
-void keel_ud_run(struct keel_qp *qp);
 
 #endif /* KEEL_RESP_H */

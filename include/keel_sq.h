@@ -24,6 +24,9 @@ struct keel_srq;
 /* The limit for dma-bufs: other devices may still be working on them. */
 #define KEEL_FENCE_NS	(30 * NSEC_PER_SEC)
 
+/* Maximum number of bytes behind the header of a send WQE. */
+#define KEEL_WQE_TAIL	(KEEL_MAX_STRIDE - sizeof(struct keel_uapi_send_wqe))
+
 /* The event that a send queue waits for. */
 enum keel_wait {
 	KEEL_WAIT_NONE,
@@ -73,24 +76,24 @@ struct keel_sq {
 	struct mutex lock;
 	atomic_t again;
 	struct keel_ring ring;
-	enum keel_wait wait;
-	u64 deadline;
+	enum keel_wait wait __guarded_by(&lock);
+	u64 deadline __guarded_by(&lock);
 	struct hrtimer timer;
-	struct keel_uapi_send_wqe wqe;
-	u8 data[KEEL_MAX_STRIDE - sizeof(struct keel_uapi_send_wqe)] __aligned(16);
+	struct keel_uapi_send_wqe wqe __guarded_by(&lock);
+	u8 data[KEEL_WQE_TAIL] __aligned(16) __guarded_by(&lock);
 	struct keel_mem inline_mem;
-	struct keel_segs segs;
-	struct keel_segs remote;
+	struct keel_segs segs __guarded_by(&lock);
+	struct keel_segs remote __guarded_by(&lock);
 	bool drained;
 	bool reporting;
 	spinlock_t post_lock;
-	struct keel_qp *peer;
-	s64 qps_destroyed;
-	struct keel_key_cache cache;
-	struct keel_fetch fetch;
-	struct keel_need waited;
-	enum keel_stage stage;
-	u64 word;
+	struct keel_qp *peer __guarded_by(&lock);
+	s64 qps_destroyed __guarded_by(&lock);
+	struct keel_key_cache cache __guarded_by(&lock);
+	struct keel_fetch fetch __guarded_by(&lock);
+	struct keel_need waited __guarded_by(&lock);
+	enum keel_stage stage __guarded_by(&lock);
+	u64 word __guarded_by(&lock);
 	struct keel_srq *srq;
 	struct list_head waiting;
 };
@@ -119,6 +122,7 @@ struct keel_turn {
  * Return: true if so: another attempt finishes it, on the slow path and in SQD.
  */
 static inline bool keel_sq_begun(const struct keel_sq *sq)
+	__must_hold(&sq->lock)
 {
 	return sq->wait != KEEL_WAIT_NONE || sq->fetch.ctl.done ||
 	       sq->stage != KEEL_STAGE_NEW || keel_fetch_is_busy(&sq->fetch);
@@ -126,9 +130,7 @@ static inline bool keel_sq_begun(const struct keel_sq *sq)
 
 /* sq.c */
 bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
-void keel_sq_discard(struct keel_sq *sq);
-void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
-		      u32 byte_len);
+void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->lock);
 void keel_sq_init(struct keel_qp *qp);
 
 /* The budget is not set yet. */
@@ -153,13 +155,5 @@ enum keel_fast {
 /* fast_path.c */
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	__must_hold_shared(RCU);
-
-/* req.c */
-enum keel_xfer_result keel_req_run(struct keel_xfer *x);
-
-/* local.c */
-enum keel_xfer_result keel_local_bind(struct keel_xfer *x);
-enum keel_xfer_result keel_local_invalidate(struct keel_xfer *x);
-enum keel_xfer_result keel_local_reg_mr(struct keel_xfer *x);
 
 #endif /* KEEL_SQ_H */

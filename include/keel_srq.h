@@ -69,8 +69,6 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
 void keel_srq_fail(struct keel_srq *srq);
 
 /* srq_wait.c */
-bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp);
-void keel_srq_wait_end(struct keel_qp *qp);
 void keel_srq_wake(struct keel_srq *srq);
 void keel_srq_posted(struct keel_srq *srq);
 void keel_srq_wake_later(struct keel_srq *srq);

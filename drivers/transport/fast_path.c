@@ -27,7 +27,7 @@
  *	members without a meaning are 0		keel_fast_fetch(),
  *						keel_opcode_clean()
  *	a responder's lock is tried for, and	keel_fast_send(),
- *	only if the peer is connected; this	keel_req_peer()
+ *	only if the peer is connected; this	keel_req_connected_send()
  *	is checked again with the lock
  *	no preemption from the first key to	keel_fast_send(),
  *	the last, see keel_resp_lock.h		keel_req_run()
@@ -160,7 +160,7 @@ static __always_inline void *keel_fast_mem(struct keel_keys *keys,
 }
 
 static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
-	__must_hold_shared(RCU)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
 {
 	struct keel_dev *kdev = qp->kdev;
 	/* Pairs with the barrier in keel_destroy_qp(). */
@@ -179,7 +179,7 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
 /* Find the memory of the peer's next receive WQE, as keel_fast_mem(). */
 static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 					    u64 *wr_id, struct keel_key **used)
-	__must_hold_shared(RCU)
+	__must_hold_shared(RCU) __must_hold(&peer->resp.lock)
 {
 	const struct keel_uapi_recv_wqe *recv;
 	struct keel_uapi_sge sge;
@@ -205,7 +205,7 @@ static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
 static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 					      struct keel_qp *peer,
 					      const struct keel_fast_wqe *wqe)
-	__must_hold_shared(RCU)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.lock, &peer->resp.lock)
 {
 	struct keel_key *to_key, *from_key = NULL;
 	const void *from = wqe->data;
@@ -233,7 +233,7 @@ static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
 
 /* Execute the first WQE. Return: false if it is left for the slow path. */
 static __always_inline bool keel_fast_send(struct keel_qp *qp)
-	__must_hold_shared(RCU)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
 {
 	struct keel_uapi_send_wqe *done = &qp->sq.wqe;
 	struct keel_fast_wqe wqe;
@@ -268,7 +268,7 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 }
 
 static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
-	__must_hold_shared(RCU)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
 {
 	u32 left = KEEL_FAST_BUDGET;
 	int posted;

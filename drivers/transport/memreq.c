@@ -40,11 +40,18 @@ static void keel_memreq_put(struct keel_memreq *req)
 	kref_put(&req->ref, keel_memreq_free);
 }
 
+/* Does a transfer wait for it? */
+static bool keel_memreq_is_wanted(const struct keel_memreq *req)
+{
+	/* keel_memreq_finish() checks again. */
+	return context_unsafe(READ_ONCE(req->qp));
+}
+
 static bool keel_memreq_stop(void *arg)
 {
 	const struct keel_memreq *req = arg;
 
-	return fatal_signal_pending(current) || !READ_ONCE(req->qp) ||
+	return fatal_signal_pending(current) || !keel_memreq_is_wanted(req) ||
 	       (req->open.need.worker &&
 		keel_worker_is_dead(req->open.need.worker));
 }
@@ -70,7 +77,7 @@ static void keel_memreq_run(struct keel_job *job, bool alive)
 
 	if (need->kind == KEEL_NEED_CLOSE)
 		ret = keel_dmabuf_close(need);
-	else if (alive && READ_ONCE(req->qp))
+	else if (alive && keel_memreq_is_wanted(req))
 		ret = keel_need_provide(need, true, keel_memreq_stop, req);
 	/* The process is stopped or frozen: retry when it continues. */
 	if (ret == -EINTR && alive && !keel_memreq_stop(req) &&
@@ -101,7 +108,8 @@ static struct keel_memreq *keel_memreq_new(struct keel_qp *qp,
 	keel_job_init(&req->job, keel_memreq_run);
 	INIT_LIST_HEAD(&req->open.node);
 	req->open.need = *need;
-	req->qp = qp;
+	/* No other thread has the request yet. */
+	context_unsafe(req->qp = qp);
 	*need = (struct keel_need){};
 	return req;
 }
@@ -111,7 +119,8 @@ static void keel_memreq_submit(struct keel_memreq *req)
 {
 	struct keel_worker *worker = req->open.need.worker;
 
-	req->finished = false;
+	/* No job has it now. */
+	context_unsafe(req->finished = false);
 	kref_get(&req->ref);
 	if (worker && keel_job_queue(worker, &req->job) > 0)
 		return;
@@ -188,9 +197,10 @@ bool keel_fetch_collect(struct keel_fetch *fetch)
 	if (!req)
 		return false;
 	/* Pairs with keel_memreq_finish(). */
-	if (!smp_load_acquire(&req->finished))
+	if (!context_unsafe(smp_load_acquire(&req->finished)))
 		return true;
-	ret = req->result;
+	/* It does not change any more. */
+	ret = context_unsafe(req->result);
 	fetch->req = NULL;
 	ctl->asked = false;
 	keel_fetch_next(fetch);
@@ -277,6 +287,17 @@ void keel_fetch_take(struct keel_fetch *fetch, struct keel_lack *lack)
 	lack->round = fetch->round;
 }
 
+/* Submit a request for @fetch, which @lock protects. */
+static void keel_fetch_submit(struct keel_fetch *fetch, struct mutex *lock,
+			      struct keel_memreq *req)
+	__must_hold(lock)
+{
+	fetch->req = req;
+	fetch->ctl.asked = true;
+	keel_fetch_next(fetch);
+	keel_memreq_submit(req);
+}
+
 /**
  * keel_fetch_provide() - provide memory that is missing, or request it
  * @fetch: the transfer
@@ -312,10 +333,7 @@ void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 			goto drop;
 	if (fetch->round == lack->round && !keel_qp_is_dying(qp)) {
 		if (req) {
-			fetch->req = req;
-			fetch->ctl.asked = true;
-			keel_fetch_next(fetch);
-			keel_memreq_submit(req);
+			keel_fetch_submit(fetch, lock, req);
 			req = NULL;
 		}
 		if (ret && ret != -EINTR)

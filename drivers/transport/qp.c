@@ -330,7 +330,8 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 static int keel_qp_fill(struct sk_buff *msg, struct keel_obj *obj)
 {
 	const struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
-	enum keel_wait wait = READ_ONCE(qp->sq.wait);
+	/* It may change at once. */
+	enum keel_wait wait = context_unsafe(READ_ONCE(qp->sq.wait));
 
 	if (rdma_nl_put_driver_u32(msg, "id", qp->obj.id) ||
 	    rdma_nl_put_driver_u32(msg, "domain", qp->domain) ||

@@ -28,6 +28,7 @@ static void keel_dgram_drop(struct keel_dgram *dgram)
  * the message has a reference.
  */
 static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
+	__must_hold(&qp->resp.lock)
 {
 	return qp->resp.srq ?: qp->srq;
 }
@@ -35,6 +36,7 @@ static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
 /* Is the receive WQE that was taken one of @srq? The pointer may be reused. */
 static bool keel_recv_is_of(const struct keel_resp *resp,
 			    const struct keel_srq *srq)
+	__must_hold(&resp->lock)
 {
 	return resp->srq == srq && resp->srq_id == srq->obj.id;
 }
@@ -45,6 +47,7 @@ static bool keel_recv_is_of(const struct keel_resp *resp,
  * WQE that is kept for long keeps no reference.
  */
 static struct keel_srq *keel_recv_srq_get(const struct keel_qp *qp)
+	__must_hold(&qp->resp.lock)
 {
 	const struct keel_resp *resp = &qp->resp;
 	struct keel_obj *obj;
@@ -62,6 +65,7 @@ static struct keel_srq *keel_recv_srq_get(const struct keel_qp *qp)
 }
 
 static void keel_recv_done(struct keel_resp *resp)
+	__must_hold(&resp->lock)
 {
 	resp->have = false;
 	resp->from = 0;
@@ -86,6 +90,7 @@ void keel_recv_drop(struct keel_qp *qp)
  */
 static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 			 bool solicited)
+	__must_hold(&qp->resp.lock)
 {
 	bool failed = cqe->status != IB_WC_SUCCESS &&
 		      cqe->status != IB_WC_WR_FLUSH_ERR;
@@ -111,6 +116,7 @@ static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
  * Return: XRC: its SRQ, with a reference that the caller drops; or NULL.
  */
 static struct keel_srq *keel_recv_flush_one(struct keel_qp *qp)
+	__must_hold(&qp->resp.lock)
 {
 	struct keel_uapi_cqe cqe = {
 		.status = IB_WC_WR_FLUSH_ERR,
@@ -134,6 +140,7 @@ static struct keel_srq *keel_recv_flush_one(struct keel_qp *qp)
 
 /* Raise the event if the QP has no receive WQE of an SRQ, and takes no more. */
 static void keel_rq_last(struct keel_qp *qp)
+	__must_hold(&qp->resp.lock)
 {
 	struct keel_resp *resp = &qp->resp;
 
@@ -204,6 +211,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_rq_flush);
 
 /* Take a receive WQE from the QP's own queue or from its SRQ. */
 static int keel_recv_next(struct keel_qp *qp)
+	__must_hold(&qp->resp.lock)
 {
 	struct keel_srq *srq = keel_recv_srq(qp);
 
@@ -216,6 +224,7 @@ static int keel_recv_next(struct keel_qp *qp)
  * Return: true if one was posted meanwhile, or the SRQ is in error: retry.
  */
 static bool keel_recv_want(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	struct keel_srq *srq = keel_recv_srq(x->peer);
 

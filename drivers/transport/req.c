@@ -33,6 +33,7 @@ static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
  * header are copied once, before they are used.
  */
 static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
+	__must_hold(&x->qp->sq.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	bool reads = x->op->flags & KEEL_OP_READ;
@@ -73,26 +74,24 @@ static void keel_req_contact(struct keel_qp *qp, struct keel_qp *peer)
 }
 
 /*
- * Lock the responder of the peer, which becomes @x->peer.
- * Return: 0; -ENOENT if no peer is ready; -EBUSY if the lock is taken: retry.
+ * Find the QP that this one is connected to, which becomes @x->peer. Return: false if
+ * it is not ready.
  */
-static int keel_req_peer(struct keel_xfer *x)
-	__cond_acquires(0, &x->peer->resp.lock)
+static bool keel_req_peer(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock)
 {
 	struct keel_qp *qp = x->qp;
 
 	if (!qp->av.local)
-		return -ENOENT;
+		return false;
 	x->peer = keel_qp_get(qp->kdev, qp->attr.dest_qp_num);
-	/* Do not try the lock of a QP that is not connected to this one. */
-	if (!x->peer || !keel_qp_connected(qp, x->peer))
-		return -ENOENT;
-	if (!mutex_trylock(&x->peer->resp.lock))
-		return -EBUSY;
-	if (keel_qp_connected(qp, x->peer))
-		return 0;
-	mutex_unlock(&x->peer->resp.lock);
-	return -ENOENT;
+	return x->peer && keel_qp_connected(qp, x->peer);
+}
+
+static enum keel_xfer_result keel_req_no_peer(struct keel_xfer *x)
+{
+	x->status = IB_WC_SUCCESS;
+	return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE : KEEL_XFER_NO_PEER;
 }
 
 /* Drop references. This may sleep. */
@@ -132,8 +131,9 @@ static bool keel_req_srq(struct keel_xfer *x)
 	return false;
 }
 
-/* Execute a work request at the QP that is connected to this one. */
-static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
+/* Execute a work request at the responder. */
+static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	static const u64 rnr_us[32] = {
 		655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640,
@@ -142,15 +142,7 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 		491520,
 	};
 	enum keel_xfer_result result;
-	int ret = keel_req_peer(x);
 
-	if (ret == -EBUSY)
-		return KEEL_XFER_BUSY;
-	if (ret) {
-		x->status = IB_WC_SUCCESS;
-		return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE :
-						  KEEL_XFER_NO_PEER;
-	}
 	x->domain = x->peer->domain;
 	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
 		result = KEEL_XFER_DONE;
@@ -160,12 +152,29 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 		keel_req_contact(x->qp, x->peer);
 	x->rnr_ns = rnr_us[READ_ONCE(x->peer->attr.min_rnr_timer) & 31] *
 		    NSEC_PER_USEC;
+	return result;
+}
+
+/* Execute a work request at the QP that is connected to this one. */
+static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock)
+{
+	enum keel_xfer_result result;
+
+	/* Do not try the lock of a QP that is not connected to this one. */
+	if (!keel_req_peer(x))
+		return keel_req_no_peer(x);
+	if (!mutex_trylock(&x->peer->resp.lock))
+		return KEEL_XFER_BUSY;
+	result = keel_qp_connected(x->qp, x->peer) ? keel_req_at_peer(x) :
+						     keel_req_no_peer(x);
 	mutex_unlock(&x->peer->resp.lock);
 	return result;
 }
 
 /* One attempt, not preempted while it has keys: see keel_resp_lock.h. */
 static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock)
 {
 	struct keel_qp *qp = x->qp;
 	struct keel_sq *sq = &qp->sq;

@@ -34,6 +34,7 @@ static enum keel_xfer_result keel_resp_done(struct keel_xfer *x,
  */
 static enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
 					      enum ib_wc_status status, u32 why)
+	__must_hold(&x->peer->resp.lock)
 {
 	enum ib_event_type event = status == IB_WC_REM_ACCESS_ERR ?
 				   IB_EVENT_QP_ACCESS_ERR :
@@ -52,6 +53,7 @@ static enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
 /* The receive WQE is invalid or too small: complete it in error. */
 static enum keel_xfer_result keel_resp_bad_recv(struct keel_xfer *x,
 						enum ib_wc_status status, u32 why)
+	__must_hold(&x->peer->resp.lock)
 {
 	keel_recv_complete(x, status, why, 0, 0);
 	return keel_resp_done(x, status == IB_WC_LOC_LEN_ERR ?
@@ -73,6 +75,7 @@ static enum keel_xfer_result keel_resp_no_recv(struct keel_xfer *x, int ret)
 static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 					    const struct keel_segs *dst,
 					    const struct keel_segs *src)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	bool relax = keel_segs_may_lack(dst) || keel_segs_may_lack(src);
 	enum keel_copy_result res;
@@ -89,6 +92,7 @@ static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 static enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
 					      enum keel_copy_result copied,
 					      enum keel_copy_result local)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	if (copied == KEEL_COPY_STOPPED)
 		return KEEL_XFER_STOPPED;
@@ -120,6 +124,7 @@ static u8 keel_resp_flags(const struct keel_uapi_send_wqe *wqe)
 
 /* The requester reports success, if the responder's CQE could be written. */
 static enum keel_xfer_result keel_resp_received(struct keel_xfer *x, u32 len)
+	__must_hold(&x->peer->resp.lock)
 {
 	if (keel_recv_complete(x, IB_WC_SUCCESS, KEEL_WHY_NONE, len,
 			       keel_resp_flags(x->wqe)))
@@ -133,6 +138,7 @@ static enum keel_xfer_result keel_resp_received(struct keel_xfer *x, u32 len)
  * ends of their copy may sleep. keel_req_put() drops what this takes.
  */
 static int keel_resp_invalidate(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	struct keel_key *key = keel_invalidate(&scope, x->wqe->imm, &x->named);
@@ -154,6 +160,7 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 }
 
 static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	u64 len = x->qp->sq.segs.len;
 
@@ -167,6 +174,7 @@ static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)
 
 /* Continue the receive WQE only if this requester has begun to fill it. */
 static void keel_resp_begin(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	struct keel_resp *resp = &x->peer->resp;
 	u64 gen = atomic64_read(&x->qp->gen);
@@ -217,6 +225,7 @@ enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 /* Check the access flags of the QP and the rkey, and find the remote memory. */
 static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 			     u64 addr, u64 len, enum keel_xfer_result *result)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	struct keel_segs *remote = &x->qp->sq.remote;
@@ -236,6 +245,7 @@ static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 /* Immediate data consumes a receive WQE, whose memory is not used. */
 static bool keel_resp_take_imm(struct keel_xfer *x,
 			       enum keel_xfer_result *result)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	enum ib_wc_status status;
 	u32 why = KEEL_WHY_NONE;
@@ -317,6 +327,7 @@ enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 /* As keel_resp_remote(), for an atomic operand, which must be aligned. */
 static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 			   enum keel_xfer_result *result)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	u32 why = !READ_ONCE(x->peer->attr.max_dest_rd_atomic) ? KEEL_WHY_DEPTH :
 		  addr % sizeof(u64) ? KEEL_WHY_ALIGN : KEEL_WHY_NONE;
@@ -330,6 +341,7 @@ static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 
 /* Change the atomic operand in the peer's memory: as keel_resp_copy(). */
 static int keel_resp_change_word(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_sq *sq = &x->qp->sq;
@@ -354,6 +366,7 @@ static int keel_resp_change_word(struct keel_xfer *x)
 
 /* The result if the atomic operand could not be changed. */
 static enum keel_xfer_result keel_resp_word_failed(struct keel_xfer *x, int ret)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	if (ret == -EAGAIN)
 		return KEEL_XFER_ABSENT;
@@ -365,6 +378,7 @@ static enum keel_xfer_result keel_resp_word_failed(struct keel_xfer *x, int ret)
 
 /* Change the memory once: a later attempt does not change it again. */
 static bool keel_resp_change(struct keel_xfer *x, enum keel_xfer_result *result)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_sq *sq = &x->qp->sq;
@@ -410,6 +424,7 @@ enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x)
 
 /* Read the operand of an atomic write, before the peer's memory is checked. */
 static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	struct keel_sq *sq = &x->qp->sq;
 	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,

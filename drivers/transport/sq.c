@@ -28,6 +28,7 @@ enum keel_action {
 
 static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 			   u32 why, u32 byte_len)
+	__must_hold(&qp->sq.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &qp->sq.wqe;
 	const struct keel_opcode *op = keel_opcode_find(wqe->opcode);
@@ -104,6 +105,7 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
  */
 static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
 			  u32 why, u32 byte_len)
+	__must_hold(&qp->sq.lock)
 {
 	bool stops = qp->type == IB_QPT_UC || keel_qp_is_dgram(qp);
 
@@ -127,6 +129,7 @@ static u64 keel_sq_peer_ns(const struct keel_qp *qp)
 
 static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 			       u64 now, u64 ns)
+	__must_hold(&qp->sq.lock)
 {
 	struct keel_sq *sq = &qp->sq;
 
@@ -148,6 +151,7 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 
 /* Return: true to wait; false if the deadline has passed. */
 static bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
+	__must_hold(&qp->sq.lock)
 {
 	struct keel_sq *sq = &qp->sq;
 	u64 now = ktime_get_ns();
@@ -180,6 +184,7 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 }
 
 static enum keel_action keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
+	__must_hold(&qp->sq.lock)
 {
 	u8 retries = READ_ONCE(qp->attr.rnr_retry);
 	u64 ns = retries == 7 ? U64_MAX : rnr_ns * retries;
@@ -191,6 +196,7 @@ static enum keel_action keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
 }
 
 static enum keel_action keel_sq_wait_peer(struct keel_qp *qp)
+	__must_hold(&qp->sq.lock)
 {
 	keel_point("no_peer");
 	if (keel_sq_wait(qp, KEEL_WAIT_PEER, keel_sq_peer_ns(qp)))
@@ -222,6 +228,7 @@ static enum keel_action keel_sq_stopped(struct keel_qp *qp)
  * of the memory has a limited time to provide it.
  */
 static enum keel_action keel_sq_absent(struct keel_qp *qp)
+	__must_hold(&qp->sq.lock)
 {
 	struct keel_fetch *fetch = &qp->sq.fetch;
 	u64 ns = KEEL_PAGES_NS;
@@ -241,12 +248,14 @@ static enum keel_action keel_sq_absent(struct keel_qp *qp)
 }
 
 static void keel_sq_fetch(struct keel_sq *sq)
+	__must_hold(&sq->lock)
 {
 	memcpy(&sq->wqe, keel_ring_entry(&sq->ring, sq->ring.index),
 	       sizeof(sq->wqe));
 }
 
 static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
+	__must_hold(&qp->sq.lock)
 {
 	keel_sq_fetch(&qp->sq);
 	keel_count(qp->kdev, flushes, 1);
@@ -255,6 +264,7 @@ static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
 }
 
 static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
+	__must_hold(&qp->sq.lock)
 {
 	if (x->status != IB_WC_SUCCESS) {
 		keel_sq_error(qp, x->status, x->why, x->byte_len);
@@ -266,6 +276,7 @@ static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
 }
 
 static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
+	__must_hold(&qp->sq.lock)
 {
 	/* All members are set, so that the compiler does not clear it first. */
 	struct keel_xfer x = {
@@ -290,6 +301,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 	keel_fetch_collect(&qp->sq.fetch);
 	keel_srq_wait_end(qp);
 	qp->sq.fetch.ctl.arg = &x;
+	lockdep_assert_held(&x.qp->sq.lock);
 	switch (keel_req_run(&x)) {
 	case KEEL_XFER_RNR:
 		return keel_sq_wait_receive(qp, x.rnr_ns);
@@ -307,6 +319,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 
 /* SQD: the WQE that was begun has completed. */
 static enum keel_action keel_sq_drained(struct keel_qp *qp)
+	__must_hold(&qp->sq.lock)
 {
 	if (!READ_ONCE(qp->sq.drained)) {
 		WRITE_ONCE(qp->sq.drained, true);
@@ -320,6 +333,7 @@ static enum keel_action keel_sq_drained(struct keel_qp *qp)
 
 static enum keel_action keel_sq_send(struct keel_qp *qp,
 				     const struct keel_turn *turn)
+	__must_hold(&qp->sq.lock)
 {
 	return turn->flush ? KEEL_ACTION_LATER :
 			     keel_sq_do_one(qp, turn->until);
@@ -327,6 +341,7 @@ static enum keel_action keel_sq_send(struct keel_qp *qp,
 
 static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 				     const struct keel_turn *turn)
+	__must_hold(&qp->sq.lock)
 {
 	/* Attributes are at least as new as the state they came with. */
 	switch (context_unsafe(smp_load_acquire(&qp->state))) {
@@ -375,7 +390,7 @@ static bool keel_sq_must_leave(const struct keel_qp *qp,
  */
 static enum keel_action keel_sq_leave(const struct keel_qp *qp)
 {
-	switch (READ_ONCE(qp->state)) {
+	switch (keel_qp_state(qp)) {
 	case IB_QPS_RTS:
 	case IB_QPS_SQD:
 	case IB_QPS_SQE:
@@ -388,6 +403,7 @@ static enum keel_action keel_sq_leave(const struct keel_qp *qp)
 
 static enum keel_action keel_sq_drain(struct keel_qp *qp,
 				      const struct keel_turn *turn)
+	__must_hold(&qp->sq.lock)
 {
 	enum keel_action action;
 	int posted;
@@ -458,7 +474,9 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		keel_fetch_take(&sq->fetch, &lack);
 		mutex_unlock(&sq->lock);
 		if (action == KEEL_ACTION_ABSENT) {
-			keel_fetch_provide(&sq->fetch, &sq->lock, qp, &lack);
+			/* This takes the lock. */
+			context_unsafe(keel_fetch_provide(&sq->fetch, &sq->lock,
+							  qp, &lack));
 			atomic_set(&sq->again, 1);
 		}
 		keel_need_put(&lack.need);
@@ -481,6 +499,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_sq_run);
  * @qp: the QP
  */
 void keel_sq_init(struct keel_qp *qp)
+	__context_unsafe(/* no other thread has the QP yet */)
 {
 	struct keel_sq *sq = &qp->sq;
 

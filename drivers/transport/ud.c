@@ -77,6 +77,7 @@ static bool keel_ud_copy(const struct keel_segs *dst, u64 dst_off,
 
 /* Fill the peer's receive WQE, which is large enough. */
 static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	const struct keel_mem mem = {
 		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)grh,
@@ -97,6 +98,7 @@ static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
  */
 static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 			 const struct keel_uapi_cqe *cqe)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	struct keel_dgram *dgram = x->peer->resp.dgram;
 	const struct keel_mem mem = {
@@ -119,6 +121,7 @@ static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 
 /* Take a receive WQE that is large enough. Return: false if there is none. */
 static bool keel_ud_take(struct keel_xfer *x, u32 len)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	struct keel_segs *dst = &x->peer->resp.segs;
 	enum ib_wc_status status;
@@ -146,6 +149,7 @@ static bool keel_ud_is_full(const struct keel_qp *peer)
 
 /* Context: the peer's responder lock is held. */
 static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	u8 flags = KEEL_CQE_F_GRH | (av->ipv4 ? KEEL_CQE_F_IPV4 : 0);
 	u32 len = x->qp->sq.segs.len;
@@ -178,6 +182,7 @@ static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
  * responder's lock is held.
  */
 static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
+	__must_hold(&qp->resp.lock)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
 	const struct keel_mem mem = {
@@ -211,6 +216,7 @@ static enum keel_copy_result keel_dgram_copy(struct keel_qp *qp)
 /* As keel_dgram_lacks(). @ended is set if the datagram has a result, in its CQE. */
 static bool keel_dgram_try(struct keel_qp *qp, struct keel_lack *lack,
 			   bool *ended)
+	__must_hold(&qp->resp.lock)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
 	struct keel_fetch *fetch = &dgram->fetch;
@@ -278,6 +284,7 @@ void keel_ud_run(struct keel_qp *qp)
 /* Return: false if the lock is taken. */
 static bool keel_ud_try(struct keel_xfer *x, const struct keel_av *av, u32 qkey,
 			bool *taken)
+	__must_hold(&x->qp->sq.lock)
 {
 	if (!mutex_trylock(&x->peer->resp.lock))
 		return false;
@@ -288,6 +295,7 @@ static bool keel_ud_try(struct keel_xfer *x, const struct keel_av *av, u32 qkey,
 
 static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 			    struct keel_qp *peer, u32 qkey)
+	__must_hold(&x->qp->sq.lock)
 {
 	struct keel_resp_wait wait = {};
 	bool taken = false, locked;
@@ -312,6 +320,7 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 
 static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 			      u32 qkey)
+	__must_hold(&x->qp->sq.lock)
 {
 	struct keel_qp **members;
 	int i, n = keel_mcast_members(x->qp->kdev, &av->dgid, &members);
@@ -327,6 +336,7 @@ static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 
 static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
 			    u32 qkey)
+	__must_hold(&x->qp->sq.lock)
 {
 	struct keel_qp *peer = av->local ?
 			       keel_qp_get(x->qp->kdev, x->wqe->ud.qpn) : NULL;
@@ -345,6 +355,7 @@ static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
  * gets the datagram twice because memory was absent.
  */
 static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
+	__must_hold(&qp->sq.lock)
 {
 	struct keel_dgram *dgram = qp->resp.dgram;
 	struct keel_sq *sq = &qp->sq;
@@ -373,6 +384,7 @@ static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
 }
 
 static void keel_ud_transmit(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock)
 {
 	struct keel_ah *ah = keel_ah_get(x->qp->kdev, x->wqe->ud.ah);
 	u32 qkey = x->wqe->ud.qkey;
