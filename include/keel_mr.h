@@ -64,7 +64,7 @@ struct keel_pages {
  * @lock: protects @windows, @ours, @going and fast registration
  * @windows: current bindings of windows to it. The region is not closed before this
  *	list is empty.
- * @ours: number of these windows that belong to @ctx
+ * @ours: number of these windows that belong to @ctx and were bound by it
  * @drain: keys that open @mem, those of windows too. The region is not closed before
  *	it is empty.
  * @going: no window can be bound to it any more
@@ -96,11 +96,13 @@ struct keel_mr {
  * @mr: the region that lists it, or NULL: a null key, or a binding that was
  *	replaced. Under &keel_mw.lock; the list keeps the region.
  * @node: in &keel_mr.windows; under &keel_mr.lock
+ * @ours: the owner of the region owns the window, and has bound it
  */
 struct keel_binding {
 	struct keel_key key;
 	struct keel_mr *mr;
 	struct list_head node;
+	bool ours;
 };
 
 /**

@@ -178,6 +178,7 @@ static inline struct keel_scope keel_qp_scope(const struct keel_qp *qp,
 		.kdev = qp->kdev,
 		.domain = domain,
 		.qpn = qp->qpn,
+		.ctx = qp->context,
 		.kernel = !qp->user,
 	};
 }

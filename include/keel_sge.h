@@ -17,12 +17,14 @@ struct keel_dev;
  * @kdev: the device
  * @domain: number of the domain that the keys must belong to
  * @qpn: the QP that windows of type 2 must be bound to
+ * @ctx: user context of the QP, only compared; NULL: a kernel consumer
  * @kernel: kernel consumer: KEEL_LOCAL_DMA_LKEY is valid, for all memory
  */
 struct keel_scope {
 	struct keel_dev *kdev;
 	u32 domain;
 	u32 qpn;
+	const struct ib_ucontext *ctx;
 	bool kernel;
 };
 

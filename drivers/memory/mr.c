@@ -181,8 +181,8 @@ static struct keel_mr *keel_mr_rereg_new(struct keel_dev *kdev,
 /*
  * Prevent new bindings of windows to the region. If the owner's own windows are
  * bound, return -EBUSY, as ibv_dereg_mr(3) documents. Windows that another
- * context bound, in a shared domain, are unbound: they must not keep the region
- * of this context alive.
+ * context owns or bound, in a shared domain, are unbound: they must not keep the
+ * region of this context alive.
  */
 static int keel_mr_seal(struct keel_mr *mr)
 {

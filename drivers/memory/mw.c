@@ -59,7 +59,7 @@ static void keel_mr_unlist(struct keel_mr *mr, struct keel_binding *b)
 	__must_hold(&mr->lock)
 {
 	list_del(&b->node);
-	mr->ours -= keel_binding_mw(b)->ctx == mr->ctx;
+	mr->ours -= b->ours;
 }
 
 /**

@@ -165,7 +165,9 @@ static enum keel_uapi_why keel_bind_to_mr(const struct keel_scope *scope,
 	if (mr->going || rcu_access_pointer(mr->key) != of)
 		return KEEL_WHY_KEY;
 	list_add_tail(&new->node, &mr->windows);
-	mr->ours += mw->ctx == mr->ctx;
+	/* Others may bind its window. That must not keep the region. */
+	new->ours = mw->ctx == mr->ctx && scope->ctx == mr->ctx;
+	mr->ours += new->ours;
 	new->mr = mr;
 	new->key.region = &mr->drain;
 	return KEEL_WHY_NONE;

@@ -483,6 +483,28 @@ TEST(lent, "SPD-3,SPD-7", "a window on another process's MR becomes unbound when
 }
 
 /* Hold an MR with a bound window until the parent asks to destroy both. */
+TEST(others_bind, "SPD-7,ISO-1", "another process of a shared PD that binds a window of the MR's owner to that MR keeps neither ibv_rereg_mr() nor ibv_dereg_mr() from success")
+{
+	struct setup s = setup(RIGHTS), other = {};
+	struct ibv_mw *mw = MUST(ibv_alloc_mw(s.pd, IBV_MW_TYPE_1)), window = *mw;
+	struct ibv_mr region = *s.mr;
+	struct ibv_shpd shpd;
+
+	MUST(ibv_alloc_shpd(s.pd, KEY, &shpd));
+	other.pd = MUST(ibv_share_pd(dev_open(KEEL0), &shpd, KEY));
+	other.p = pair_new(other.pd);
+	/* They know its keys. */
+	window.pd = region.pd = other.pd;
+	window.context = region.context = other.pd->context;
+	CHECK_EQ(bind(&other.p, 0, &window, &region, page, 8, REMOTE),
+		 IBV_WC_SUCCESS);
+	CHECK_OK(ibv_rereg_mr(s.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			      RIGHTS | REMOTE));
+	CHECK_EQ(bind(&other.p, 0, &window, &region, page, 8, REMOTE),
+		 IBV_WC_SUCCESS);
+	CHECK_OK(ibv_dereg_mr(s.mr));
+}
+
 static void busy_owner(struct peer *parent)
 {
 	struct setup s;
