@@ -439,7 +439,7 @@ static void owner_of_rts(struct peer *parent)
 	pause();
 }
 
-TEST_CASE(poor, "ISO-2", "a process that cannot have another thread gets EAGAIN from ibv_post_send() on the queue pair of a dead process, and the next call after the limit was raised delivers both messages",
+TEST_CASE(poor, "ISO-2", "ibv_post_send() on the queue pair of a dead process returns EAGAIN to a process that cannot have another thread, and a later call delivers both messages",
 	  ISO_NEEDS_THREADS)
 {
 	struct peer p;
