@@ -17,7 +17,6 @@ enum keel_xfer_result keel_local_bind(struct keel_xfer *x)
 {
 	const struct keel_scope scope = keel_qp_scope(x->qp, x->qp->domain);
 
-	x->why = KEEL_WHY_NONE;
 	x->status = keel_wqe_bind(&scope, x->wqe, &x->why);
 	return KEEL_XFER_DONE;
 }

@@ -6,8 +6,10 @@
  */
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 
 #include <infiniband/keeldv.h>
+#include <rdma/keel-abi.h>
 
 #include "dev.h"
 #include "peer.h"
@@ -387,4 +389,29 @@ TEST(unloaded_in_use, "DEV-3,DEV-1", "after rmmod a user process gets DEVICE_FAT
 	module_will_go();
 	check_gone_in_use("rmmod keel");
 	CHECK(!module_loaded());
+}
+
+static void check_state_map(int fd, size_t len, int prot, int flags, int err)
+{
+	void *p = (errno = 0, mmap(NULL, len, prot, flags, fd, KEEL_STATE_OFFSET));
+
+	CHECK_EQ(p == MAP_FAILED ? errno : 0, err);
+	if (!err)
+		SYS(munmap(p, len));
+}
+
+TEST(state_page, "DEV-3,DEV-4", "the state page is mapped shared, for reading and as one page; other mappings are refused (EINVAL, EPERM)")
+{
+	int fd = dev_open(KEEL0)->cmd_fd;
+	void *p;
+
+	check_state_map(fd, PAGE, PROT_READ, MAP_SHARED, 0);
+	check_state_map(fd, PAGE, PROT_READ, MAP_PRIVATE, EINVAL);
+	check_state_map(fd, 2 * PAGE, PROT_READ, MAP_SHARED, EINVAL);
+	check_state_map(fd, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, EPERM);
+	check_state_map(fd, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, EPERM);
+	p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, KEEL_STATE_OFFSET);
+	CHECK(p != MAP_FAILED);
+	CHECK_SYS(mprotect(p, PAGE, PROT_READ | PROT_WRITE), EACCES);
+	CHECK_SYS(mprotect(p, PAGE, PROT_READ | PROT_EXEC), EACCES);
 }

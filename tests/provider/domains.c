@@ -100,6 +100,20 @@ TEST(td, "TD-1,TD-2", "a thread domain that is busy stays, its holders are asked
 	finish();
 }
 
+TEST(kinds, "DEV-2", "each kind of object has a name, and every other number is an unknown one")
+{
+	static const char *const words[] = {
+#define WORD(name, number, word)	[number] = (word),
+		KEEL_UAPI_KINDS(WORD)
+	};
+	uint32_t i;
+
+	for (i = 0; i < 100; i++)
+		CHECK_STR(keeldv_kind_str(i), i < sizeof(words) / sizeof(*words) &&
+			  words[i] ? words[i] : "unknown");
+	CHECK_STR(keeldv_kind_str(-1), "unknown");
+}
+
 TEST(parent, "PDM-2,PDM-5,PDM-8", "a parent domain of invalid members is refused, and a valid one passes its handles")
 {
 	struct ibv_pd far_pd = { .context = &other };
