@@ -103,7 +103,8 @@ TEST(td, "TD-1,TD-2", "a thread domain that is busy stays, its holders are asked
 TEST(kinds, "DEV-2", "each kind of object has a name, and every other number is an unknown one")
 {
 	static const char *const words[] = {
-#define WORD(name, number, word)	[number] = (word),
+#define WORD(name, number, word) \
+		[number] = (word),
 		KEEL_UAPI_KINDS(WORD)
 	};
 	uint32_t i;
