@@ -127,15 +127,17 @@ static int check_command(const char *line, int ms)
 }
 
 /*
- * The removal itself takes long with checkers, on an emulated processor, or beside
- * other guests. So the bound is what the stalled process may add: return the bound,
- * from the time of a removal in use by two processes that do not stall.
+ * With checkers, and beside other guests, the removal itself takes long. So the
+ * bound there is what the stalled process may add: return the bound, from the
+ * time of a removal in use by two processes that do not stall.
  */
 static int removal_ms(const char *name, const char *with)
 {
 	struct peer a, b;
 	int took;
 
+	if (!t_debug_kernel())
+		return ISO_MS;
 	dev = name;
 	peer_start(&a, neighbour);
 	peer_start(&b, neighbour);
@@ -187,8 +189,10 @@ static void check_module(void (*bad)(struct peer *parent))
 
 	module_will_go();
 	ms = removal_ms(KEEL0, with);
-	module_load(module_usual());
-	module_will_go();
+	if (!module_loaded()) {
+		module_load(module_usual());
+		module_will_go();
+	}
 	check_removed(KEEL0, with, ms, bad);
 	CHECK(!module_loaded());
 	module_load(module_usual());
@@ -210,8 +214,8 @@ static void check_seen(void (*bad)(struct peer *parent))
 	iso_check_empty(KEEL0);
 }
 
-#define LINK	"rdma link delete takes at most 1 s longer "
-#define RMMOD	"rmmod takes at most 1 s longer "
+#define LINK	"rdma link delete returns within 1 s "
+#define RMMOD	"rmmod returns within 1 s "
 #define SENDER	"while a process sends from memory that cannot be faulted in"
 #define RECEIVER "while a process sends to a receive WQE whose memory cannot be faulted in"
 
