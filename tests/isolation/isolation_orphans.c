@@ -302,19 +302,24 @@ static void bequeather(struct peer *parent)
 	pause();
 }
 
+/* Kill a process, and wait until its child, which uses the same socket, is done. */
+static void inherit(struct peer *p, void (*run)(struct peer *parent))
+{
+	peer_start(p, run);
+	peer_wait(p);
+	SYS(kill(p->pid, SIGKILL));
+	SYS(waitpid(p->pid, NULL, 0));
+	peer_tell(p);
+	peer_wait(p);
+}
+
 TEST_CASE(flushed_once, "ISO-2", "the kernel flushes no more WQEs of a queue pair than its queues have, although five processes in a row take it over and die",
 	  .limit = 60, ISO_NEEDS_THREADS)
 {
 	long start = dev_counter("flushes"), flushed;
 	struct peer p;
 
-	peer_start(&p, bequeather);
-	peer_wait(&p);
-	SYS(kill(p.pid, SIGKILL));
-	SYS(waitpid(p.pid, NULL, 0));
-	/* The keeper, its child, uses the same socket. */
-	peer_tell(&p);
-	peer_wait(&p);
+	inherit(&p, bequeather);
 	close(p.fd);
 	flushed = dev_counter("flushes") - start;
 	t_note("%ld WQEs were flushed", flushed);
@@ -368,12 +373,7 @@ TEST_CASE(orphans_in_rtr, "ISO-2,ISO-3", "after the death of a process whose que
 	struct peer p;
 	int tries = 10;
 
-	peer_start(&p, owner_of_rtr);
-	peer_wait(&p);
-	SYS(kill(p.pid, SIGKILL));
-	SYS(waitpid(p.pid, NULL, 0));
-	peer_tell(&p);
-	peer_wait(&p);
+	inherit(&p, owner_of_rtr);
 	/* Kernel threads do other work, too, but not all the time. */
 	do {
 		CHECK(tries-- > 0);
@@ -444,13 +444,7 @@ TEST_CASE(poor, "ISO-2", "ibv_post_send() on the queue pair of a dead process re
 {
 	struct peer p;
 
-	peer_start(&p, owner_of_rts);
-	peer_wait(&p);
-	SYS(kill(p.pid, SIGKILL));
-	SYS(waitpid(p.pid, NULL, 0));
-	/* The heir, its child, uses the same socket. */
-	peer_tell(&p);
-	peer_wait(&p);
+	inherit(&p, owner_of_rts);
 	close(p.fd);
 	iso_check_empty(KEEL0);
 }
