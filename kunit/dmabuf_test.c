@@ -25,7 +25,7 @@ enum { READING, WRITING, WAYS };
  * @buf: its bytes
  * @began: number of accesses that began
  * @open: number of accesses that have not ended
- * @refuse: the begin of an access fails
+ * @refuse: 0, or the error of an access that begins
  * @lose: the end of an access fails
  * @mem: the dma-buf for the walker
  * @plain: kernel memory for the walker
@@ -37,7 +37,7 @@ struct shared {
 	u8 buf[BYTES];
 	int began[WAYS];
 	int open[WAYS];
-	bool refuse[WAYS];
+	int refuse[WAYS];
 	bool lose[WAYS];
 	struct keel_mem mem;
 	struct keel_mem plain;
@@ -56,7 +56,7 @@ static int shared_begin(struct dma_buf *dmabuf, enum dma_data_direction dir)
 	int way = shared_way(dir);
 
 	if (s->refuse[way])
-		return -ENXIO;
+		return s->refuse[way];
 	s->began[way]++;
 	s->open[way]++;
 	return 0;
@@ -177,7 +177,7 @@ static void dmabuf_refused(struct kunit *test)
 	struct shared *s = test->priv;
 	u64 old;
 
-	s->refuse[WRITING] = true;
+	s->refuse[WRITING] = -ENXIO;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
 			whole_copy(&s->segs, 0, &s->segs, 1000, 100, NULL, NULL));
@@ -186,19 +186,39 @@ static void dmabuf_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic_write(&s->segs.seg[0], 7));
 	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
-	s->refuse[READING] = true;
+	s->refuse[READING] = -ENXIO;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC, out_of(s));
 	/* The first access has begun when the second one is refused. */
-	s->refuse[READING] = false;
+	s->refuse[READING] = 0;
 	s->segs.seg[1] = s->segs.seg[0];
 	s->segs.n = 2;
-	s->refuse[WRITING] = false;
+	s->refuse[WRITING] = 0;
 	s->lose[WRITING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST, into(s));
 	KUNIT_EXPECT_EQ(test, -EFAULT, whole_atomic_write(&s->segs.seg[0], 7));
 	/* The bytes were read, although the end of the access fails. */
 	s->lose[READING] = true;
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_DONE, out_of(s));
+}
+
+/* A signal may interrupt the exporter: the transfer then ends for the same reason. */
+static void dmabuf_signal(struct kunit *test)
+{
+	static const int errors[][2] = {
+		{ -ERESTARTSYS, -EINTR }, { -EINTR, -EINTR }, { -EIO, -EFAULT },
+	};
+	struct shared *s = test->priv;
+	struct keel_need need = {
+		.kind = KEEL_NEED_OPEN, .write = true, .dmabuf = s->dmabuf,
+	};
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		s->refuse[WRITING] = errors[i][0];
+		KUNIT_EXPECT_EQ(test, errors[i][1],
+				keel_need_provide(&need, true, NULL, NULL));
+		KUNIT_EXPECT_EQ(test, 0, s->began[WRITING]);
+	}
 }
 
 static const char *fence_name(struct dma_fence *fence)
@@ -279,6 +299,7 @@ static void dmabuf_fence(struct kunit *test)
 static struct kunit_case dmabuf_cases[] = {
 	KUNIT_CASE(dmabuf_bracket),
 	KUNIT_CASE(dmabuf_refused),
+	KUNIT_CASE(dmabuf_signal),
 	KUNIT_CASE(dmabuf_fence),
 	{}
 };

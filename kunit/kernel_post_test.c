@@ -169,6 +169,23 @@ static void post_error_state_recv(struct kunit *test)
 	error_state(test, &p->b, &sge, 7, IB_WC_LOC_LEN_ERR);
 }
 
+/* A consumer in the kernel cannot poll a CQ whose ring belongs to userspace. */
+static void post_user_cq(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_cq *cq;
+	/* Only whether it is there matters here. */
+	struct ib_umem umem;
+	struct ib_wc wc;
+
+	connected(test);
+	cq = to_kcq(p->a.cq);
+	cq->ring.umem = &umem;
+	KUNIT_EXPECT_EQ(test, -EOPNOTSUPP, ib_poll_cq(p->a.cq, 1, &wc));
+	cq->ring.umem = NULL;
+	KUNIT_EXPECT_EQ(test, 0, ib_poll_cq(p->a.cq, 1, &wc));
+}
+
 /* A list that is posted completely does not change @bad_wr, which RDS reads. */
 static void post_bad_wr(struct kunit *test)
 {
@@ -401,6 +418,7 @@ static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_in_handler),
 	KUNIT_CASE(post_error_state),
 	KUNIT_CASE(post_error_state_recv),
+	KUNIT_CASE(post_user_cq),
 	KUNIT_CASE(post_bad_wr),
 	KUNIT_CASE(post_full),
 	KUNIT_CASE(post_recv_full),

@@ -5,6 +5,8 @@
  */
 #include <time.h>
 
+#include <infiniband/cmd_write.h>
+
 #include "fake.h"
 #include "keeldv.h"
 
@@ -96,7 +98,14 @@ TEST(td, "TD-1,TD-2", "a thread domain that is busy stays, its holders are asked
 	CHECK_EQ(fake.holders_flags, 0);
 	CHECK_EQ(fake.holders_room, 2);
 	CHECK_EQ(fake.holders_handle, FAKE_TD);
+	/* After removal, the kernel answers EIO. It has freed the thread domain. */
+	fake.fail[FAKE_FREE_TD] = EIO;
+	CHECK_RET(ibv_dealloc_td(td), EIO);
+	/* RDMAV_ALLOW_DISASSOC_DESTROY, which libibverbs reads early. */
+	verbs_allow_disassociate_destroy = true;
+	fake.fail[FAKE_FREE_TD] = EIO;
 	CHECK_OK(ibv_dealloc_td(td));
+	fake_drop_object(FAKE_TDS, FAKE_TD);
 	finish();
 }
 
