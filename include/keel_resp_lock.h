@@ -22,6 +22,7 @@
 #ifndef KEEL_RESP_LOCK_H
 #define KEEL_RESP_LOCK_H
 
+#include <linux/lockdep.h>
 #include <linux/mutex.h>
 #include <linux/preempt.h>
 
@@ -65,6 +66,13 @@ static inline void keel_resp_relax(void)
 {
 	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
 		preempt_enable();
+}
+
+/** keel_resp_assert_stays() - warn if preemption is enabled, with lockdep only */
+static inline void keel_resp_assert_stays(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		lockdep_assert_preemption_disabled();
 }
 
 #endif /* KEEL_RESP_LOCK_H */

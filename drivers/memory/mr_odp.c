@@ -131,6 +131,7 @@ static int keel_advise_get(struct keel_dev *kdev, u32 domain,
 					    sge->addr, sge->length);
 	int ret = -EINVAL;
 
+	keel_resp_assert_stays();
 	if (IS_ERR(key))
 		return keel_key_errno(PTR_ERR(key));
 	/* A window is not a region, even if it is bound to one. */
