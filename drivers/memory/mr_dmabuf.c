@@ -47,19 +47,16 @@ static struct keel_mr *keel_mr_of_dmabuf(struct keel_dev *kdev,
 	if (IS_ERR(dmabuf))
 		return ERR_CAST(dmabuf);
 	mr = keel_mr_new(access, iova, length, GFP_KERNEL_ACCOUNT);
-	if (!mr) {
-		dma_buf_put(dmabuf);
-		return ERR_PTR(-ENOMEM);
+	ret = mr ? keel_mr_dmabuf_mem(kdev, mr, dmabuf, offset,
+				      ib_access_writable(access)) : -ENOMEM;
+	if (!ret) {
+		mr->start = offset;
+		return mr;
 	}
-	ret = keel_mr_dmabuf_mem(kdev, mr, dmabuf, offset,
-				 ib_access_writable(access));
-	if (ret) {
-		dma_buf_put(dmabuf);
+	dma_buf_put(dmabuf);
+	if (mr)
 		keel_mr_free(mr);
-		return ERR_PTR(ret);
-	}
-	mr->start = offset;
-	return mr;
+	return ERR_PTR(ret);
 }
 
 static struct ib_mr *
