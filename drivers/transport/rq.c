@@ -82,10 +82,11 @@ bool keel_rq_was_wanted(struct keel_rq *rq)
 	if (!READ_ONCE(rq->wanted) || !xchg(&rq->wanted, false))
 		return false;
 	keel_point("rq_unwanted");
-	/* The next requester that waits sets it again. */
-	WRITE_ONCE(rq->ring.head->flags, 0);
-	/* Before the requesters check for receive WQEs. */
-	smp_mb();
+	/*
+	 * The next requester that waits sets it again. Ordered before the requesters
+	 * check for receive WQEs.
+	 */
+	smp_store_mb(rq->ring.head->flags, 0);
 	return true;
 }
 
