@@ -82,5 +82,8 @@ void keel_fetch_take(struct keel_fetch *fetch, struct keel_lack *lack);
 void keel_fetch_provide(struct keel_fetch *fetch, struct mutex *lock,
 			struct keel_qp *qp, struct keel_lack *lack);
 void keel_fetch_discard(struct keel_fetch *fetch);
+#if IS_ENABLED(CONFIG_KUNIT)
+void keel_memreq_run(struct keel_job *job, bool alive);
+#endif
 
 #endif /* KEEL_MEMREQ_H */

@@ -241,6 +241,9 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 /* req.c */
 enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock);
+#if IS_ENABLED(CONFIG_KUNIT)
+u64 keel_req_rnr_ns(u8 timer);
+#endif
 
 /* local.c */
 enum keel_xfer_result keel_local_bind(struct keel_xfer *x);

@@ -32,7 +32,6 @@ enum keel_xfer_result keel_local_invalidate(struct keel_xfer *x)
 {
 	const struct keel_scope scope = keel_qp_scope(x->qp, x->qp->domain);
 
-	x->why = KEEL_WHY_NONE;
 	x->status = keel_wqe_invalidate(&scope, x->wqe->imm, &x->why);
 	return KEEL_XFER_DONE;
 }
@@ -48,7 +47,6 @@ enum keel_xfer_result keel_local_reg_mr(struct keel_xfer *x)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 
-	x->why = KEEL_WHY_NONE;
 	x->status = keel_mr_fast_reg(x->qp->kdev, x->qp->domain,
 				     (void *)(uintptr_t)wqe->bind.addr,
 				     wqe->bind.new_rkey, wqe->bind.access,

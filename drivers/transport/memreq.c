@@ -11,6 +11,7 @@
  */
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <kunit/visibility.h>
 
 #include "keel_resp_lock.h"
 #include "keel_worker.h"
@@ -69,7 +70,7 @@ static bool keel_memreq_finish(struct keel_memreq *req, int result)
 	return req->qp;
 }
 
-static void keel_memreq_run(struct keel_job *job, bool alive)
+VISIBLE_IF_KUNIT void keel_memreq_run(struct keel_job *job, bool alive)
 {
 	struct keel_memreq *req = container_of(job, struct keel_memreq, job);
 	struct keel_need *need = &req->open.need;
@@ -88,6 +89,7 @@ static void keel_memreq_run(struct keel_job *job, bool alive)
 		keel_dmabuf_close(need);
 	keel_memreq_put(req);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_memreq_run);
 
 static void keel_memreq_close_work(struct work_struct *work)
 {

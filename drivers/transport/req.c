@@ -3,6 +3,8 @@
  * The requester: checks a work request, finds its local memory and its peer,
  * and executes it at the responder.
  */
+#include <kunit/visibility.h>
+
 #include "keel_opcode.h"
 #include "keel_resp_lock.h"
 
@@ -131,9 +133,8 @@ static bool keel_req_srq(struct keel_xfer *x)
 	return false;
 }
 
-/* Execute a work request at the responder. */
-static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+/* How long a requester waits for a receive WQE, for the timer of the responder. */
+VISIBLE_IF_KUNIT u64 keel_req_rnr_ns(u8 timer)
 {
 	static const u64 rnr_us[32] = {
 		655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640,
@@ -141,6 +142,15 @@ static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
 		30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680,
 		491520,
 	};
+
+	return rnr_us[timer & 31] * NSEC_PER_USEC;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_req_rnr_ns);
+
+/* Execute a work request at the responder. */
+static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+{
 	enum keel_xfer_result result;
 
 	x->domain = x->peer->domain;
@@ -150,8 +160,7 @@ static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
 		result = x->op->run(x);
 	if (result == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
 		keel_req_contact(x->qp, x->peer);
-	x->rnr_ns = rnr_us[READ_ONCE(x->peer->attr.min_rnr_timer) & 31] *
-		    NSEC_PER_USEC;
+	x->rnr_ns = keel_req_rnr_ns(READ_ONCE(x->peer->attr.min_rnr_timer));
 	return result;
 }
 
