@@ -294,6 +294,8 @@ static void odp_absent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
 			keel_copy(&o->user, 0, &o->kernel, 0, BYTES, &ctl));
 	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
+	/* If nothing is missing, nothing is provided. */
+	KUNIT_EXPECT_EQ(test, 0, keel_need_provide(&ctl.need, true, NULL, NULL));
 	ctl.asked = false;
 	/* One page is present now. */
 	KUNIT_EXPECT_EQ(test, 0, odp_fetch(o, 3 * PAGE_SIZE, PAGE_SIZE, true));

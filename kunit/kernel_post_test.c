@@ -186,6 +186,49 @@ static void post_user_cq(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, ib_poll_cq(p->a.cq, 1, &wc));
 }
 
+/*
+ * A consumer in the kernel cannot post to a queue whose ring belongs to userspace, nor
+ * to the receive queue of a QP that takes its receive WQEs from an SRQ.
+ */
+static void post_user_queues(struct kunit *test)
+{
+	const struct ib_recv_wr recv = { .wr_id = 7 };
+	const struct ib_recv_wr *bad_recv = NULL;
+	const struct ib_send_wr *bad = NULL;
+	struct pair *p = test->priv;
+	/* Only whether it is there matters here. */
+	struct ib_umem umem;
+	struct ib_rdma_wr wr;
+	struct keel_srq *srq;
+	struct keel_qp *qp;
+	struct ib_sge sge;
+
+	p->with_srq = true;
+	connected(test);
+	qp = to_kqp(p->a.qp);
+	srq = to_ksrq(p->srq);
+	sge = end_sge(p, &p->a, 0, LEN);
+	wr = send_wr(1, &sge);
+	qp->user = true;
+	KUNIT_EXPECT_EQ(test, -EOPNOTSUPP, ib_post_send(p->a.qp, &wr.wr, &bad));
+	KUNIT_EXPECT_PTR_EQ(test, &wr.wr, bad);
+	KUNIT_EXPECT_EQ(test, -EOPNOTSUPP,
+			ib_post_recv(p->a.qp, &recv, &bad_recv));
+	KUNIT_EXPECT_PTR_EQ(test, &recv, bad_recv);
+	qp->user = false;
+	bad_recv = NULL;
+	srq->rq.ring.umem = &umem;
+	KUNIT_EXPECT_EQ(test, -EOPNOTSUPP,
+			ib_post_srq_recv(p->srq, &recv, &bad_recv));
+	KUNIT_EXPECT_PTR_EQ(test, &recv, bad_recv);
+	srq->rq.ring.umem = NULL;
+	KUNIT_EXPECT_EQ(test, -EOPNOTSUPP, ib_post_recv(p->b.qp, &recv, NULL));
+	/* None of them was posted. */
+	KUNIT_EXPECT_EQ(test, 0, qp->sq.ring.head->user);
+	KUNIT_EXPECT_EQ(test, 0, qp->rq.ring.head->user);
+	KUNIT_EXPECT_EQ(test, 0, srq->rq.ring.head->user);
+}
+
 /* A list that is posted completely does not change @bad_wr, which RDS reads. */
 static void post_bad_wr(struct kunit *test)
 {
@@ -284,8 +327,8 @@ static void post_recv_full(struct kunit *test)
 static void post_refused(struct kunit *test)
 {
 	struct pair *p = test->priv;
-	const struct ib_recv_wr *bad_recv;
-	const struct ib_send_wr *bad;
+	const struct ib_recv_wr *bad_recv = NULL;
+	const struct ib_send_wr *bad = NULL;
 	struct ib_recv_wr recv = {};
 	struct ib_rdma_wr wr;
 	struct ib_sge sge[3];
@@ -297,7 +340,11 @@ static void post_refused(struct kunit *test)
 	wr = send_wr(1, sge);
 	recv.sg_list = sge;
 	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_recv(p->a.qp, &recv, &bad_recv));
+	KUNIT_EXPECT_PTR_EQ(test, &recv, bad_recv);
 	KUNIT_EXPECT_EQ(test, -EINVAL, ib_post_send(p->a.qp, &wr.wr, &bad));
+	KUNIT_EXPECT_PTR_EQ(test, &wr.wr, bad);
+	bad_recv = NULL;
+	bad = NULL;
 	pair_connect(p);
 	wr.wr.num_sge = 3;
 	recv.num_sge = 3;
@@ -419,6 +466,7 @@ static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_error_state),
 	KUNIT_CASE(post_error_state_recv),
 	KUNIT_CASE(post_user_cq),
+	KUNIT_CASE(post_user_queues),
 	KUNIT_CASE(post_bad_wr),
 	KUNIT_CASE(post_full),
 	KUNIT_CASE(post_recv_full),

@@ -382,6 +382,25 @@ static void qp_commit_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 5, qp->av.sl);
 }
 
+/*
+ * DEV-2: the RNR timers of the IBTA specification. 20 us and 30 us are doubled again and
+ * again; 0 follows after 31.
+ */
+static void dev_2_rnr_timers(struct kunit *test)
+{
+	u64 us;
+	int i;
+
+	KUNIT_EXPECT_EQ(test, 10000ULL, keel_req_rnr_ns(1));
+	for (i = 2; i <= 32; i++) {
+		us = (i % 2 ? 30ULL : 20ULL) << (i / 2 - 1);
+		KUNIT_EXPECT_EQ_MSG(test, us * NSEC_PER_USEC,
+				    keel_req_rnr_ns(i % 32), "timer %d", i % 32);
+	}
+	/* A timer has five bits. */
+	KUNIT_EXPECT_EQ(test, keel_req_rnr_ns(31), keel_req_rnr_ns(63));
+}
+
 static int qp_state_init(struct kunit *test)
 {
 	test->priv = kunit_kzalloc(test, sizeof(struct keel_qp), GFP_KERNEL);
@@ -394,6 +413,7 @@ static struct kunit_case qp_state_cases[] = {
 	KUNIT_CASE_PARAM(qp_other_state, state_gen_params),
 	KUNIT_CASE_PARAM(qp_ranges, range_gen_params),
 	KUNIT_CASE(qp_commit_refused),
+	KUNIT_CASE(dev_2_rnr_timers),
 	{}
 };
 

@@ -4,6 +4,7 @@
  * nothing to do any more. That it does not sleep on the lock is not checked here.
  */
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 
 #include "keel_resp_lock.h"
 #include "pair.h"
@@ -208,14 +209,34 @@ static int pause_until(const struct end *end, u64 until)
 static void resp_lock_pause(struct kunit *test)
 {
 	struct pair *p = test->priv;
+	struct keel_qp *qp;
 
 	connected(test, IB_QPT_RC);
+	qp = to_kqp(p->a.qp);
 	KUNIT_EXPECT_EQ(test, 0, pause_until(&p->a, U64_MAX));
 	KUNIT_EXPECT_EQ(test, -EBUSY, pause_until(&p->a, 1));
+	/* As in the destroy of the QP. */
+	WRITE_ONCE(qp->dying, true);
+	KUNIT_EXPECT_EQ(test, -EINTR, pause_until(&p->a, U64_MAX));
+	WRITE_ONCE(qp->dying, false);
 	end_move(p, &p->a, IB_QPS_SQD);
 	KUNIT_EXPECT_EQ(test, 0, pause_until(&p->a, U64_MAX));
-	keel_qp_fail(to_kqp(p->a.qp), IB_QPS_ERR, KEEL_EVENT_NONE);
+	keel_qp_fail(qp, IB_QPS_ERR, KEEL_EVENT_NONE);
 	KUNIT_EXPECT_EQ(test, -EINTR, pause_until(&p->a, U64_MAX));
+}
+
+/* ISO-2: retries end when the process is killed. */
+static void iso_2_pause_killed(struct kunit *test)
+{
+	struct pair *p = test->priv;
+
+	connected(test, IB_QPT_RC);
+	allow_signal(SIGKILL);
+	KUNIT_EXPECT_EQ(test, 0, send_sig(SIGKILL, current, 1));
+	KUNIT_EXPECT_EQ(test, -EINTR, pause_until(&p->a, U64_MAX));
+	flush_signals(current);
+	disallow_signal(SIGKILL);
+	KUNIT_EXPECT_EQ(test, 0, pause_until(&p->a, U64_MAX));
 }
 
 static struct kunit_case resp_lock_cases[] = {
@@ -225,6 +246,7 @@ static struct kunit_case resp_lock_cases[] = {
 	KUNIT_CASE(resp_lock_flush),
 	KUNIT_CASE(resp_lock_not_wanted),
 	KUNIT_CASE(resp_lock_pause),
+	KUNIT_CASE(iso_2_pause_killed),
 	{}
 };
 

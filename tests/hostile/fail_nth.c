@@ -12,6 +12,7 @@
 
 #include <infiniband/shpd.h>
 
+#include "buf.h"
 #include "fault.h"
 #include "fault_verb.h"
 #include "qp.h"
@@ -36,6 +37,8 @@ static struct {
 	struct ibv_dm *dm;
 	struct ibv_qp *ud;
 	struct ibv_shpd shpd;
+	struct buf buf;
+	long bufs;
 	int file;
 } env;
 
@@ -157,6 +160,12 @@ static void *reg_dm(void)
 {
 	return ibv_reg_dm_mr(env.pd, env.dm, 0, 4096,
 			     IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE);
+}
+
+static void *reg_dmabuf(void)
+{
+	return ibv_reg_dmabuf_mr(env.pd, 0, 4096, 0, env.buf.fd,
+				 IBV_ACCESS_LOCAL_WRITE);
 }
 
 /* Change everything that can be changed. A refusal leaves a usable MR. */
@@ -355,6 +364,8 @@ static const struct fault_verb verbs[] = {
 	FAULT_VERB("ibv_reg_mr", reg_mr, fault_dereg_mr),
 	FAULT_VERB("ibv_reg_mr on demand", reg_odp, fault_dereg_mr),
 	FAULT_VERB("ibv_reg_dm_mr", reg_dm, fault_dereg_mr),
+	/* udmabuf returns EINVAL if it cannot map its pages. */
+	FAULT_VERB("ibv_reg_dmabuf_mr", reg_dmabuf, fault_dereg_mr, .any_errno = true),
 	FAULT_VERB("ibv_rereg_mr", rereg_mr, fault_dereg_mr),
 	FAULT_VERB("ibv_alloc_mw", alloc_mw, dealloc_mw),
 	FAULT_VERB("ibv_create_ah", create_ah, destroy_ah),
@@ -411,6 +422,15 @@ static void set_up(void)
 	fault_init();
 	env.file = SYS(open("fail_nth", O_RDWR | O_CREAT, 0600));
 	CHECK_SYS(unlink("fail_nth"), 0);
+	env.bufs = buf_count();
+	env.buf = buf_new();
+}
+
+/* No refused registration has kept the dma-buf. */
+static void finish(void)
+{
+	buf_close(&env.buf);
+	buf_check_count(env.bufs);
 }
 
 TEST_ONLY_DEBUG(verbs, "DEV-4,PD-2", "each verb with each of its allocations and copies failing once: ENOMEM or EFAULT, nothing changes, and the verb works again",
@@ -424,6 +444,7 @@ TEST_ONLY_DEBUG(verbs, "DEV-4,PD-2", "each verb with each of its allocations and
 		fault_verb_make(&verbs[i]);
 		tear_down();
 	}
+	finish();
 }
 
 TEST_ONLY_DEBUG(destroy, "DEV-4,PD-2", "each verb that destroys with each of its allocations failing once destroys, or changes nothing and works again",
@@ -440,4 +461,5 @@ TEST_ONLY_DEBUG(destroy, "DEV-4,PD-2", "each verb that destroys with each of its
 	}
 	/* Resizing back makes allocations. */
 	CHECK(refused > 0);
+	finish();
 }

@@ -49,8 +49,8 @@ static void post_without_end(struct keel_uapi_ring *const *ring)
 }
 
 /* Create a QP with rings in shared memory: @rings. */
-static struct ibv_qp *new_with_rings(struct ibv_pd *base, struct ibv_cq *cq,
-				     uint32_t recv_wrs)
+static struct ibv_qp *new_of_type(struct ibv_pd *base, struct ibv_cq *cq,
+				  uint32_t recv_wrs, enum ibv_qp_type type)
 {
 	struct ibv_parent_domain_init_attr attr = {
 		.pd = base,
@@ -59,12 +59,18 @@ static struct ibv_qp *new_with_rings(struct ibv_pd *base, struct ibv_cq *cq,
 	};
 	struct ibv_pd *pd = MUST(ibv_alloc_parent_domain(base->context, &attr));
 	struct ibv_qp_init_attr init = {
-		.qp_type = IBV_QPT_RC, .send_cq = cq, .recv_cq = cq,
+		.qp_type = type, .send_cq = cq, .recv_cq = cq,
 		.cap = { .max_send_wr = WRS, .max_recv_wr = recv_wrs,
 			 .max_send_sge = 1, .max_recv_sge = 1 },
 	};
 
 	return MUST(ibv_create_qp(pd, &init));
+}
+
+static struct ibv_qp *new_with_rings(struct ibv_pd *base, struct ibv_cq *cq,
+				     uint32_t recv_wrs)
+{
+	return new_of_type(base, cq, recv_wrs, IBV_QPT_RC);
 }
 
 static void flusher(struct peer *parent)
@@ -324,6 +330,52 @@ TEST_CASE(flushed_once, "ISO-2", "the kernel flushes no more WQEs of a queue pai
 	flushed = dev_counter("flushes") - start;
 	t_note("%ld WQEs were flushed", flushed);
 	CHECK_EQ(flushed, 2 * WRS);
+}
+
+/*
+ * The QP of a process that is killed is in SQE: its send queue was flushed before, and
+ * its receive WQEs are still there.
+ */
+static void keeper_of_sqe(struct peer *parent)
+{
+	peer_wait(parent);
+	fill(heirloom.recv, QUEUES);
+	schedule_orphan();
+	settle();
+	CHECK_STATE(heirloom.qp, IBV_QPS_ERR);
+	peer_tell(parent);
+	_exit(0);
+}
+
+static void owner_in_sqe(struct peer *parent)
+{
+	static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	struct ibv_cq *cq = cq_new(pd->context);
+
+	heirloom.peer = qp_new(pd, cq, IBV_QPT_UC, NULL);
+	heirloom.qp = new_of_type(pd, cq, QUEUES, IBV_QPT_UC);
+	heirloom.recv = rings[1];
+	qp_connect(heirloom.qp, heirloom.peer->qp_num);
+	/* There is no such lkey. */
+	post_send(heirloom.qp, 1, (struct mem){ page, 64, 0xfffff0 });
+	CHECK_WC(cq, 1, IBV_WC_LOC_PROT_ERR);
+	CHECK_STATE(heirloom.qp, IBV_QPS_SQE);
+	if (!SYS(fork()))
+		keeper_of_sqe(parent);
+	peer_tell(parent);
+	pause();
+}
+
+TEST_CASE(orphan_in_sqe, "ISO-2", "after the death of a process whose queue pair is in SQE, the queue pair fails, and its receive WQEs are flushed",
+	  .limit = 60, ISO_NEEDS_THREADS)
+{
+	long start = dev_counter("flushes");
+	struct peer p;
+
+	inherit(&p, owner_in_sqe);
+	CHECK_EQ(dev_counter("flushes") - start, QUEUES);
+	close(p.fd);
 }
 
 /*

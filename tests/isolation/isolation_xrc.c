@@ -10,6 +10,7 @@
 
 #include "iso.h"
 #include "qp.h"
+#include "stall.h"
 #include "t.h"
 #include "tree.h"
 
@@ -149,5 +150,88 @@ TEST(taken, "ISO-1,PD-3", "an SRQ, its CQ and its PD are freed when their owner 
 	peer_tell(&t);
 	peer_end(&o);
 	peer_end(&t);
+	iso_check_empty(KEEL0);
+}
+
+/* Two SRQs, and a requester that names one of them. */
+struct choice {
+	struct ibv_cq *cq;
+	struct ibv_srq *srq[2];
+	struct ibv_qp *from, *to;
+};
+
+static void reconnect(const struct choice *c)
+{
+	qp_to(c->from, IBV_QPS_RESET);
+	qp_connect(c->from, c->to->qp_num);
+}
+
+static void choose(const struct choice *c, int i, struct mem mem)
+{
+	struct ibv_send_wr *wr = send_wr(IBV_WR_SEND, 3, mem), *bad;
+
+	CHECK_OK(ibv_get_srq_num(c->srq[i], &wr->qp_type.xrc.remote_srqn));
+	CHECK_OK(ibv_post_send(c->from, wr, &bad));
+}
+
+static void check_arrives(const struct choice *c, int i, struct mem mem)
+{
+	choose(c, i, mem);
+	CHECK_WC(c->cq, i, IBV_WC_SUCCESS);
+	CHECK_WC(c->cq, 3, IBV_WC_SUCCESS);
+}
+
+/*
+ * The message to the first SRQ waits for memory when the requester is reset. The QP
+ * keeps the receive WQE until the next message names the second SRQ.
+ */
+static void changer(struct peer *parent)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_xrcd *xrcd = xrcd_new(ctx);
+	struct choice c = { .cq = cq_new(ctx) };
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, ISO_PAGE, ISO_RIGHTS));
+	struct mem mem = { page, 64, mr->lkey }, to = { page + 64, 64, mr->lkey };
+	void *memory = stall_memory(ISO_PAGE);
+	struct ibv_mr *absent = MUST(ibv_reg_mr(pd, memory, ISO_PAGE,
+					       IBV_ACCESS_LOCAL_WRITE |
+					       IBV_ACCESS_ON_DEMAND));
+	int i, round;
+
+	c.from = qp_new(pd, c.cq, IBV_QPT_XRC_SEND, NULL);
+	c.to = qp_new_xrc_recv(xrcd);
+	qp_connect(c.from, c.to->qp_num);
+	qp_connect(c.to, c.from->qp_num);
+	for (i = 0; i < 2; i++) {
+		c.srq[i] = srq_new_xrc(pd, xrcd, c.cq);
+		for (round = 0; round < 2; round++)
+			post_srq_recv(c.srq[i], i, to);
+		/* During the stall, the process must touch no new page. */
+		check_arrives(&c, i, mem);
+	}
+	/* Nor are the QPs bound to each other by a message. */
+	qp_to(c.to, IBV_QPS_RESET);
+	reconnect(&c);
+	qp_connect(c.to, c.from->qp_num);
+	stall_hold();
+	choose(&c, 0, (struct mem){ memory, 64, absent->lkey });
+	CHECK_NO_WC(c.cq);
+	reconnect(&c);
+	choose(&c, 1, mem);
+	CHECK_WC(c.cq, 0, IBV_WC_WR_FLUSH_ERR);
+	CHECK_WC(c.cq, 1, IBV_WC_SUCCESS);
+	CHECK_WC(c.cq, 3, IBV_WC_SUCCESS);
+	peer_tell(parent);
+	pause();
+}
+
+TEST(other_srq, "PD-3,XRC-9", "a receive WQE that an XRC_RECV QP has taken is flushed when the next message names another SRQ, and its SRQ can be freed")
+{
+	struct stall s;
+
+	stall_start(&s, changer);
+	peer_wait(&s.peer);
+	stall_end(&s);
 	iso_check_empty(KEEL0);
 }

@@ -115,6 +115,21 @@ TEST(no_room, "DM-1", "ibv_alloc_dm() refuses a length above max_dm_size, or abo
 	CHECK_OK(ibv_free_dm(MUST(alloc_dm(ctx, max, 0))));
 }
 
+TEST(no_place, "DM-1,DM-2", "a buffer for which no free place is aligned is refused with ENOMEM, and what is free stays available")
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	uint64_t max = max_dm_size(ctx);
+	uint32_t most = 63 - __builtin_clzll(max), i;
+
+	/* The last page is free, and not aligned. */
+	CHECK_EQ(query(MUST(alloc_dm(ctx, max - PAGE, most))).start, 0);
+	for (i = 0; i < 8; i++)
+		CHECK_NULL(alloc_dm(ctx, 1, most), ENOMEM);
+	CHECK_EQ(tree_count(KEEL0, "dm"), 1);
+	CHECK_EQ(query(MUST(alloc_dm(ctx, PAGE, 0))).start, max - PAGE);
+	CHECK_NULL(alloc_dm(ctx, 1, 0), ENOMEM);
+}
+
 TEST(align, "DM-2", "a buffer starts at a multiple of 2^log_align_req for each value, also beside other buffers")
 {
 	struct ibv_context *ctx = dev_open(KEEL0);

@@ -400,3 +400,28 @@ TEST(rights_pinned, "ISO-6,SPD-9", "ibv_rereg_mr() by an importer of an MR pinne
 {
 	check_lending(1);
 }
+
+TEST(pins_nothing, "ISO-6,SPD-9", "ibv_rereg_mr() by an importer neither pins the owner's on-demand memory, nor makes pinned memory on-demand (EINVAL)")
+{
+	const struct lending *l;
+	struct importer i;
+	bool readable;
+	int which;
+
+	for (which = 0; which < 2; which++) {
+		l = &lendings[which];
+		readable = l->given & IBV_ACCESS_REMOTE_READ;
+		i = (struct importer){};
+		import_lent(&i, which);
+		CHECK_RET(set_rights(i.mr, (l->mode ^ IBV_ACCESS_ON_DEMAND) |
+				     l->given), EINVAL);
+		CHECK_RET(set_rights(i.mr, l->mode ^ IBV_ACCESS_ON_DEMAND),
+			  EINVAL);
+		/* The refused calls left the region unchanged. */
+		CHECK_EQ(reach(&i, IBV_WR_RDMA_READ, i.lent.rkey, i.lent.addr),
+			 readable ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR);
+		CHECK_ALL(local, readable ? 'o' : 'x', 8);
+		CHECK_OK(set_rights(i.mr, l->mode | l->given));
+		peer_kill(&i.peer, SIGKILL);
+	}
+}

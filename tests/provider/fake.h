@@ -18,10 +18,14 @@
 #define FAKE_QPN	0x100
 #define FAKE_SRQN	0x300
 #define FAKE_OBJECTS	64
-/* Handles of PDs, parent domains, thread domains; first ones of MRs and MWs. */
+/*
+ * Handles of PDs, parent domains, thread domains and XRC domains; first ones of MRs
+ * and MWs.
+ */
 #define FAKE_PD		7
 #define FAKE_PARENT	8
 #define FAKE_TD		9
+#define FAKE_XRCD	10
 #define FAKE_MR		20
 #define FAKE_MW		30
 
@@ -32,6 +36,7 @@ enum fake_kind {
 	FAKE_AHS,
 	FAKE_MRS,
 	FAKE_MWS,
+	FAKE_XRCDS,
 	FAKE_KINDS
 };
 
@@ -63,9 +68,12 @@ enum fake_call {
 	FAKE_REG_MR,
 	FAKE_REREG_MR,
 	FAKE_DEREG_MR,
+	FAKE_QUERY_MR,
 	FAKE_REG_DM_MR,
 	FAKE_ALLOC_MW,
 	FAKE_DEALLOC_MW,
+	FAKE_OPEN_XRCD,
+	FAKE_CLOSE_XRCD,
 	FAKE_ALLOC_DM,
 	FAKE_FREE_DM,
 	FAKE_QUERY_DM,
@@ -185,6 +193,7 @@ struct fake {
 	uint32_t queried_pd;
 	struct fake_mr_request mr;
 	struct ibv_ah_attr ah;
+	struct ibv_xrcd_init_attr xrcd;
 	/* Objects by kind and handle. */
 	int objects[FAKE_KINDS][FAKE_OBJECTS];
 };

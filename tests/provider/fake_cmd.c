@@ -480,6 +480,24 @@ int ibv_cmd_dereg_mr(struct verbs_mr *vmr)
 	return ret;
 }
 
+int ibv_cmd_query_mr(struct ibv_pd *pd, struct verbs_mr *vmr,
+		     uint32_t mr_handle)
+{
+	int ret = fake_enter(FAKE_QUERY_MR);
+
+	fake_has_object(FAKE_PDS, pd->handle);
+	if (ret)
+		return ret;
+	vmr->ibv_mr.context = pd->context;
+	vmr->ibv_mr.pd = pd;
+	vmr->ibv_mr.handle = mr_handle;
+	vmr->ibv_mr.length = 77;
+	vmr->ibv_mr.lkey = 0x4400;
+	vmr->ibv_mr.rkey = 0x5500;
+	vmr->mr_type = IBV_MR_TYPE_IMPORTED_MR;
+	return 0;
+}
+
 int ibv_cmd_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type,
 		     struct ibv_mw *mw, struct ibv_alloc_mw *cmd,
 		     size_t cmd_size, struct ib_uverbs_alloc_mw_resp *resp,
@@ -506,5 +524,31 @@ int ibv_cmd_dealloc_mw(struct ibv_mw *mw)
 	fake_has_object(FAKE_MWS, mw->handle);
 	if (!ret)
 		fake_drop_object(FAKE_MWS, mw->handle);
+	return ret;
+}
+
+int ibv_cmd_open_xrcd(struct ibv_context *context, struct verbs_xrcd *xrcd,
+		      int vxrcd_size, struct ibv_xrcd_init_attr *attr,
+		      struct ibv_open_xrcd *cmd, size_t cmd_size,
+		      struct ib_uverbs_open_xrcd_resp *resp, size_t resp_size)
+{
+	int ret = fake_enter(FAKE_OPEN_XRCD);
+
+	if (ret)
+		return ret;
+	fake.xrcd = *attr;
+	xrcd->xrcd.context = context;
+	xrcd->handle = FAKE_XRCD;
+	fake_add_object(FAKE_XRCDS, FAKE_XRCD);
+	return 0;
+}
+
+int ibv_cmd_close_xrcd(struct verbs_xrcd *xrcd)
+{
+	int ret = fake_enter(FAKE_CLOSE_XRCD);
+
+	fake_has_object(FAKE_XRCDS, xrcd->handle);
+	if (!ret)
+		fake_drop_object(FAKE_XRCDS, xrcd->handle);
 	return ret;
 }
