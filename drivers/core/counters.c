@@ -24,9 +24,7 @@ static int keel_get_hw_stats(struct ib_device *ibdev,
 	struct keel_counters __percpu *all = to_kdev(ibdev)->counters;
 	int n, cpu;
 
-	/* All counters belong to the port; the device itself has none. */
-	if (port != KEEL_PORT)
-		return -EINVAL;
+	/* All counters belong to the port; without alloc_hw_device_stats, no other. */
 	for (n = 0; n < KEEL_NCOUNTERS; n++) {
 		stats->value[n] = 0;
 		for_each_possible_cpu(cpu)

@@ -133,17 +133,13 @@ void keel_dmabuf_unmap(const struct keel_mem *mem, u64 offset)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_dmabuf_unmap);
 
-/* Wait for the fences of the buffer. Returns 0, -EAGAIN or -EINTR. */
-static int keel_dmabuf_wait(struct dma_buf *dmabuf, bool write, bool wait,
+/* Wait for the fences of the buffer. Returns 0 or -EINTR. */
+static int keel_dmabuf_wait(struct dma_buf *dmabuf, bool write,
 			    bool (*stop)(void *arg), void *arg)
 {
 	enum dma_resv_usage usage = dma_resv_usage_rw(write);
 	long left;
 
-	if (dma_resv_test_signaled(dmabuf->resv, usage))
-		return 0;
-	if (!wait)
-		return -EAGAIN;
 	do {
 		left = dma_resv_wait_timeout(dmabuf->resv, usage, true,
 					     KEEL_DMABUF_WAIT);
@@ -174,7 +170,7 @@ int keel_dmabuf_open(const struct keel_need *need, bool wait,
 
 	if (!wait)
 		return -EAGAIN;
-	ret = keel_dmabuf_wait(need->dmabuf, need->write, wait, stop, arg);
+	ret = keel_dmabuf_wait(need->dmabuf, need->write, stop, arg);
 	if (ret)
 		return ret;
 	ret = dma_buf_begin_cpu_access(need->dmabuf,

@@ -131,10 +131,10 @@ struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp)
 	new = kzalloc_obj(*new, gfp);
 	if (!new)
 		return NULL;
+	spin_lock_init(&new->lock);
+	refcount_set(&new->ref, 1);
 	new->quotas = quotas;
 	new->id = id;
-	refcount_set(&new->ref, 1);
-	spin_lock_init(&new->lock);
 	user = keel_user_add(new);
 	if (user != new)
 		kfree(new);
