@@ -193,6 +193,7 @@ static void check_frames(struct kunit *test, struct keel_aperture *ap,
 {
 	u64 end = start + PAGE_ALIGN(len), at;
 	struct keel_aperture_seg seg;
+	unsigned long next = 0;
 
 	for (at = start; at < end; at = seg.start + seg.len) {
 		unsigned long i;
@@ -201,6 +202,9 @@ static void check_frames(struct kunit *test, struct keel_aperture *ap,
 		KUNIT_ASSERT_EQ(test, at, seg.start);
 		KUNIT_ASSERT_GT(test, seg.len, 0);
 		KUNIT_ASSERT_LE(test, seg.len, end - at);
+		/* Contiguous pages are in one extent. */
+		KUNIT_ASSERT_NE(test, next, seg.pfn);
+		next = seg.pfn + (seg.len >> PAGE_SHIFT);
 		for (i = 0; i < seg.len >> PAGE_SHIFT; i++) {
 			u64 *page = page_address(pfn_to_page(seg.pfn + i));
 

@@ -231,6 +231,20 @@ static void obj_kind_names(struct kunit *test)
 	KUNIT_EXPECT_STREQ(test, "?", keel_kind_name(U32_MAX));
 }
 
+/* ISO-5: the trace event of a refusal names each resource, and a kind as elsewhere. */
+static void iso_5_resource_names(struct kunit *test)
+{
+	unsigned int what;
+
+	for (what = 0; what < KEEL_KINDS; what++)
+		KUNIT_EXPECT_STREQ(test, keel_kind_name(what), keel_resource_name(what));
+	KUNIT_EXPECT_STREQ(test, "dm_bytes", keel_resource_name(KEEL_RES_DM_BYTES));
+	KUNIT_EXPECT_STREQ(test, "shpd_handle", keel_resource_name(KEEL_RES_HANDLES));
+	KUNIT_EXPECT_STREQ(test, "mcast_group", keel_resource_name(KEEL_RES_GROUPS));
+	KUNIT_EXPECT_STREQ(test, "?", keel_resource_name(KEEL_RESOURCES));
+	KUNIT_EXPECT_STREQ(test, "?", keel_resource_name(U32_MAX));
+}
+
 static struct kunit_case obj_test_cases[] = {
 	KUNIT_CASE(pd_1_birth),
 	KUNIT_CASE(obj_id_not_reused_soon),
@@ -242,6 +256,7 @@ static struct kunit_case obj_test_cases[] = {
 	KUNIT_CASE(obj_get_keeps_alive),
 	KUNIT_CASE(obj_dying_is_dead),
 	KUNIT_CASE(obj_kind_names),
+	KUNIT_CASE(iso_5_resource_names),
 	{}
 };
 

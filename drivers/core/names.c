@@ -48,3 +48,4 @@ const char *keel_resource_name(unsigned int what)
 		return keel_kind_name(what);
 	return keel_resource_names[what];
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_resource_name);

@@ -5,6 +5,7 @@
 #include <linux/if_arp.h>
 #include <linux/netdevice.h>
 #include <linux/rtnetlink.h>
+#include <kunit/visibility.h>
 #include <rdma/rdma_netlink.h>
 
 #include "keel.h"
@@ -78,8 +79,10 @@ struct ib_device *keel_dev_create_own(struct keel_dev_spec *spec)
 		keel_netdev_destroy(spec->netdev);
 	return ibdev;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_dev_create_own);
 
 struct rdma_link_ops keel_link_ops = {
 	.type = "keel",
 	.newlink = keel_newlink,
 };
+EXPORT_SYMBOL_IF_KUNIT(keel_link_ops);

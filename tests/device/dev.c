@@ -4,14 +4,17 @@
  * true. These tests load and unload the module, so nothing else may use the
  * device meanwhile.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include <infiniband/keeldv.h>
 #include <rdma/keel-abi.h>
 
 #include "dev.h"
+#include "fault.h"
 #include "peer.h"
 #include "t.h"
 #include "tree.h"
@@ -135,6 +138,50 @@ TEST(parameters, "DEV-1,DM-3", "dm_size and default_device take effect, and insm
 	CHECK(!module_loaded());
 	autoprobe("1");
 	module_load(module_usual());
+}
+
+/* Load the module in this process. Return 0 or an errno. */
+static int load_here(void)
+{
+	int fd = SYS(open(MODULE_FILE, O_RDONLY | O_CLOEXEC)), ret;
+
+	ret = syscall(SYS_finit_module, fd, module_usual(), 0) ? errno : 0;
+	close(fd);
+	return ret;
+}
+
+TEST_ONLY_DEBUG(no_memory, "DEV-1,DEV-4", "insmod with each allocation of the netdev of keel0 failing once fails with ENOMEM and leaves nothing behind, and then succeeds",
+		"its kernel cannot let allocations fail", 120)
+{
+	bool failed = true;
+	int n, ret = 0, refused = 0;
+
+	fault_init();
+	fault_copies(false);
+	fault_only_in("alloc_netdev_mqs");
+	module_unload();
+	for (n = 1; failed; n++) {
+		fault_start(n);
+		ret = load_here();
+		failed = fault_end();
+		if (!failed)
+			break;
+		/* The kernel may have another way to get the memory. */
+		if (!ret) {
+			free(t_shell("rmmod keel"));
+			continue;
+		}
+		CHECK_EQ(ret, ENOMEM);
+		refused++;
+		CHECK(!module_loaded());
+		CHECK(access("/sys/class/net/" KEEL0, F_OK));
+		CHECK(access("/sys/kernel/debug/keel", F_OK));
+	}
+	CHECK_OK(ret);
+	CHECK(refused > 0);
+	CHECK(dev_exists(KEEL0));
+	fault_only_keel(false);
+	dev_check_works(KEEL0);
 }
 
 TEST(link, "DEV-1", "rdma link add creates a device with the given name and netdev, rdma link delete removes that device")
@@ -277,6 +324,12 @@ TEST(attributes, "DEV-2", "ibv_query_device() reports the implemented limits, at
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_port_attr port;
 	struct ibv_device_attr *a = &attr.orig_attr;
+	/* Flush and atomic write have bits of their own, which not all kernels have. */
+	const uint32_t odp_bits = 2 * IBV_ODP_SUPPORT_SRQ_RECV - 1;
+	const uint32_t odp_ud = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+				IBV_ODP_SUPPORT_SRQ_RECV;
+	const uint32_t odp_uc = odp_ud | IBV_ODP_SUPPORT_WRITE;
+	const uint32_t odp_rc = odp_uc | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
 	char *version;
 	__be16 pkey;
 
@@ -290,6 +343,10 @@ TEST(attributes, "DEV-2", "ibv_query_device() reports the implemented limits, at
 	CHECK_EQ(a->device_cap_flags & IBV_DEVICE_XRC, IBV_DEVICE_XRC);
 	CHECK_EQ(attr.odp_caps.general_caps,
 		 IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT);
+	CHECK_EQ(attr.odp_caps.per_transport_caps.rc_odp_caps & odp_bits, odp_rc);
+	CHECK_EQ(attr.xrc_odp_caps & odp_bits, odp_rc);
+	CHECK_EQ(attr.odp_caps.per_transport_caps.uc_odp_caps, odp_uc);
+	CHECK_EQ(attr.odp_caps.per_transport_caps.ud_odp_caps, odp_ud);
 	CHECK_EQ(a->max_pkeys, 1);
 	CHECK(a->node_guid != 0 && a->node_guid == a->sys_image_guid);
 	version = t_read_file("/sys/module/keel/version");

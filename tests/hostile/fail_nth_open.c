@@ -31,6 +31,7 @@ static struct {
 	struct ibv_mr *mr;
 	struct ibv_qp *qp, *xrc;
 	struct buf buf;
+	uint32_t holders;
 } env;
 
 /* Undoes what changes nothing. */
@@ -201,6 +202,9 @@ static void *list_holders(void)
 	uint32_t count = 16;
 	int err = keeldv_pd_holders(env.pd, list, &count);
 
+	/* A success without an answer would leave the count. */
+	if (!err)
+		CHECK_EQ(count, env.holders);
 	return fault_result(err, env.pd);
 }
 
@@ -242,6 +246,8 @@ static void prepare(void)
 	env.mr = MUST(ibv_reg_mr(env.pd, memory, PAGE, RIGHTS));
 	env.qp = qp_new(env.pd, env.cq, IBV_QPT_RC, NULL);
 	env.xrc = qp_new_xrc_recv(env.xrcd);
+	CHECK_OK(keeldv_pd_holders(env.pd, NULL, &env.holders));
+	CHECK(env.holders > 0);
 	fault_init();
 }
 

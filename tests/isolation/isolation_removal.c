@@ -8,6 +8,8 @@
  * It also waits for calls, which may be copying their arguments or pinning
  * memory: see Documentation/isolation.rst.
  */
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "dev.h"
@@ -249,4 +251,36 @@ TEST(seen_sender, "ISO-1", SEEN SENDER)
 TEST(seen_receiver, "ISO-1", SEEN RECEIVER)
 {
 	check_seen(bad_receiver);
+}
+
+/* The worker of a QP is a thread of the process, and runs code of the module. */
+static void qp_owner(struct peer *parent)
+{
+	struct iso_end e;
+
+	iso_open(&e, KEEL0, NULL, ISO_RC);
+	peer_tell(parent);
+	pause();
+}
+
+TEST_CASE(module_stopped, "DEV-3,ISO-1", "rmmod ends although a process that has a worker is stopped: the kernel kills that process, and the module can be loaded again",
+	  .limit = 60, ISO_NEEDS_THREADS)
+{
+	struct peer p;
+	int status;
+
+	module_will_go();
+	peer_start(&p, qp_owner);
+	peer_wait(&p);
+	SYS(kill(p.pid, SIGSTOP));
+	SYS(waitpid(p.pid, &status, WUNTRACED));
+	CHECK(WIFSTOPPED(status));
+	free(t_shell("rmmod keel"));
+	CHECK(!module_loaded());
+	SYS(waitpid(p.pid, &status, 0));
+	CHECK(WIFSIGNALED(status));
+	CHECK_EQ(WTERMSIG(status), SIGKILL);
+	close(p.fd);
+	module_load(module_usual());
+	dev_check_works(KEEL0);
 }

@@ -63,6 +63,18 @@ void fault_only_keel(bool only)
 	free(line);
 }
 
+void fault_only_in(const char *function)
+{
+	/* The symbols are in the order of their addresses. */
+	char *lines = t_shell("grep -A 1 ' [Tt] %s$' /proc/kallsyms", function);
+	unsigned long start, end;
+
+	CHECK_EQ(sscanf(lines, "%lx %*s %*s %lx", &start, &end), 2);
+	fail_only("failslab", start, end);
+	fail_only("fail_page_alloc", start, end);
+	free(lines);
+}
+
 static int fail_nth = -1;
 
 void fault_init(void)

@@ -15,6 +15,8 @@ void fault_init(void);
 void fault_copies(bool may);
 /* May only those fail that keel makes itself? */
 void fault_only_keel(bool only);
+/* May only those fail that are made inside a function of the kernel itself? */
+void fault_only_in(const char *function);
 
 /* Let the @n-th allocation or copy from now on fail, or none with 0. */
 void fault_start(int n);

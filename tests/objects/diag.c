@@ -284,6 +284,52 @@ TEST(trace, "PD-2,PDM-9", "trace events report each birth and death of an object
 		    fmt("keel0: domain %u %s", ID("domain"), me));
 }
 
+/* Return how many refused destroys the trace has. */
+static int count_refused(void)
+{
+	char *trace = t_read_file(TRACING "trace"), *at = trace;
+	int n = 0;
+
+	while ((at = strstr(at, "keel_destroy_refused: "))) {
+		at++;
+		n++;
+	}
+	free(trace);
+	return n;
+}
+
+TEST(trace_once, "PD-2,PDM-9,TD-2,DM-8", "each refused destroy raises one trace event, whether the RDMA core or keel refuses it, and a list of holders raises none")
+{
+	struct ibv_pd *base;
+	uint32_t count = 0;
+	int start;
+	struct made m;
+
+	make(&m);
+	base = MUST(ibv_alloc_pd(m.ctx));
+	parent_new(base, NULL);
+	trace_on("keel_destroy_refused", "1");
+	start = count_refused();
+	/* The RDMA core refuses these. */
+	CHECK_RET(ibv_dealloc_pd(m.pd), EBUSY);
+	CHECK_EQ(count_refused() - start, 1);
+	CHECK_RET(ibv_dealloc_pd(m.parent), EBUSY);
+	CHECK_EQ(count_refused() - start, 2);
+	CHECK_RET(ibv_free_dm(m.dm), EBUSY);
+	CHECK_EQ(count_refused() - start, 3);
+	/* keel refuses these: it counts parent domains. */
+	CHECK_RET(ibv_dealloc_td(m.td), EBUSY);
+	CHECK_EQ(count_refused() - start, 4);
+	CHECK_RET(ibv_dealloc_pd(base), EBUSY);
+	CHECK_EQ(count_refused() - start, 5);
+	CHECK_OK(keeldv_pd_holders(m.pd, NULL, &count));
+	count = 0;
+	CHECK_OK(keeldv_dm_holders(m.dm, NULL, &count));
+	count = 0;
+	CHECK_OK(keeldv_td_holders(m.td, NULL, &count));
+	CHECK_EQ(count_refused() - start, 5);
+}
+
 static void hold(struct peer *parent)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);

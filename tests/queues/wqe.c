@@ -308,3 +308,43 @@ TEST(create, "DEV-4", "CREATE_QP zeroes the driver response that it does not use
 	inv.drv_out = (void *)8;
 	CHECK_RET(raw_invoke(p.ctx->cmd_fd, &inv), EFAULT);
 }
+
+TEST(strides, "DEV-4", "CREATE_QP takes WQEs of the maximum stride, and refuses longer, unaligned and empty WQEs with EINVAL")
+{
+	static const struct {
+		uint32_t stride;
+		int want;
+	} cases[] = {
+		{ KEEL_MAX_STRIDE, 0 }, { KEEL_MAX_STRIDE + 16, EINVAL },
+		{ KEEL_MAX_STRIDE - 8, EINVAL }, { 0, EINVAL },
+	};
+	struct pair p = pair_new(IBV_QPT_RC);
+	struct ib_uverbs_create_qp cmd = {
+		.pd_handle = p.pd->handle, .send_cq_handle = p.cq->handle,
+		.recv_cq_handle = p.cq->handle, .max_send_wr = 1,
+		.max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1,
+		.qp_type = IBV_QPT_RC,
+	};
+	struct ib_uverbs_create_qp_resp resp;
+	struct keel_uapi_create_qp_req req = {
+		.sq = { .entries = 1 },
+		.rq = { .entries = 1, .stride = KEEL_RQ_STRIDE(1) },
+	};
+	struct raw_invoke inv = {
+		.command = IB_USER_VERBS_CMD_CREATE_QP,
+		.in = &cmd, .in_len = sizeof(cmd),
+		.out = &resp, .out_len = sizeof(resp),
+		.drv_in = &req, .drv_in_len = sizeof(req),
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		/* Each QP gets rings of its own, with a zero header. */
+		req.sq.addr = (uintptr_t)MUST(aligned_alloc(PAGE, PAGE));
+		req.rq.addr = (uintptr_t)MUST(aligned_alloc(PAGE, PAGE));
+		memset((void *)(uintptr_t)req.sq.addr, 0, PAGE);
+		memset((void *)(uintptr_t)req.rq.addr, 0, PAGE);
+		req.sq.stride = cases[i].stride;
+		CHECK_RET(raw_invoke(p.ctx->cmd_fd, &inv), cases[i].want);
+	}
+}

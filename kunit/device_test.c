@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A device that the tests create and remove: its limits, its port, and what it frees.
+ */
+#include <kunit/test.h>
+#include <linux/err.h>
+#include <linux/if_arp.h>
+#include <linux/mm.h>
+#include <linux/netdevice.h>
+#include <rdma/ib_cache.h>
+#include <rdma/rdma_netlink.h>
+
+#include "keel.h"
+#include "keel_device.h"
+
+static int device_init(struct kunit *test)
+{
+	struct keel_dev_spec spec = { .name = "keel%d" };
+	struct ib_device *ibdev;
+
+	spec.ap = keel_aperture_mem_create(PAGE_SIZE);
+	if (IS_ERR(spec.ap))
+		return PTR_ERR(spec.ap);
+	ibdev = keel_dev_create_own(&spec);
+	if (IS_ERR(ibdev)) {
+		keel_aperture_destroy(spec.ap);
+		return PTR_ERR(ibdev);
+	}
+	test->priv = ibdev;
+	return 0;
+}
+
+static void device_exit(struct kunit *test)
+{
+	struct ib_device *ibdev = test->priv;
+
+	if (!ibdev)
+		return;
+	test->priv = NULL;
+	ib_unregister_device(ibdev);
+	put_device(&ibdev->dev);
+}
+
+/* DEV-2, ISO-5: the limits that the device reports are those that users share. */
+static void dev_2_iso_5_limits(struct kunit *test)
+{
+	struct ib_device *ibdev = test->priv;
+	const struct ib_device_attr *attr = &ibdev->attrs;
+	const u64 *limit = to_kdev(ibdev)->reg.quotas.limit;
+
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_pd, limit[KEEL_PD]);
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_mr, limit[KEEL_MR]);
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_mw, limit[KEEL_MW]);
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_ah, limit[KEEL_AH]);
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_qp, limit[KEEL_QP]);
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_cq, limit[KEEL_CQ]);
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_srq, limit[KEEL_SRQ]);
+	KUNIT_EXPECT_EQ(test, (u64)attr->max_mcast_grp, limit[KEEL_RES_GROUPS]);
+	KUNIT_EXPECT_EQ(test, (u64)PAGE_SIZE, limit[KEEL_RES_DM_BYTES]);
+	/* ibv_query_device() does not report these. */
+	KUNIT_EXPECT_EQ(test, 16384, limit[KEEL_TD]);
+	KUNIT_EXPECT_EQ(test, 16384, limit[KEEL_XRCD]);
+	KUNIT_EXPECT_EQ(test, 65536, limit[KEEL_DM]);
+	KUNIT_EXPECT_EQ(test, 1ULL << 32, limit[KEEL_RES_HANDLES]);
+}
+
+/* DEV-2: the port has one pkey, and no other index has one. */
+static void dev_2_pkey(struct kunit *test)
+{
+	struct ib_device *ibdev = test->priv;
+	u16 pkey = 0;
+
+	KUNIT_EXPECT_EQ(test, 0, ib_query_pkey(ibdev, KEEL_PORT, 0, &pkey));
+	KUNIT_EXPECT_EQ(test, 0xffff, pkey);
+	pkey = 0x1234;
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_query_pkey(ibdev, KEEL_PORT, 1, &pkey));
+	KUNIT_EXPECT_EQ(test, -EINVAL, ib_query_pkey(ibdev, KEEL_PORT, U16_MAX, &pkey));
+	KUNIT_EXPECT_EQ(test, 0x1234, pkey);
+}
+
+static void tunnel_setup(struct net_device *netdev)
+{
+	netdev->type = ARPHRD_NONE;
+}
+
+/* DEV-1: "rdma link add" refuses a netdev without a MAC address. */
+static void dev_1_no_mac(struct kunit *test)
+{
+	struct net_device *netdev = alloc_netdev(0, "keelkunit%d", NET_NAME_UNKNOWN,
+						 tunnel_setup);
+
+	KUNIT_ASSERT_NOT_NULL(test, netdev);
+	KUNIT_EXPECT_EQ(test, -EINVAL, keel_link_ops.newlink("keel_kunit", netdev));
+	free_netdev(netdev);
+}
+
+/* DEV-3: the removed device has no reference on its state page any more. */
+static void dev_3_state_page(struct kunit *test)
+{
+	struct ib_device *ibdev = test->priv;
+	struct page *page = to_kdev(ibdev)->state;
+
+	KUNIT_ASSERT_NOT_NULL(test, page);
+	get_page(page);
+	KUNIT_EXPECT_EQ(test, 2, page_count(page));
+	device_exit(test);
+	KUNIT_EXPECT_EQ(test, 1, page_count(page));
+	put_page(page);
+}
+
+static struct kunit_case device_cases[] = {
+	KUNIT_CASE(dev_2_iso_5_limits),
+	KUNIT_CASE(dev_2_pkey),
+	KUNIT_CASE(dev_1_no_mac),
+	KUNIT_CASE(dev_3_state_page),
+	{}
+};
+
+static struct kunit_suite device_suite = {
+	.name = "keel_device",
+	.init = device_init,
+	.exit = device_exit,
+	.test_cases = device_cases,
+};
+kunit_test_suite(device_suite);
