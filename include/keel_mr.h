@@ -20,6 +20,7 @@
 
 struct dma_buf;
 struct keel_own;
+struct sg_table;
 
 /* Fast registration: maximum number of pages, and supported page sizes. */
 #define KEEL_MAX_FAST_REG	1024
@@ -196,6 +197,10 @@ void keel_own_start(struct keel_mr *mr);
 void keel_own_stop(struct keel_mr *mr);
 void keel_own_unmap(struct keel_own *own);
 void keel_own_free(struct keel_mr *mr);
+#if IS_ENABLED(CONFIG_KUNIT)
+int keel_own_find(const struct keel_dev *kdev, const struct dma_buf *dmabuf,
+		  struct sg_table *sgt, u64 *start);
+#endif
 #else
 static inline int keel_own_map(struct keel_dev *kdev, struct keel_mr *mr,
 			       struct dma_buf *dmabuf, u64 offset)

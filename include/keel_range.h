@@ -6,6 +6,7 @@
 #ifndef KEEL_RANGE_H
 #define KEEL_RANGE_H
 
+#include <linux/kconfig.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 
@@ -31,5 +32,10 @@ void keel_range_fini(struct keel_range *r);
 int keel_range_check(const struct keel_range *r, u64 len, u32 log_align);
 int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start);
 void keel_range_free(struct keel_range *r, u64 start, u64 len);
+#if IS_ENABLED(CONFIG_KUNIT)
+bool keel_range_allocated(const struct keel_range *r, unsigned long at,
+			  unsigned long units)
+	__must_hold(&r->lock);
+#endif
 
 #endif /* KEEL_RANGE_H */

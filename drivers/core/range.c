@@ -111,6 +111,16 @@ int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_range_alloc);
 
+/* Are all of the @units units from @at on inside the range, and allocated? */
+VISIBLE_IF_KUNIT bool keel_range_allocated(const struct keel_range *r,
+					   unsigned long at, unsigned long units)
+	__must_hold(&r->lock)
+{
+	return at <= r->units && units <= r->units - at &&
+	       find_next_zero_bit(r->map, at + units, at) >= at + units;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_range_allocated);
+
 /**
  * keel_range_free() - free an allocated extent
  * @r: the range
@@ -126,8 +136,7 @@ void keel_range_free(struct keel_range *r, u64 start, u64 len)
 
 	guard(spinlock)(&r->lock);
 	/* A double free, or never allocated: do not change the map. */
-	if (WARN_ON(at > r->units || units > r->units - at ||
-		    find_next_zero_bit(r->map, at + units, at) < at + units))
+	if (WARN_ON(!keel_range_allocated(r, at, units)))
 		return;
 	bitmap_clear(r->map, at, units);
 }

@@ -134,6 +134,7 @@ struct keel_shpd *keel_shpd_remove(struct keel_shpds *shpds,
 {
 	struct keel_shpd *shpd = domain->shpd;
 
+	lockdep_assert_held(&shpds->lock);
 	if (shpd)
 		hash_del(&shpd->node);
 	WRITE_ONCE(domain->shpd, NULL);

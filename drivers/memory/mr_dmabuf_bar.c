@@ -20,6 +20,7 @@
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/workqueue.h>
+#include <kunit/visibility.h>
 
 #include "keel_mr.h"
 
@@ -95,9 +96,9 @@ static const struct dma_buf_attach_ops keel_own_attach_ops = {
 };
 
 /* Find the offset of a dma-buf that is contiguous in the device's memory. */
-static int keel_own_find(const struct keel_dev *kdev,
-			 const struct dma_buf *dmabuf, struct sg_table *sgt,
-			 u64 *start)
+VISIBLE_IF_KUNIT int keel_own_find(const struct keel_dev *kdev,
+				   const struct dma_buf *dmabuf,
+				   struct sg_table *sgt, u64 *start)
 {
 	struct keel_aperture *ap = kdev->ap;
 	struct keel_aperture_seg seg;
@@ -121,6 +122,7 @@ static int keel_own_find(const struct keel_dev *kdev,
 	/* Until here, the range was only checked against the size. */
 	return i && next - *start == dmabuf->size ? 0 : -EOPNOTSUPP;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_own_find);
 
 /*
  * Check this before calling another exporter.

@@ -130,6 +130,7 @@ void keel_srq_fail(struct keel_srq *srq)
 		keel_srq_event(srq, IB_EVENT_SRQ_ERR);
 	keel_srq_wake_later(srq);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_srq_fail);
 
 /**
  * keel_srq_get() - look up an SRQ by number
