@@ -27,6 +27,7 @@ static const struct fake_stretch {
 struct fake {
 	struct keel_aperture ap;
 	u8 *bytes;
+	u64 ordered;	/* zero bytes at the last keel_aperture_order() */
 	bool *destroyed;
 };
 
@@ -56,6 +57,16 @@ static void *fake_direct(struct keel_aperture *ap, u64 off, size_t *len)
 	return to_fake(ap)->bytes + off;
 }
 
+static void fake_order(struct keel_aperture *ap)
+{
+	struct fake *fake = to_fake(ap);
+	u64 i;
+
+	fake->ordered = 0;
+	for (i = 0; i < ap->size; i++)
+		fake->ordered += !fake->bytes[i];
+}
+
 static void fake_destroy(struct keel_aperture *ap)
 {
 	*to_fake(ap)->destroyed = true;
@@ -64,6 +75,7 @@ static void fake_destroy(struct keel_aperture *ap)
 static const struct keel_aperture_ops fake_ops = {
 	.destroy = fake_destroy,
 	.direct = fake_direct,
+	.order = fake_order,
 	.segment = fake_segment,
 };
 
@@ -206,6 +218,23 @@ static void dm_4_dm_6_zero_whole_pages(struct kunit *test)
 	keel_aperture_free(&fake->ap, hole, 1);
 }
 
+/* DM-4: a barrier of the backend follows the last byte that is cleared. */
+static void dm_4_zero_then_order(struct kunit *test)
+{
+	static const u64 lens[] = { 1, 4 * P, 5 * P, 16 * P };
+	struct fake *fake = fake_new(test);
+	unsigned int i;
+	u64 start;
+
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		memset(fake->bytes, 0xee, FAKE_PAGES * P);
+		KUNIT_ASSERT_EQ(test, 0, keel_aperture_alloc(&fake->ap, lens[i],
+							     0, &start));
+		KUNIT_EXPECT_EQ(test, PAGE_ALIGN(lens[i]), fake->ordered);
+		keel_aperture_free(&fake->ap, start, lens[i]);
+	}
+}
+
 /* DM-1: a refused allocation clears nothing, and returns the range's errno. */
 static void dm_1_refused_clears_nothing(struct kunit *test)
 {
@@ -242,6 +271,7 @@ static void aperture_destroy(struct kunit *test)
 static struct kunit_case aperture_test_cases[] = {
 	KUNIT_CASE(dm_1_refused_clears_nothing),
 	KUNIT_CASE(dm_4_dm_6_zero_whole_pages),
+	KUNIT_CASE(dm_4_zero_then_order),
 	KUNIT_CASE_PARAM(dm_6_segment_cut, cut_gen_params),
 	KUNIT_CASE(dm_6_segments_cover),
 	KUNIT_CASE(aperture_destroy),

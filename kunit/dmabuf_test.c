@@ -287,6 +287,9 @@ static void dmabuf_fence(struct kunit *test)
 			keel_need_provide(&ctl.need, true, asked, &left));
 	KUNIT_EXPECT_EQ(test, -1, left);
 	keel_need_put(&ctl.need);
+	/* A second call drops nothing. */
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
+	KUNIT_EXPECT_NULL(test, ctl.need.dmabuf);
 	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
 	KUNIT_EXPECT_EQ(test, 0, s->began[WRITING]);
 	dma_fence_signal(fence);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Requests to begin access to a dma-buf: access that was begun ends once, and only if
- * no transfer waits for it. The exporter counts.
+ * no transfer waits for it. The exporter counts. A request whose owner is stopped
+ * meanwhile is queued again.
  */
 #include <linux/dma-buf.h>
 #include <linux/err.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
 
 #include "compat.h"
 #include "keel_memreq.h"
@@ -161,10 +164,137 @@ static void memreq_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, o->ended);
 }
 
+#ifdef KEEL_HAVE_STUBS
+/**
+ * struct requeues - what a test does instead of keel_job_queue()
+ * @ret: result of each call
+ * @n: number of calls
+ * @job: the job of the last call
+ */
+static struct requeues {
+	int ret;
+	int n;
+	struct keel_job *job;
+} requeues;
+
+static int requeue(struct keel_worker *worker, struct keel_job *job)
+{
+	requeues.n++;
+	requeues.job = job;
+	return requeues.ret;
+}
+
+/* A request of a transfer that waits. A signal interrupts access that begins. */
+static struct keel_memreq *interrupted(struct kunit *test, struct opened *o, int ret)
+{
+	struct keel_memreq *req;
+
+	pair_make(test->priv, IB_QPT_RC);
+	kunit_activate_static_stub(test, keel_job_queue, requeue);
+	requeues = (struct requeues){ .ret = ret };
+	req = request_new(test, o);
+	/* The transfer's. */
+	kref_get(&req->ref);
+	return req;
+}
+
+/*
+ * ISO-1: the owner was stopped while access began. The worker tries again when the
+ * owner continues, and the transfer waits until then.
+ */
+static void iso_1_memreq_stopped(struct kunit *test)
+{
+	struct opened *o = opened_new(test);
+	struct keel_memreq *req = interrupted(test, o, 1);
+	int i;
+
+	for (i = 1; i <= 3; i++) {
+		/* As an exporter may return it, and as a wait for a fence does. */
+		o->refuse = i % 2 ? -ERESTARTSYS : -EINTR;
+		keel_memreq_run(&req->job, true);
+		KUNIT_ASSERT_EQ(test, i, requeues.n);
+		KUNIT_EXPECT_PTR_EQ(test, &req->job, requeues.job);
+		KUNIT_ASSERT_FALSE(test, req->finished);
+		/* The queued job has its reference again. */
+		KUNIT_ASSERT_EQ(test, 2, kref_read(&req->ref));
+	}
+	o->refuse = 0;
+	keel_memreq_run(&req->job, true);
+	KUNIT_EXPECT_EQ(test, 3, requeues.n);
+	KUNIT_EXPECT_TRUE(test, req->finished);
+	KUNIT_EXPECT_EQ(test, 0, req->result);
+	KUNIT_EXPECT_EQ(test, 1, o->began);
+	KUNIT_EXPECT_EQ(test, 0, o->ended);
+	/* The transfer ends the access, and does not wait. This frees the request. */
+	req->open.need.kind = KEEL_NEED_CLOSE;
+	req->qp = NULL;
+	keel_memreq_run(&req->job, true);
+	KUNIT_EXPECT_EQ(test, 1, o->ended);
+}
+
+/* The request ends with the error of the signal, and drops the reference of its job. */
+static void memreq_ends(struct kunit *test, struct keel_memreq *req, int result, int n)
+{
+	KUNIT_EXPECT_EQ(test, n, requeues.n);
+	KUNIT_EXPECT_TRUE(test, req->finished);
+	KUNIT_EXPECT_EQ(test, result, req->result);
+	KUNIT_ASSERT_EQ(test, 1, kref_read(&req->ref));
+	/* Drop the transfer's. */
+	req->qp = NULL;
+	keel_memreq_run(&req->job, false);
+}
+
+/* The worker of the owner is dead meanwhile: its queue takes no job. */
+static void memreq_dead(struct kunit *test)
+{
+	struct opened *o = opened_new(test);
+	struct keel_memreq *req = interrupted(test, o, -ESRCH);
+
+	o->refuse = -EINTR;
+	keel_memreq_run(&req->job, true);
+	memreq_ends(test, req, -EINTR, 1);
+	KUNIT_EXPECT_EQ(test, 0, o->began);
+}
+
+/* No error but that of a signal is temporary. */
+static void memreq_error(struct kunit *test)
+{
+	struct opened *o = opened_new(test);
+	struct keel_memreq *req = interrupted(test, o, 1);
+
+	o->refuse = -ENXIO;
+	keel_memreq_run(&req->job, true);
+	memreq_ends(test, req, -EFAULT, 0);
+	KUNIT_EXPECT_EQ(test, 0, o->began);
+}
+
+/* ISO-2: the owner was killed while access began. */
+static void iso_2_memreq_killed(struct kunit *test)
+{
+	struct opened *o = opened_new(test);
+	struct keel_memreq *req = interrupted(test, o, 1);
+
+	o->refuse = -EINTR;
+	allow_signal(SIGKILL);
+	KUNIT_EXPECT_EQ(test, 0, send_sig(SIGKILL, current, 1));
+	keel_memreq_run(&req->job, true);
+	flush_signals(current);
+	disallow_signal(SIGKILL);
+	memreq_ends(test, req, -EINTR, 0);
+	KUNIT_EXPECT_EQ(test, 0, o->began);
+}
+#endif
+
 static struct kunit_case memreq_cases[] = {
 	KUNIT_CASE(memreq_opens),
 	KUNIT_CASE(memreq_abandoned),
 	KUNIT_CASE(memreq_refused),
+#ifdef KEEL_HAVE_STUBS
+	KUNIT_CASE(iso_1_memreq_stopped),
+	KUNIT_CASE(memreq_dead),
+	KUNIT_CASE(memreq_error),
+	KUNIT_CASE(iso_2_memreq_killed),
+#endif
 	{}
 };
 

@@ -286,6 +286,49 @@ static void range_free_rounds(struct kunit *test)
 	}
 }
 
+struct allocated_case {
+	const char *desc;
+	unsigned long at, units;
+	bool want;
+};
+
+/* Units 1 to 39 and 41 to 69 of 70 are allocated. */
+static const struct allocated_case allocated_cases[] = {
+	{ "an extent", 1, 39, true },
+	{ "its first unit", 1, 1, true },
+	{ "its last unit", 39, 1, true },
+	{ "up to the end of the range", 41, 29, true },
+	{ "the last unit of the range", 69, 1, true },
+	{ "nothing, at the end", 70, 0, true },
+	{ "a free unit", 0, 1, false },
+	{ "a free unit in front", 0, 40, false },
+	{ "a free unit behind", 1, 40, false },
+	{ "a free unit between two extents", 1, 69, false },
+	{ "a unit beyond the end", 41, 30, false },
+	{ "the unit at the end", 70, 1, false },
+	{ "more units than 64 bits have", 1, ULONG_MAX, false },
+	{ "a start far beyond the end", ULONG_MAX, 2, false },
+};
+KUNIT_ARRAY_PARAM_DESC(allocated, allocated_cases, desc);
+
+/* A free of what is not allocated changes nothing: this is how it is detected. */
+static void range_allocated(struct kunit *test)
+{
+	const struct allocated_case *c = test->param_value;
+	struct keel_range *r = range_new(test, 70);
+	bool got;
+
+	KUNIT_ASSERT_EQ(test, 0, range_take(test, r, 70 * UNIT, 0));
+	keel_range_free(r, 0, UNIT);
+	keel_range_free(r, 40 * UNIT, UNIT);
+	spin_lock(&r->lock);
+	got = keel_range_allocated(r, c->at, c->units);
+	spin_unlock(&r->lock);
+	KUNIT_EXPECT_EQ(test, c->want, got);
+	keel_range_free(r, UNIT, 39 * UNIT);
+	keel_range_free(r, 41 * UNIT, 29 * UNIT);
+}
+
 /* keel_range_fini() accepts a range without init, and a second call. */
 static void range_fini_again(struct kunit *test)
 {
@@ -305,6 +348,7 @@ static struct kunit_case range_test_cases[] = {
 	KUNIT_CASE(dm_2_coarsest),
 	KUNIT_CASE_PARAM(dm_3_whole_range, whole_gen_params),
 	KUNIT_CASE(dm_1_fragmentation),
+	KUNIT_CASE_PARAM(range_allocated, allocated_gen_params),
 	KUNIT_CASE(range_free_rounds),
 	KUNIT_CASE(range_fini_again),
 	{}

@@ -168,9 +168,27 @@ static void srq_event_error(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, c->errors);
 }
 
+/* The CQ of the SRQ is in error: one event, and no receive WQE is taken any more. */
+static void srq_event_fail(struct kunit *test)
+{
+	struct consumer *c = consumer_new(test);
+	struct keel_srq *srq = to_ksrq(c->srq);
+	struct keel_recv recv;
+
+	consumer_post(c, 4);
+	keel_srq_fail(srq);
+	keel_srq_fail(srq);
+	KUNIT_EXPECT_EQ(test, 1, c->errors);
+	KUNIT_EXPECT_EQ(test, -EINVAL, keel_srq_take(srq, &recv));
+	KUNIT_EXPECT_EQ(test, 1, c->errors);
+	KUNIT_EXPECT_EQ(test, 0, c->limits);
+	ib_destroy_srq(c->srq);
+}
+
 static struct kunit_case srq_event_cases[] = {
 	KUNIT_CASE(srq_event_rearm),
 	KUNIT_CASE(srq_event_error),
+	KUNIT_CASE(srq_event_fail),
 	{}
 };
 

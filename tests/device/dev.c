@@ -135,6 +135,11 @@ TEST(parameters, "DEV-1,DM-3", "dm_size and default_device take effect, and insm
 	CHECK(!module_loaded());
 	CHECK(t_shell_status("insmod " MODULE_FILE " dm_size=18446744073709551615 2>&1"));
 	CHECK(t_shell_status("insmod " MODULE_FILE " dm_size=1099511627776 2>&1"));
+	/* The maximum, for which a guest has no memory, and a byte more. */
+	free(t_shell("insmod " MODULE_FILE " dm_size=4294963200 2>&1 | "
+		     "grep 'Cannot allocate memory'"));
+	free(t_shell("insmod " MODULE_FILE " dm_size=4294963201 2>&1 | "
+		     "grep -i 'invalid parameters'"));
 	CHECK(!module_loaded());
 	autoprobe("1");
 	module_load(module_usual());
@@ -274,6 +279,23 @@ TEST(port_shared, "DEV-2", "port state and events follow the netdev if another d
 	wait_for_state(KEEL1, IBV_PORT_ACTIVE);
 	check_down_and_up(dev_open(KEEL1));
 	free(t_shell("rdma link delete rxe_keel && modprobe -r rdma_rxe"));
+}
+
+TEST(debugfs, "DEV-1", "a device of keel has a folder in debugfs, with its present name, and a device of another driver on the same netdev has none")
+{
+	dev_add();
+	CHECK(!access("/sys/kernel/debug/keel/" KEEL1 "/objects", F_OK));
+	free(t_shell("rdma dev set " KEEL1 " name keel_other"));
+	CHECK(!access("/sys/kernel/debug/keel/keel_other/objects", F_OK));
+	CHECK(access("/sys/kernel/debug/keel/" KEEL1, F_OK));
+	free(t_shell("modprobe rdma_rxe && "
+		     "rdma link add rxe_keel type rxe netdev " KEEL1_NETDEV));
+	CHECK(access("/sys/kernel/debug/keel/rxe_keel", F_OK));
+	free(t_shell("rdma dev set rxe_keel name rxe_other"));
+	CHECK(access("/sys/kernel/debug/keel/rxe_other", F_OK));
+	free(t_shell("rdma link delete rxe_other && modprobe -r rdma_rxe"));
+	free(t_shell("rdma link delete keel_other"));
+	CHECK(access("/sys/kernel/debug/keel/keel_other", F_OK));
 }
 
 static bool has_gid(const char *name, const char *bytes)

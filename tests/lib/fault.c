@@ -65,11 +65,13 @@ void fault_only_keel(bool only)
 
 void fault_only_in(const char *function)
 {
-	/* The symbols are in the order of their addresses. */
-	char *lines = t_shell("grep -A 1 ' [Tt] %s$' /proc/kallsyms", function);
+	/* The end is where the next function starts. Those of modules have a suffix. */
+	char *lines = t_shell("sort /proc/kallsyms | "
+			      "grep -A 1 -E ' [Tt] %s([[:space:]]|$)'", function);
 	unsigned long start, end;
 
-	CHECK_EQ(sscanf(lines, "%lx %*s %*s %lx", &start, &end), 2);
+	CHECK_EQ(sscanf(lines, "%lx %*[^\n] %lx", &start, &end), 2);
+	CHECK(start < end);
 	fail_only("failslab", start, end);
 	fail_only("fail_page_alloc", start, end);
 	free(lines);

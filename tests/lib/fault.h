@@ -15,7 +15,7 @@ void fault_init(void);
 void fault_copies(bool may);
 /* May only those fail that keel makes itself? */
 void fault_only_keel(bool only);
-/* May only those fail that are made inside a function of the kernel itself? */
+/* May only those fail that are made inside a function, of the kernel or of a module? */
 void fault_only_in(const char *function);
 
 /* Let the @n-th allocation or copy from now on fail, or none with 0. */

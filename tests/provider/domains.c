@@ -61,9 +61,20 @@ TEST(clock, "DEV-2", "the raw clock is the clock of the timestamps, and nothing 
 	ns = values.raw_clock.tv_nsec;
 	CHECK(ns >= before.tv_sec * 1000000000LL + before.tv_nsec);
 	CHECK(ns <= after.tv_sec * 1000000000LL + after.tv_nsec);
-	values.comp_mask = 0;
+	/* The clock is the only bit. */
+	values = (struct ibv_values_ex){ .comp_mask = IBV_VALUES_MASK_RAW_CLOCK };
+	CHECK_OK(ibv_query_rt_values_ex(fake.ctx, &values));
+	CHECK_EQ(values.comp_mask, IBV_VALUES_MASK_RAW_CLOCK);
+	CHECK(values.raw_clock.tv_nsec >= ns);
+	/* Every bit but the clock: the value stays. */
+	values = (struct ibv_values_ex){
+		.comp_mask = ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK,
+		.raw_clock = { .tv_sec = 5, .tv_nsec = 6 },
+	};
 	CHECK_OK(ibv_query_rt_values_ex(fake.ctx, &values));
 	CHECK_EQ(values.comp_mask, 0);
+	CHECK_EQ(values.raw_clock.tv_sec, 5);
+	CHECK_EQ(values.raw_clock.tv_nsec, 6);
 	fake_close();
 }
 

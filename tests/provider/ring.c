@@ -182,6 +182,62 @@ TEST(allocator_default, "PDM-6", "an allocator may pass the allocation to the pr
 	fake_close();
 }
 
+static void *page_alloc(struct ibv_pd *pd, void *context, size_t size,
+			size_t alignment, uint64_t type)
+{
+	pool.allocs++;
+	return aligned_alloc(alignment, size);
+}
+
+/* An allocator of an application that fails internally, and leaves an errno. */
+static void page_free(struct ibv_pd *pd, void *context, void *ptr,
+		      uint64_t type)
+{
+	pool.frees++;
+	free(ptr);
+	errno = EDOM;
+}
+
+TEST(free_errno, "PDM-6", "a queue that the kernel refuses returns the errno of the kernel, and not that of the application's allocator")
+{
+	struct ibv_parent_domain_init_attr attr = {
+		.alloc = page_alloc, .free = page_free,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
+	};
+	struct ibv_cq_init_attr_ex cq_attr = {
+		.cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+	};
+	struct ibv_srq_init_attr srq_attr = {
+		.attr = { .max_wr = 4, .max_sge = 1 },
+	};
+	struct ibv_qp_init_attr qp_attr = { .qp_type = IBV_QPT_RC };
+	struct ibv_pd *pd, *domain;
+	struct ibv_cq *cq;
+
+	fake_open();
+	pd = MUST(ibv_alloc_pd(fake.ctx));
+	attr.pd = pd;
+	domain = MUST(ibv_alloc_parent_domain(fake.ctx, &attr));
+	cq = fake_new_cq(4);
+	cq_attr.parent_domain = domain;
+	fake.fail[FAKE_CREATE_CQ] = EPERM;
+	CHECK_NULL(ibv_create_cq_ex(fake.ctx, &cq_attr), EPERM);
+	CHECK_EQ(pool.frees, 1);
+	fake.fail[FAKE_CREATE_SRQ] = EAGAIN;
+	CHECK_NULL(ibv_create_srq(domain, &srq_attr), EAGAIN);
+	CHECK_EQ(pool.frees, 2);
+	qp_attr.send_cq = cq;
+	qp_attr.recv_cq = cq;
+	fake.fail[FAKE_CREATE_QP] = EACCES;
+	CHECK_NULL(ibv_create_qp(domain, &qp_attr), EACCES);
+	CHECK_EQ(pool.frees, 4);
+	CHECK_EQ(pool.allocs, 4);
+	CHECK_OK(ibv_destroy_cq(cq));
+	CHECK_OK(ibv_dealloc_pd(domain));
+	CHECK_OK(ibv_dealloc_pd(pd));
+	fake_close();
+}
+
 TEST(full, "DEV-4", "a ring is full with as many WQEs as it has, and with an invalid kernel index, at any index")
 {
 	static const uint32_t starts[] = { 0, 1, 7, 8, 0x7fffffff, 0xfffffff8,

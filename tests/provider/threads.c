@@ -365,3 +365,49 @@ TEST(doorbell, "DEV-4", "if a receive WQE is posted while the kernel requests a 
 	join(kernel);
 	finish();
 }
+
+static atomic_bool changed;
+
+/* Only the locks of the queues order this before what the test does afterwards. */
+static void *reset_and_resize(void *arg)
+{
+	struct ibv_srq_attr attr = { .max_wr = 2 * WRS };
+
+	fake_to(qp, IBV_QPS_RESET);
+	CHECK_OK(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR));
+	atomic_store_explicit(&changed, true, memory_order_relaxed);
+	return NULL;
+}
+
+/* Check the index and the size of a ring with its lock. */
+static void check_ring(struct keel_lock *lock, const struct keel_ring *ring,
+		       uint32_t index, uint32_t mask)
+{
+	keel_lock(lock);
+	CHECK_EQ(ring->user, index);
+	CHECK_EQ(ring->mask, mask);
+	keel_unlock(lock);
+}
+
+TEST(reset, "DEV-4", "a reset empties each queue, and a resize replaces the ring of an SRQ, under the lock of the queue")
+{
+	struct ibv_send_wr send = { .opcode = IBV_WR_SEND, .sg_list = &sge };
+	struct ibv_recv_wr recv = { .sg_list = &sge };
+	struct ibv_send_wr *bad_send;
+	struct ibv_recv_wr *bad_recv;
+	pthread_t thread;
+
+	setup(false);
+	CHECK_OK(ibv_post_send(qp, &send, &bad_send));
+	CHECK_OK(ibv_post_recv(qp, &recv, &bad_recv));
+	CHECK_OK(ibv_post_srq_recv(srq, &recv, &bad_recv));
+	start(&thread, reset_and_resize, 0);
+	while (!atomic_load_explicit(&changed, memory_order_relaxed))
+		sched_yield();
+	/* In the order of the other thread: each lock also orders what came before. */
+	check_ring(&to_kqp(qp)->sq.lock, &to_kqp(qp)->sq.ring, 0, WRS - 1);
+	check_ring(&to_kqp(qp)->rq.lock, &to_kqp(qp)->rq.ring, 0, WRS - 1);
+	check_ring(&to_ksrq(srq)->rq.lock, &to_ksrq(srq)->rq.ring, 1, 2 * WRS - 1);
+	join(thread);
+	finish();
+}
