@@ -64,6 +64,7 @@
  * @reg: its objects
  * @keys: its lkeys and rkeys
  * @shpds: its shared-PD handles
+ * @xrcd_pins: file systems of XRC domains that were closed
  * @ap: its memory
  * @provider: represents @ap in transfers between devices, or NULL; valid while the
  *	driver is bound, which is longer than the device exists
@@ -90,6 +91,7 @@ struct keel_dev {
 	struct keel_registry reg;
 	struct keel_keys keys;
 	struct keel_shpds shpds;
+	struct keel_xrcd_pins xrcd_pins;
 	struct keel_aperture *ap;
 	struct p2pdma_provider *provider;
 	struct xarray qps;

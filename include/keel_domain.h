@@ -7,15 +7,19 @@
 
 #include <linux/atomic.h>
 #include <linux/hashtable.h>
+#include <linux/llist.h>
 #include <linux/refcount.h>
 #include <linux/siphash.h>
 #include <linux/spinlock.h>
+#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
 #include "keel_obj.h"
 
+struct inode;
 struct keel_dev;
 struct keel_shpd;
+struct keel_xrcd_pin;
 
 /**
  * struct keel_shpds - shared-PD handles of a device
@@ -94,6 +98,7 @@ struct keel_pd {
  * @dev: device number of the filesystem of its inode
  * @ino: number of the inode
  * @tied: it has an inode
+ * @pin: keeps the file system of its inode, or NULL
  */
 struct keel_xrcd {
 	struct keel_obj obj;
@@ -101,6 +106,19 @@ struct keel_xrcd {
 	dev_t dev;
 	u64 ino;
 	bool tied;
+	struct keel_xrcd_pin *pin;
+};
+
+/**
+ * struct keel_xrcd_pins - file systems of domains that threads of the kernel closed
+ * @late: ib_uverbs may not have dropped the inode yet
+ * @over: it has
+ * @work: lets go of @over
+ */
+struct keel_xrcd_pins {
+	struct llist_head late;
+	struct llist_head over;
+	struct work_struct work;
 };
 
 struct keel_ib_pd {
@@ -127,6 +145,13 @@ static inline struct keel_xrcd *to_kxrcd(struct ib_xrcd *ib)
 {
 	return container_of(ib, struct keel_ib_xrcd, ib)->xrcd;
 }
+
+/* xrcd_pin.c */
+struct keel_xrcd_pin *keel_xrcd_pin_new(struct keel_dev *kdev,
+					const struct inode *inode);
+void keel_xrcd_pin_put(struct keel_dev *kdev, struct keel_xrcd_pin *pin);
+void keel_xrcd_pins_init(struct keel_dev *kdev);
+void keel_xrcd_pins_fini(struct keel_dev *kdev);
 
 /* domain.c */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel);

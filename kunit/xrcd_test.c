@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An XRC domain of a kernel consumer.
+ * XRC domains that no process opens or closes: those of kernel consumers, and those
+ * that a thread of the kernel closes.
  */
+#include <linux/anon_inodes.h>
+#include <linux/delay.h>
+#include <linux/err.h>
+#include <linux/fcntl.h>
+#include <linux/fdtable.h>
+#include <linux/file.h>
+
+#include "keel.h"
 #include "keel_domain.h"
 #include "pair.h"
 
@@ -21,7 +30,73 @@ static void xrc_1_of_kernel(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, ib_dealloc_xrcd_user(xrcd, NULL));
 }
 
+/* References on the file's name: one of the file, and one of each pin. */
+static int names(struct file *file)
+{
+	return d_count(file->f_path.dentry);
+}
+
+/* Pins are let go of by a thread of the kernel, a little later. */
+static void names_become(struct kunit *test, struct file *file, int want)
+{
+	int i;
+
+	for (i = 0; i < 10000 && names(file) != want; i++)
+		usleep_range(500, 1000);
+	KUNIT_EXPECT_EQ(test, want, names(file));
+}
+
+static struct ib_xrcd *open_of(struct kunit *test, struct file *file)
+{
+	struct pair *p = test->priv;
+	struct ib_xrcd *xrcd = ib_alloc_xrcd_user(p->ibdev, file_inode(file), NULL);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, xrcd);
+	return xrcd;
+}
+
+/*
+ * XRC-2: a file system stays while a domain is tied to one of its inodes, and until
+ * ib_uverbs has dropped the inode: a later open shows that it has.
+ */
+static void xrc_2_file_system_stays(struct kunit *test)
+{
+	static const struct file_operations fops = {};
+	struct file *file = anon_inode_getfile("keel_kunit", &fops, NULL, O_RDONLY);
+	struct pair *p = test->priv;
+	struct keel_xrcd_pins *pins = &to_kdev(p->ibdev)->xrcd_pins;
+	struct ib_xrcd *xrcd;
+	int fd = get_unused_fd_flags(O_CLOEXEC);
+
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, file);
+	KUNIT_ASSERT_GE(test, fd, 0);
+	/* This thread has no descriptor of the inode. */
+	KUNIT_EXPECT_EQ(test, -EBADF, PTR_ERR_OR_ZERO(ib_alloc_xrcd_user(p->ibdev,
+									 file_inode(file),
+									 NULL)));
+	get_file(file);
+	fd_install(fd, file);
+	xrcd = open_of(test, file);
+	KUNIT_EXPECT_TRUE(test, to_kxrcd(xrcd)->tied);
+	KUNIT_EXPECT_EQ(test, 2, names(file));
+	KUNIT_EXPECT_EQ(test, 0, ib_dealloc_xrcd_user(xrcd, NULL));
+	KUNIT_EXPECT_FALSE(test, llist_empty(&pins->late));
+	flush_workqueue(to_kdev(p->ibdev)->wq);
+	KUNIT_EXPECT_EQ(test, 2, names(file));
+	/* The pin of the second domain replaces that of the first. */
+	xrcd = open_of(test, file);
+	KUNIT_EXPECT_TRUE(test, llist_empty(&pins->late));
+	names_become(test, file, 2);
+	KUNIT_EXPECT_EQ(test, 0, ib_dealloc_xrcd_user(xrcd, NULL));
+	KUNIT_EXPECT_EQ(test, 2, names(file));
+	keel_xrcd_pins_fini(to_kdev(p->ibdev));
+	names_become(test, file, 1);
+	close_fd(fd);
+	fput(file);
+}
+
 static struct kunit_case xrcd_cases[] = {
+	KUNIT_CASE(xrc_2_file_system_stays),
 	KUNIT_CASE(xrc_1_of_kernel),
 	{}
 };

@@ -154,8 +154,10 @@ static void keel_dev_release(struct ib_device *ibdev)
 	struct keel_dev *kdev = to_kdev(ibdev);
 
 	/* First, because queued work has references on objects. */
-	if (kdev->wq)
+	if (kdev->wq) {
+		keel_xrcd_pins_fini(kdev);
 		destroy_workqueue(kdev->wq);
+	}
 	WARN_ON(!xa_empty(&kdev->qps));
 	xa_destroy(&kdev->qps);
 	WARN_ON(!xa_empty(&kdev->srqs));
@@ -247,6 +249,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 	keel_dev_limits(kdev->reg.quotas.limit);
 	keel_keys_init(&kdev->keys);
 	keel_shpds_init(&kdev->shpds);
+	keel_xrcd_pins_init(kdev);
 	ibdev->local_dma_lkey = KEEL_LOCAL_DMA_LKEY;
 	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	atomic64_set(&kdev->qps_destroyed, 0);
