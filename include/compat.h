@@ -468,16 +468,4 @@ void rdma_restrack_add(struct rdma_restrack_entry *res);
 #define KEEL_OF_UVERBS	uverbs_idr_class
 #endif
 
-/*
- * Functions that a unit test can replace, in builds with the points of keel_point.h.
- * Older kernels do not have them.
- */
-#if defined(KEEL_POINTS) && defined(KEEL_HAVE_STATIC_STUB)
-#include <kunit/static_stub.h>
-#define KEEL_HAVE_STUBS
-#define KEEL_STUB(_fn, _args...)	KUNIT_STATIC_STUB_REDIRECT(_fn, _args)
-#else
-#define KEEL_STUB(_fn, _args...)	do { } while (0)
-#endif
-
 #endif /* KEEL_COMPAT_H */

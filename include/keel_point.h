@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Points between two steps whose order matters. There a unit test calls what
- * another thread could call meanwhile: kunit/orders_test.c. Only builds with the
- * unit tests have them.
+ * another thread could call meanwhile: kunit/orders_test.c. And functions that a unit
+ * test replaces. Only builds with the unit tests have them.
  */
 #ifndef KEEL_POINT_H
 #define KEEL_POINT_H
@@ -10,6 +10,15 @@
 #include <linux/compiler.h>
 
 #ifdef KEEL_POINTS
+#include <kunit/static_stub.h>
+
+/**
+ * keel_stub() - let a unit test replace a function, for calls of its own thread
+ * @fn: the function; this is its first statement
+ * @args: its arguments
+ */
+#define keel_stub(fn, args...)	KUNIT_STATIC_STUB_REDIRECT(fn, args)
+
 /**
  * struct keel_point_hook - what the points of the module call
  * @hit: gets the name of the point; or NULL. Set by a test that is the only user
@@ -35,6 +44,8 @@ static inline void keel_point(const char *name)
 		hit(name);
 }
 #else
+#define keel_stub(fn, args...)	do { } while (0)
+
 static inline void keel_point(const char *name)
 {
 }

@@ -4,6 +4,7 @@
  * no transfer waits for it. The exporter counts. A request whose owner is stopped
  * meanwhile is queued again.
  */
+#include <kunit/static_stub.h>
 #include <linux/dma-buf.h>
 #include <linux/err.h>
 #include <linux/sched.h>
@@ -164,7 +165,6 @@ static void memreq_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, o->ended);
 }
 
-#ifdef KEEL_HAVE_STUBS
 /**
  * struct requeues - what a test does instead of keel_job_queue()
  * @ret: result of each call
@@ -283,18 +283,14 @@ static void iso_2_memreq_killed(struct kunit *test)
 	memreq_ends(test, req, -EINTR, 0);
 	KUNIT_EXPECT_EQ(test, 0, o->began);
 }
-#endif
-
 static struct kunit_case memreq_cases[] = {
 	KUNIT_CASE(memreq_opens),
 	KUNIT_CASE(memreq_abandoned),
 	KUNIT_CASE(memreq_refused),
-#ifdef KEEL_HAVE_STUBS
 	KUNIT_CASE(iso_1_memreq_stopped),
 	KUNIT_CASE(memreq_dead),
 	KUNIT_CASE(memreq_error),
 	KUNIT_CASE(iso_2_memreq_killed),
-#endif
 	{}
 };
 

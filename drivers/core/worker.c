@@ -22,6 +22,7 @@
 #include <kunit/visibility.h>
 
 #include "compat.h"
+#include "keel_point.h"
 #include "keel_worker.h"
 
 /* How long rmmod waits for stopped processes before it kills them. */
@@ -177,7 +178,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_job_init);
  */
 int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
 {
-	KEEL_STUB(keel_job_queue, worker, job);
+	keel_stub(keel_job_queue, worker, job);
 	/* From here on, this thread owns the job's node. */
 	if (test_and_set_bit(0, &job->state))
 		return 0;
