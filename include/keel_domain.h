@@ -7,7 +7,7 @@
 
 #include <linux/atomic.h>
 #include <linux/hashtable.h>
-#include <linux/llist.h>
+#include <linux/list.h>
 #include <linux/refcount.h>
 #include <linux/siphash.h>
 #include <linux/spinlock.h>
@@ -110,14 +110,16 @@ struct keel_xrcd {
 };
 
 /**
- * struct keel_xrcd_pins - file systems of domains that threads of the kernel closed
- * @late: ib_uverbs may not have dropped the inode yet
+ * struct keel_xrcd_pins - file systems of domains that were closed, to be dropped later
+ * @lock: protects the lists
+ * @late: ib_uverbs may not have dropped the inode yet; one at most
  * @over: it has
- * @work: lets go of @over
+ * @work: drops @over
  */
 struct keel_xrcd_pins {
-	struct llist_head late;
-	struct llist_head over;
+	spinlock_t lock;
+	struct list_head late __guarded_by(&lock);
+	struct list_head over __guarded_by(&lock);
 	struct work_struct work;
 };
 
@@ -151,7 +153,7 @@ struct keel_xrcd_pin *keel_xrcd_pin_new(struct keel_dev *kdev,
 					const struct inode *inode);
 void keel_xrcd_pin_put(struct keel_dev *kdev, struct keel_xrcd_pin *pin);
 void keel_xrcd_pins_init(struct keel_dev *kdev);
-void keel_xrcd_pins_fini(struct keel_dev *kdev);
+void keel_xrcd_pins_over(struct keel_dev *kdev, const struct task_struct *closer);
 
 /* domain.c */
 struct keel_domain *keel_domain_create(struct keel_dev *kdev, bool kernel);

@@ -13,6 +13,7 @@ struct vm_area_struct;
 /* removal.c */
 int keel_removal_init(void);
 void keel_removal_exit(void);
+bool keel_state_is_gone(const struct keel_dev *kdev);
 void keel_state_put(struct keel_dev *kdev);
 int keel_state_mmap(struct keel_dev *kdev, struct vm_area_struct *vma);
 

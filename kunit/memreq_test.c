@@ -283,6 +283,7 @@ static void iso_2_memreq_killed(struct kunit *test)
 	memreq_ends(test, req, -EINTR, 0);
 	KUNIT_EXPECT_EQ(test, 0, o->began);
 }
+
 static struct kunit_case memreq_cases[] = {
 	KUNIT_CASE(memreq_opens),
 	KUNIT_CASE(memreq_abandoned),

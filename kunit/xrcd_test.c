@@ -9,6 +9,7 @@
 #include <linux/fcntl.h>
 #include <linux/fdtable.h>
 #include <linux/file.h>
+#include <linux/sched/task.h>
 
 #include "keel.h"
 #include "keel_domain.h"
@@ -36,7 +37,7 @@ static int names(struct file *file)
 	return d_count(file->f_path.dentry);
 }
 
-/* Pins are let go of by a thread of the kernel, a little later. */
+/* A thread of the kernel drops pins, a little later. */
 static void names_become(struct kunit *test, struct file *file, int want)
 {
 	int i;
@@ -61,10 +62,10 @@ static struct ib_xrcd *open_of(struct kunit *test, struct file *file)
  */
 static void xrc_2_file_system_stays(struct kunit *test)
 {
-	static const struct file_operations fops = {};
+	static const struct file_operations fops = { .owner = THIS_MODULE };
 	struct file *file = anon_inode_getfile("keel_kunit", &fops, NULL, O_RDONLY);
 	struct pair *p = test->priv;
-	struct keel_xrcd_pins *pins = &to_kdev(p->ibdev)->xrcd_pins;
+	struct keel_dev *kdev = to_kdev(p->ibdev);
 	struct ib_xrcd *xrcd;
 	int fd = get_unused_fd_flags(O_CLOEXEC);
 
@@ -80,19 +81,29 @@ static void xrc_2_file_system_stays(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, to_kxrcd(xrcd)->tied);
 	KUNIT_EXPECT_EQ(test, 2, names(file));
 	KUNIT_EXPECT_EQ(test, 0, ib_dealloc_xrcd_user(xrcd, NULL));
-	KUNIT_EXPECT_FALSE(test, llist_empty(&pins->late));
-	flush_workqueue(to_kdev(p->ibdev)->wq);
+	/* ib_uverbs may still have the inode; so has the context of another thread. */
+	keel_xrcd_pins_over(kdev, &init_task);
+	flush_workqueue(kdev->wq);
+	flush_delayed_fput();
 	KUNIT_EXPECT_EQ(test, 2, names(file));
-	/* The pin of the second domain replaces that of the first. */
+	/* The open of a second domain drops the first, and has a pin of its own. */
 	xrcd = open_of(test, file);
-	KUNIT_EXPECT_TRUE(test, llist_empty(&pins->late));
 	names_become(test, file, 2);
 	KUNIT_EXPECT_EQ(test, 0, ib_dealloc_xrcd_user(xrcd, NULL));
+	flush_workqueue(kdev->wq);
+	flush_delayed_fput();
 	KUNIT_EXPECT_EQ(test, 2, names(file));
-	keel_xrcd_pins_fini(to_kdev(p->ibdev));
+	/* So does the close of a third. */
+	xrcd = open_of(test, file);
+	KUNIT_EXPECT_EQ(test, 0, ib_dealloc_xrcd_user(xrcd, NULL));
+	names_become(test, file, 2);
+	/* And the end of the context that this thread closes. */
+	keel_xrcd_pins_over(kdev, current);
 	names_become(test, file, 1);
 	close_fd(fd);
 	fput(file);
+	/* It has operations of this module. */
+	flush_delayed_fput();
 }
 
 static struct kunit_case xrcd_cases[] = {

@@ -37,6 +37,18 @@ static int keel_enable(struct ib_device *ibdev)
 }
 
 /**
+ * keel_state_is_gone() - is the device being removed, or was it?
+ * @kdev: the device, with a context
+ *
+ * Context: any.
+ * Return: true before ib_uverbs disassociates anything.
+ */
+bool keel_state_is_gone(const struct keel_dev *kdev)
+{
+	return READ_ONCE(keel_state_of(kdev->state)->gone);
+}
+
+/**
  * keel_state_put() - drop the reference on the state page of a device
  * @kdev: the device, without contexts
  */

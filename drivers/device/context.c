@@ -70,6 +70,8 @@ static void keel_dealloc_ucontext(struct ib_ucontext *context)
 {
 	keel_workers_stop(&to_kctx(context)->workers);
 	keel_user_put(to_kctx(context)->user);
+	/* Nor is an inode of a domain left that this thread has closed. */
+	keel_xrcd_pins_over(to_kdev(context->device), current);
 }
 
 /*

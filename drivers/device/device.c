@@ -155,7 +155,7 @@ static void keel_dev_release(struct ib_device *ibdev)
 
 	/* First, because queued work has references on objects. */
 	if (kdev->wq) {
-		keel_xrcd_pins_fini(kdev);
+		keel_xrcd_pins_over(kdev, NULL);
 		destroy_workqueue(kdev->wq);
 	}
 	WARN_ON(!xa_empty(&kdev->qps));

@@ -2,17 +2,22 @@
 /*
  * The file systems of XRC domains. ib_uverbs has a reference on the inode of a domain
  * only. If its file system were unmounted first, the last iput() would access a freed
- * super block. So keel keeps the file system mounted, with an O_PATH file, which keeps
- * nothing else and needs no answer of the file system.
+ * super block. So keel keeps the file system mounted, with an O_PATH file. That also
+ * keeps the name of the file, but needs no answer of the file system.
  *
  * The file must stay until ib_uverbs has dropped the inode, which it does right after
  * the dealloc_xrcd op, with &ib_uverbs_device.xrcd_tree_mutex. All opens and closes of
  * domains with an inode take this mutex. So fput() must not release the file at once:
  *
- * * In a process, it does so when the system call ends, without the mutex. The last
- *   reference on a large deleted file is dropped there, too: nobody waits for it.
- * * In a thread of the kernel, a timer would be all that delays it. There the file is
- *   kept until the next open or close, or until the device is released.
+ * * In a process that closes a domain, it does so when the system call ends, without
+ *   the mutex. The last reference on a large deleted file is dropped there, too.
+ * * A thread of the kernel would have nothing but a timer to delay it. And a process
+ *   that removes the device would unmount what others have detached. Both leave the
+ *   file to a thread of the kernel: when the next domain is opened or closed, when the
+ *   context ends that this thread is closing, or when the device is released.
+ *
+ * When a device moves to another network namespace, ib_uverbs creates a new mutex. It
+ * has then closed all domains, and all their contexts.
  */
 #include <linux/cred.h>
 #include <linux/err.h>
@@ -23,15 +28,18 @@
 #include <kunit/visibility.h>
 
 #include "keel.h"
+#include "keel_removal.h"
 
 /**
  * struct keel_xrcd_pin - keeps the file system of a domain
  * @file: an O_PATH file of the inode
+ * @closer: the thread that closed the domain; only compared
  * @node: in &keel_xrcd_pins.late or &keel_xrcd_pins.over
  */
 struct keel_xrcd_pin {
 	struct file *file;
-	struct llist_node node;
+	const struct task_struct *closer;
+	struct list_head node;
 };
 
 static void keel_xrcd_pin_free(struct keel_xrcd_pin *pin)
@@ -40,30 +48,40 @@ static void keel_xrcd_pin_free(struct keel_xrcd_pin *pin)
 	kfree(pin);
 }
 
-/* A thread of the kernel, so that no process runs the unmount of another one. */
+/* In a thread of the kernel, fput() leaves the release to another one. */
 static void keel_xrcd_pins_work(struct work_struct *work)
 {
 	struct keel_xrcd_pins *pins = container_of(work, struct keel_xrcd_pins, work);
-	struct llist_node *list = llist_del_all(&pins->over);
 	struct keel_xrcd_pin *pin, *next;
+	LIST_HEAD(list);
 
-	llist_for_each_entry_safe(pin, next, list, node)
+	scoped_guard(spinlock, &pins->lock)
+		list_splice_init(&pins->over, &list);
+	list_for_each_entry_safe(pin, next, &list, node)
 		keel_xrcd_pin_free(pin);
 }
 
-/* ib_uverbs has the mutex: it has dropped the inodes of all files in @late. */
-static void keel_xrcd_pins_over(struct keel_dev *kdev)
+/**
+ * keel_xrcd_pins_over() - drop file systems whose inodes ib_uverbs has dropped
+ * @kdev: the device
+ * @closer: only those of domains that this thread has closed; NULL: all, because
+ *	ib_uverbs has its mutex of XRC domains or does not use the device any more
+ *
+ * Context: may sleep. The workqueue of the device exists.
+ */
+void keel_xrcd_pins_over(struct keel_dev *kdev, const struct task_struct *closer)
 {
 	struct keel_xrcd_pins *pins = &kdev->xrcd_pins;
-	struct llist_node *first = llist_del_all(&pins->late), *last = first;
+	struct keel_xrcd_pin *pin, *next;
 
-	if (!first)
-		return;
-	while (last->next)
-		last = last->next;
-	llist_add_batch(first, last, &pins->over);
-	queue_work(kdev->wq, &pins->work);
+	guard(spinlock)(&pins->lock);
+	list_for_each_entry_safe(pin, next, &pins->late, node)
+		if (!closer || pin->closer == closer)
+			list_move_tail(&pin->node, &pins->over);
+	if (!list_empty(&pins->over))
+		queue_work(kdev->wq, &pins->work);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_xrcd_pins_over);
 
 /**
  * struct keel_xrcd_find - finds a file of an inode
@@ -98,14 +116,13 @@ struct keel_xrcd_pin *keel_xrcd_pin_new(struct keel_dev *kdev,
 					const struct inode *inode)
 {
 	struct keel_xrcd_find find = { .inode = inode };
+	struct file *file = ERR_PTR(-EBADF);
 	struct keel_xrcd_pin *pin;
-	struct file *file;
 
-	keel_xrcd_pins_over(kdev);
+	keel_xrcd_pins_over(kdev, NULL);
 	pin = kzalloc_obj(*pin, GFP_KERNEL_ACCOUNT);
 	if (!pin)
 		return ERR_PTR(-ENOMEM);
-	file = ERR_PTR(-EBADF);
 	if (iterate_fd(current->files, 0, keel_xrcd_is_of, &find)) {
 		file = dentry_open(&find.file->f_path, O_PATH, current_cred());
 		fput(find.file);
@@ -119,7 +136,7 @@ struct keel_xrcd_pin *keel_xrcd_pin_new(struct keel_dev *kdev,
 }
 
 /**
- * keel_xrcd_pin_put() - let go of a file system, when ib_uverbs has dropped the inode
+ * keel_xrcd_pin_put() - drop a file system, when ib_uverbs has dropped the inode
  * @kdev: the device
  * @pin: of keel_xrcd_pin_new(), or NULL
  *
@@ -130,11 +147,14 @@ void keel_xrcd_pin_put(struct keel_dev *kdev, struct keel_xrcd_pin *pin)
 {
 	if (!pin)
 		return;
-	keel_xrcd_pins_over(kdev);
-	if (current->flags & PF_KTHREAD)
-		llist_add(&pin->node, &kdev->xrcd_pins.late);
-	else
+	keel_xrcd_pins_over(kdev, NULL);
+	if (!(current->flags & PF_KTHREAD) && !keel_state_is_gone(kdev)) {
 		keel_xrcd_pin_free(pin);
+		return;
+	}
+	pin->closer = current;
+	guard(spinlock)(&kdev->xrcd_pins.lock);
+	list_add_tail(&pin->node, &kdev->xrcd_pins.late);
 }
 
 /**
@@ -143,19 +163,12 @@ void keel_xrcd_pin_put(struct keel_dev *kdev, struct keel_xrcd_pin *pin)
  */
 void keel_xrcd_pins_init(struct keel_dev *kdev)
 {
-	init_llist_head(&kdev->xrcd_pins.late);
-	init_llist_head(&kdev->xrcd_pins.over);
-	INIT_WORK(&kdev->xrcd_pins.work, keel_xrcd_pins_work);
-}
+	struct keel_xrcd_pins *pins = &kdev->xrcd_pins;
 
-/**
- * keel_xrcd_pins_fini() - let go of all file systems
- * @kdev: the device; no domain of it is left, and ib_uverbs does not use it any more
- *
- * Context: may sleep. The workqueue of the device exists.
- */
-void keel_xrcd_pins_fini(struct keel_dev *kdev)
-{
-	keel_xrcd_pins_over(kdev);
+	spin_lock_init(&pins->lock);
+	/* No other thread has the device yet. */
+	context_unsafe(INIT_LIST_HEAD(&pins->late));
+	/* Nor this list. */
+	context_unsafe(INIT_LIST_HEAD(&pins->over));
+	INIT_WORK(&pins->work, keel_xrcd_pins_work);
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_xrcd_pins_fini);

@@ -8,9 +8,11 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "dev.h"
 #include "iso.h"
 #include "raw.h"
 #include "stall.h"
@@ -24,6 +26,7 @@
 
 void t_after(void)
 {
+	dev_del();
 	rmdir(DIR);
 }
 
@@ -88,7 +91,7 @@ TEST(unmount, "XRC-2,ISO-1", "a user cannot unmount the file system of an open X
 {
 	struct peer p;
 
-	SYS(mkdir(DIR, 0777));
+	mkdir(DIR, 0777);
 	SYS(chmod(DIR, 0777));
 	peer_start(&p, unmounter);
 	peer_wait(&p);
@@ -97,23 +100,112 @@ TEST(unmount, "XRC-2,ISO-1", "a user cannot unmount the file system of an open X
 	CHECK_EQ(tree_count(KEEL0, NULL), 0);
 }
 
-/* Open a domain with driver data in a page of the FUSE file. */
-static void slow_opener(struct peer *parent)
+static void detacher(struct peer *parent)
+{
+	int fd;
+
+	own_mount();
+	fd = SYS(open(DIR "/file", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+	open_xrcd(dev_open(KEEL1), fd);
+	close(fd);
+	SYS(umount2(DIR, MNT_DETACH));
+	peer_tell(parent);
+	pause();
+}
+
+TEST(removal, "XRC-2,DEV-3", "rdma link delete ends the XRC domain of a file system that its user has detached")
+{
+	struct peer p;
+
+	mkdir(DIR, 0777);
+	SYS(chmod(DIR, 0777));
+	dev_add();
+	peer_start(&p, detacher);
+	peer_wait(&p);
+	free(t_shell("rdma link delete " KEEL1));
+	CHECK(!dev_exists(KEEL1));
+	peer_kill(&p, SIGKILL);
+}
+
+/*
+ * Leave the open device to the collector of sockets that are in flight, which is a
+ * thread of the kernel: a socket that is on its way to itself carries it.
+ */
+static void flyer(struct peer *parent)
+{
+	char bytes[CMSG_SPACE(2 * sizeof(int))] = {};
+	struct iovec iov = { .iov_base = "x", .iov_len = 1 };
+	struct msghdr msg = {
+		.msg_iov = &iov, .msg_iovlen = 1,
+		.msg_control = bytes, .msg_controllen = sizeof(bytes),
+	};
+	struct cmsghdr *cmsg = CMSG_FIRSTHDR(&msg);
+	struct ibv_context *ctx = dev_open(KEEL0);
+	int fd = SYS(open(DIR "/file", O_RDWR | O_CREAT | O_CLOEXEC, 0600)), pair[2], fds[2];
+
+	open_xrcd(ctx, fd);
+	close(fd);
+	SYS(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
+	fds[0] = ctx->cmd_fd;
+	fds[1] = pair[1];
+	cmsg->cmsg_level = SOL_SOCKET;
+	cmsg->cmsg_type = SCM_RIGHTS;
+	cmsg->cmsg_len = CMSG_LEN(sizeof(fds));
+	memcpy(CMSG_DATA(cmsg), fds, sizeof(fds));
+	CHECK_EQ(sendmsg(pair[0], &msg, 0), 1);
+	peer_tell(parent);
+	pause();
+}
+
+TEST(collected, "XRC-2,PD-3", "a file system can be unmounted after a thread of the kernel has closed the last XRC domain of its files")
+{
+	struct peer p;
+	int i, busy = 1;
+
+	mkdir(DIR, 0777);
+	SYS(unshare(CLONE_NEWNS));
+	SYS(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+	SYS(mount("keel", DIR, "tmpfs", 0, NULL));
+	peer_start(&p, flyer);
+	peer_wait(&p);
+	CHECK_SYS(umount2(DIR, 0), EBUSY);
+	peer_kill(&p, SIGKILL);
+	for (i = 0; i < 10000 && busy; i++) {
+		/* The close of a socket starts the collector. */
+		close(SYS(socket(AF_UNIX, SOCK_STREAM, 0)));
+		usleep(1000);
+		busy = umount2(DIR, 0);
+	}
+	CHECK(!busy);
+}
+
+/* Open a domain, with driver data. */
+static int open_with(int dev, const void *data)
 {
 	static struct ib_uverbs_open_xrcd cmd = { .fd = -1, .oflags = O_CREAT };
 	static struct ib_uverbs_open_xrcd_resp resp;
-	int fd = SYS(open(STALL_FILE, O_RDONLY | O_CLOEXEC));
-	void *page = mmap(NULL, ISO_PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
 	struct raw_invoke inv = {
 		.command = IB_USER_VERBS_CMD_OPEN_XRCD,
 		.in = &cmd, .in_len = sizeof(cmd),
 		.out = &resp, .out_len = sizeof(resp),
-		.drv_in = page, .drv_in_len = 64,
+		.drv_in = data, .drv_in_len = 64,
 	};
+
+	return raw_invoke(dev, &inv);
+}
+
+/* The page of the FUSE file is not present. */
+static void slow_opener(struct peer *parent)
+{
+	static const char zero[64], other[64] = { [63] = 1 };
+	int fd = SYS(open(STALL_FILE, O_RDONLY | O_CLOEXEC));
+	void *page = mmap(NULL, ISO_PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
 	int dev = dev_open(KEEL0)->cmd_fd;
 
 	CHECK(page != MAP_FAILED);
-	CHECK_RET(raw_invoke(dev, &inv), EFAULT);
+	CHECK_RET(open_with(dev, zero), 0);
+	CHECK_RET(open_with(dev, other), EOPNOTSUPP);
+	CHECK_RET(open_with(dev, page), EFAULT);
 	peer_tell(parent);
 	pause();
 }

@@ -16,7 +16,7 @@
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 /* Offset of an atomic operand. */
-#define WORD	64
+#define OPERAND	64
 
 static char page[BYTES] __attribute__((aligned(PAGE)));
 static struct ibv_pd *pd;
@@ -147,11 +147,11 @@ static void rdma(struct link *l, enum ibv_wr_opcode op, struct ibv_mr *local,
 static void add(struct link *l, struct ibv_mr *local, struct ibv_mr *remote)
 {
 	post_add(l->qp[0], 6, (struct mem){ local->addr, 8, local->lkey },
-		 (uintptr_t)remote->addr + WORD, remote->rkey, 3);
+		 (uintptr_t)remote->addr + OPERAND, remote->rkey, 3);
 	CHECK_WC(l->cq[0], 6, IBV_WC_SUCCESS);
 }
 
-static uint64_t word(const char *p)
+static uint64_t operand(const char *p)
 {
 	uint64_t value;
 
@@ -189,17 +189,17 @@ TEST(remote, "DEV-2", "RDMA writes, reads and atomics between pinned memory and 
 	/* The operand is in on-demand memory, and then the old value. */
 	a = absent_new();
 	add(&l, pinned, a.mr);
-	CHECK_EQ(word(page), 0);
-	CHECK_EQ(word(a.p + WORD), 3);
+	CHECK_EQ(operand(page), 0);
+	CHECK_EQ(operand(a.p + OPERAND), 3);
 	absent_free(&a);
 	a = absent_new();
-	memset(page + WORD, 0, 8);
+	memset(page + OPERAND, 0, 8);
 	add(&l, a.mr, pinned);
-	CHECK_EQ(word(a.p), 0);
-	CHECK_EQ(word(page + WORD), 3);
+	CHECK_EQ(operand(a.p), 0);
+	CHECK_EQ(operand(page + OPERAND), 3);
 	add(&l, a.mr, pinned);
-	CHECK_EQ(word(a.p), 3);
-	CHECK_EQ(word(page + WORD), 6);
+	CHECK_EQ(operand(a.p), 3);
+	CHECK_EQ(operand(page + OPERAND), 6);
 	absent_free(&a);
 	CHECK_NO_EVENT(l.ctx);
 	link_free(&l);
