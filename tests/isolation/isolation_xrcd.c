@@ -55,10 +55,10 @@ static void own_mount(void)
 }
 
 /* Open a domain of a file there, and close the file. */
-static struct ibv_xrcd *tie(void)
+static struct ibv_xrcd *tie(const char *device)
 {
 	int fd = SYS(open(DIR "/file", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-	struct ibv_xrcd *xrcd = open_xrcd(dev_open(KEEL0), fd);
+	struct ibv_xrcd *xrcd = open_xrcd(dev_open(device), fd);
 
 	close(fd);
 	return xrcd;
@@ -69,7 +69,7 @@ static void unmounter(struct peer *parent)
 	struct ibv_xrcd *xrcd;
 
 	own_mount();
-	xrcd = tie();
+	xrcd = tie(KEEL0);
 	/* As often as it is tried. */
 	CHECK_SYS(umount2(DIR, 0), EBUSY);
 	CHECK_SYS(umount2(DIR, 0), EBUSY);
@@ -77,12 +77,12 @@ static void unmounter(struct peer *parent)
 	CHECK_SYS(umount2(DIR, 0), 0);
 	/* A detached file system stays until the domain is closed. */
 	SYS(mount("keel", DIR, "tmpfs", 0, NULL));
-	xrcd = tie();
+	xrcd = tie(KEEL0);
 	CHECK_SYS(umount2(DIR, MNT_DETACH), 0);
 	CHECK_OK(ibv_close_xrcd(xrcd));
 	/* The last process of a mount namespace unmounts all, and then closes. */
 	SYS(mount("keel", DIR, "tmpfs", 0, NULL));
-	tie();
+	tie(KEEL0);
 	peer_tell(parent);
 	pause();
 }
@@ -102,12 +102,8 @@ TEST(unmount, "XRC-2,ISO-1", "a user cannot unmount the file system of an open X
 
 static void detacher(struct peer *parent)
 {
-	int fd;
-
 	own_mount();
-	fd = SYS(open(DIR "/file", O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-	open_xrcd(dev_open(KEEL1), fd);
-	close(fd);
+	tie(KEEL1);
 	SYS(umount2(DIR, MNT_DETACH));
 	peer_tell(parent);
 	pause();
