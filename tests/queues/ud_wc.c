@@ -43,13 +43,16 @@ static void setup(void)
 static uint8_t gid_index(bool ipv4, union ibv_gid *gid)
 {
 	union ibv_gid want = { .raw = { [10] = 0xff, [11] = 0xff } };
-	int i;
+	int i, k;
 
 	CHECK_EQ(inet_pton(AF_INET, IPV4, want.raw + 12), 1);
-	for (i = 0; i < 16; i++) {
-		CHECK_OK(ibv_query_gid(pd->context, 1, i, gid));
-		if (!ipv4 || !memcmp(gid, &want, sizeof(want)))
-			return i;
+	/* A workqueue of ib_core adds the GID of a new address. */
+	for (k = 0; k < 5000; k++, usleep(1000)) {
+		for (i = 0; i < 16; i++) {
+			CHECK_OK(ibv_query_gid(pd->context, 1, i, gid));
+			if (!ipv4 || !memcmp(gid, &want, sizeof(want)))
+				return i;
+		}
 	}
 	FAIL("GIDs: got none of " IPV4 ", want one");
 }
