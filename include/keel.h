@@ -135,6 +135,13 @@ keel_context_workers(const struct ib_ucontext *ib)
 	return &to_kctx((struct ib_ucontext *)ib)->workers;
 }
 
+/* The workers of the context of a call that creates an object. */
+static inline struct keel_workers *keel_udata_workers(struct ib_udata *udata)
+{
+	return keel_context_workers(
+		rdma_udata_to_uverbs_attr_bundle(udata)->context);
+}
+
 /* The ops and the uverbs definitions of each source file. */
 extern const struct ib_device_ops keel_ah_ops;
 extern const struct ib_device_ops keel_context_ops;

@@ -9,6 +9,7 @@
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
+#include "keel_events.h"
 #include "keel_obj.h"
 #include "keel_ring.h"
 
@@ -17,7 +18,9 @@ struct keel_qp;
 /**
  * struct keel_cq - a completion queue
  * @obj: the object
- * @ib: ib_core's structure, or NULL after destroy; under @lock
+ * @ib: ib_core's structure, or NULL after destroy; under @lock. In a handler it
+ *	stays until keel_events_close() returns.
+ * @events: KEEL_EVENT_CQE, and IB_EVENT_CQ_ERR
  * @lock: protects @dead and the producer side of @ring
  * @ring: its ring
  * @flags: KEEL_CQ_TS, KEEL_CQ_WALL
@@ -29,6 +32,7 @@ struct keel_qp;
 struct keel_cq {
 	struct keel_obj obj;
 	struct ib_cq *ib __guarded_by(&lock);
+	struct keel_events events;
 	spinlock_t lock;
 	struct keel_ring ring __guarded_by(&lock);
 	u32 flags;
@@ -36,6 +40,9 @@ struct keel_cq {
 	spinlock_t poll_lock;
 	struct mutex clean_lock;
 };
+
+/* The completion event; no enum ib_event_type. */
+#define KEEL_EVENT_CQE	(-2)
 
 #define KEEL_CQ_TS	BIT(0)
 #define KEEL_CQ_WALL	BIT(1)
@@ -51,7 +58,8 @@ static inline struct keel_cq *to_kcq(struct ib_cq *ib)
 }
 
 /* cq.c */
-int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited);
+int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited,
+		bool own);
 bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
 		      u32 len, u32 qpn, bool solicited);
 

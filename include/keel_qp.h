@@ -6,11 +6,13 @@
  *	keel_qp.modify_lock	mutex
  *	keel_qp.sq.lock		mutex; its holder runs the send queue
  *	keel_qp.resp.lock	mutex of the peer; its holder delivers to that QP
- *	keel_srq.event_lock	spinlock; event handlers of an SRQ run under it
+ *	keel_events.raising	spinlock; event handlers run under it
  *	keel_rq.lock		spinlock; taking a receive WQE of an SRQ. A QP's own
  *				receive queue needs only its resp.lock
  *	keel_cq.lock		spinlock; adding a CQE
- *	keel_qp.state_lock	spinlock, innermost
+ *	keel_qp.state_lock	spinlock
+ *	keel_events.lock	spinlock; events that are to be raised
+ *	keel_worker.lock	spinlock, innermost
  * A responder never takes the lock of a send queue, so two QPs that send to each
  * other cannot deadlock.
  */
@@ -24,6 +26,7 @@
 #include "keel.h"
 #include "keel_ah.h"
 #include "keel_cq.h"
+#include "keel_events.h"
 #include "keel_resp.h"
 #include "keel_rq.h"
 #include "keel_sge.h"
@@ -56,7 +59,9 @@
  * @attr: current attributes; change under @modify_lock and @state_lock
  * @av: address vector for @attr.ah_attr; under @sq.lock
  * @state_lock: protects @ib, @state and @dying against writers
- * @ib: ib_core's structure, or NULL after destroy
+ * @events: its asynchronous events
+ * @ib: ib_core's structure, or NULL after destroy. In a handler it stays until
+ *	keel_events_close() returns.
  * @state: its state; transfers also read it without the lock: keel_qp_state()
  * @dying: destroy has begun: transfers end; read likewise: keel_qp_is_dying()
  * @est: IB_EVENT_COMM_EST was raised; under @resp.lock
@@ -92,6 +97,7 @@ struct keel_qp {
 	struct ib_qp_attr attr;
 	struct keel_av av __guarded_by(&sq.lock);
 	spinlock_t state_lock;
+	struct keel_events events;
 	struct ib_qp *ib __guarded_by(&state_lock);
 	enum ib_qp_state state __guarded_by(&state_lock);
 	bool dying __guarded_by(&state_lock);
@@ -206,6 +212,8 @@ struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
 	__must_hold_shared(RCU);
 void keel_qp_wake_peer(struct keel_qp *qp);
 int keel_qp_own_worker(struct keel_qp *qp);
+int keel_qp_own_events(struct keel_qp *qp, struct keel_workers *workers);
+void keel_qp_raise(struct keel_obj *obj, int type);
 bool keel_qp_is_orphan(const struct keel_qp *qp);
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
 bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,

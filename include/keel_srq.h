@@ -6,9 +6,9 @@
 #define KEEL_SRQ_H
 
 #include <linux/list.h>
-#include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
 
+#include "keel_events.h"
 #include "keel_obj.h"
 #include "keel_rq.h"
 
@@ -20,9 +20,9 @@ struct keel_xrcd;
 /**
  * struct keel_srq - a shared receive queue
  * @obj: the object; holds the PD, and of an XRC SRQ the XRC domain and the CQ
- * @ib: ib_core's structure, or NULL after destroy; changes under both
- *	@event_lock and @rq.lock
- * @event_lock: serializes event handlers; taken before @rq.lock
+ * @ib: ib_core's structure, or NULL after destroy; under @rq.lock. In a handler it
+ *	stays until keel_events_close() returns.
+ * @events: IB_EVENT_SRQ_LIMIT_REACHED and IB_EVENT_SRQ_ERR; wakes @waiters
  * @rq: its queue
  * @srqn: its number
  * @limit: raise an event, once, if fewer receive WQEs than this are left; 0:
@@ -34,13 +34,11 @@ struct keel_xrcd;
  * @cq: XRC: CQ of its receive WQEs
  * @waiters: struct keel_sq of requesters that wait for a receive WQE, under
  *	@rq.lock
- * @wq: of the device
- * @work: wakes @waiters for callers that may not sleep
  */
 struct keel_srq {
 	struct keel_obj obj;
-	struct ib_srq *ib __guarded_by(&event_lock, &rq.lock);
-	spinlock_t event_lock;
+	struct ib_srq *ib __guarded_by(&rq.lock);
+	struct keel_events events;
 	struct keel_rq rq;
 	u32 srqn;
 	u32 limit __guarded_by(&rq.lock);
@@ -49,8 +47,6 @@ struct keel_srq {
 	struct keel_xrcd *xrcd;
 	struct keel_cq *cq;
 	struct list_head waiters __guarded_by(&rq.lock);
-	struct workqueue_struct *wq;
-	struct work_struct work;
 };
 
 struct keel_ib_srq {
@@ -72,6 +68,6 @@ void keel_srq_fail(struct keel_srq *srq);
 void keel_srq_wake(struct keel_srq *srq);
 void keel_srq_posted(struct keel_srq *srq);
 void keel_srq_wake_later(struct keel_srq *srq);
-void keel_srq_work(struct work_struct *work);
+void keel_srq_wake_now(struct keel_obj *obj);
 
 #endif /* KEEL_SRQ_H */

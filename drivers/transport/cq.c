@@ -18,6 +18,7 @@ static void keel_cq_release(struct keel_obj *obj)
 	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
 
 	keel_ring_free(&cq->ring);
+	keel_events_free(&cq->events);
 	mutex_destroy(&cq->clean_lock);
 	kfree_rcu(cq, obj.rcu);
 }
@@ -42,29 +43,40 @@ static const struct keel_obj_ops keel_cq_obj_ops = {
 	.release = keel_cq_release,
 };
 
-/* Raise the only event of a CQ. No CQE is added after it. */
+/* Call the handler of the consumer. The destroy waits for it. */
+static void keel_cq_raise(struct keel_obj *obj, int type)
+{
+	struct keel_cq *cq = container_of(obj, struct keel_cq, obj);
+	/* Without the lock: see keel_events_close(). */
+	struct ib_cq *ib = context_unsafe(READ_ONCE(cq->ib));
+	struct ib_event event = { .element.cq = ib, .event = type };
+
+	if (!ib)
+		return;
+	event.device = ib->device;
+	if (type == KEEL_EVENT_CQE) {
+		if (ib->comp_handler)
+			ib->comp_handler(ib, ib->cq_context);
+	} else if (ib->event_handler) {
+		ib->event_handler(&event, ib->cq_context);
+	}
+}
+
+/* No CQE is added any more. */
 static int keel_cq_fail(struct keel_cq *cq, bool overrun)
 	__must_hold(&cq->lock)
 {
-	struct ib_event event = {
-		.device = cq->ib->device,
-		.element.cq = cq->ib,
-		.event = IB_EVENT_CQ_ERR,
-	};
-
 	WRITE_ONCE(cq->dead, true);
 	if (overrun)
-		keel_count(to_kdev(event.device), cq_overruns, 1);
-	if (cq->ib->event_handler)
-		cq->ib->event_handler(&event, cq->ib->cq_context);
+		keel_count(to_kdev(cq->ib->device), cq_overruns, 1);
 	return -EIO;
 }
 
 /*
- * Raise the completion event, if the CQ is armed for it. The CQE is visible
- * before @arm is read. The thread that arms the CQ polls it afterwards.
+ * Return: true if the CQ was armed for this CQE, which is visible before @arm is
+ * read. The thread that arms the CQ polls it afterwards.
  */
-static void keel_cq_notify(struct keel_cq *cq, bool solicited)
+static bool keel_cq_disarm(struct keel_cq *cq, bool solicited)
 	__must_hold(&cq->lock)
 {
 	u32 *arm = &cq->ring.head->arm;
@@ -80,15 +92,14 @@ static void keel_cq_notify(struct keel_cq *cq, bool solicited)
 			break;
 		fallthrough;
 	default:
-		return;
+		return false;
 	}
 	xchg(arm, KEEL_ARM_NONE);
-	if (cq->ib->comp_handler)
-		cq->ib->comp_handler(cq->ib, cq->ib->cq_context);
+	return true;
 }
 
-/* The CQ has room. */
-static __always_inline void keel_cq_write(struct keel_cq *cq,
+/* The CQ has room. Return: true if the completion event is due. */
+static __always_inline bool keel_cq_write(struct keel_cq *cq,
 					  const struct keel_uapi_cqe *cqe,
 					  bool solicited)
 	__must_hold(&cq->lock)
@@ -97,15 +108,41 @@ static __always_inline void keel_cq_write(struct keel_cq *cq,
 
 	memcpy(keel_ring_entry(ring, ring->index), cqe, sizeof(*cqe));
 	keel_ring_advance(ring);
-	keel_cq_notify(cq, solicited || cqe->status != IB_WC_SUCCESS);
+	return keel_cq_disarm(cq, solicited || cqe->status != IB_WC_SUCCESS);
+}
+
+/* As keel_cq_add(). @due is set to the event to raise, if any. */
+static int keel_cq_add_locked(struct keel_cq *cq, struct keel_uapi_cqe *cqe,
+			      bool solicited, int *due)
+	__must_hold(&cq->lock)
+{
+	int room;
+
+	if (!cq->ib)
+		return 0;
+	if (cq->dead)
+		return -EIO;
+	room = keel_ring_room(&cq->ring);
+	if (room <= 0) {
+		*due = IB_EVENT_CQ_ERR;
+		return keel_cq_fail(cq, !room);
+	}
+	if (cq->flags & KEEL_CQ_TS)
+		cqe->ts = ktime_get_raw_ns();
+	if (cq->flags & KEEL_CQ_WALL)
+		cqe->wall = ktime_get_real_ns();
+	if (keel_cq_write(cq, cqe, solicited))
+		*due = KEEL_EVENT_CQE;
+	return 0;
 }
 
 /**
  * keel_cq_add() - add a CQE
- * @cq: the CQ
+ * @cq: the CQ; the caller keeps it from being released
  * @cqe: the CQE; its timestamps are set here
  * @solicited: the requester asked for an event. A CQE with an error always
  *	counts as solicited.
+ * @own: see keel_events_raise()
  *
  * A destroyed CQ accepts any CQE and drops it: there is no consumer, and
  * userspace may have reused the ring.
@@ -115,24 +152,18 @@ static __always_inline void keel_cq_write(struct keel_cq *cq,
  * Return: 0; -EIO if the CQ is in error, because it overran or its consumer
  * index is invalid. The CQE is lost, and the QP must fail.
  */
-int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited)
+int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited,
+		bool own)
 {
-	int room;
+	int due = KEEL_EVENT_NONE;
+	int ret;
 
-	guard(spinlock)(&cq->lock);
-	if (!cq->ib)
-		return 0;
-	if (cq->dead)
-		return -EIO;
-	room = keel_ring_room(&cq->ring);
-	if (room <= 0)
-		return keel_cq_fail(cq, !room);
-	if (cq->flags & KEEL_CQ_TS)
-		cqe->ts = ktime_get_raw_ns();
-	if (cq->flags & KEEL_CQ_WALL)
-		cqe->wall = ktime_get_real_ns();
-	keel_cq_write(cq, cqe, solicited);
-	return 0;
+	scoped_guard(spinlock, &cq->lock)
+		ret = keel_cq_add_locked(cq, cqe, solicited, &due);
+	/* Without the lock, for which threads of other processes may wait. */
+	if (due != KEEL_EVENT_NONE)
+		keel_events_raise(&cq->events, due, own);
+	return ret;
 }
 
 /**
@@ -162,15 +193,20 @@ bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
 		.status = IB_WC_SUCCESS,
 		.opcode = IB_WC_RECV,
 	};
+	bool due;
 
-	guard(spinlock)(&cq->lock);
-	if (!cq->ib || cq->dead || cq->flags || keel_ring_room(&cq->ring) <= 0)
-		return false;
-	/* Before the CQE can be seen. */
-	keel_count(to_kdev(cq->ib->device), rx_msgs, 1);
-	keel_count(to_kdev(cq->ib->device), rx_bytes, len);
-	keel_ring_advance(rq);
-	keel_cq_write(cq, &cqe, solicited);
+	scoped_guard(spinlock, &cq->lock) {
+		if (!cq->ib || cq->dead || cq->flags ||
+		    keel_ring_room(&cq->ring) <= 0)
+			return false;
+		/* Before the CQE can be seen. */
+		keel_count(to_kdev(cq->ib->device), rx_msgs, 1);
+		keel_count(to_kdev(cq->ib->device), rx_bytes, len);
+		keel_ring_advance(rq);
+		due = keel_cq_write(cq, &cqe, solicited);
+	}
+	if (due)
+		keel_events_raise(&cq->events, KEEL_EVENT_CQE, false);
 	return true;
 }
 
@@ -239,12 +275,18 @@ keel_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	spin_lock_init(&cq->poll_lock);
 	mutex_init(&cq->clean_lock);
 	cq->ib = ibcq;
+	cq->obj.kernel = !udata;
+	keel_events_init(&cq->events, &cq->obj, to_kdev(ibcq->device)->wq,
+			 keel_cq_raise);
 	if (attr->flags & IB_UVERBS_CQ_FLAGS_TIMESTAMP_COMPLETION)
 		cq->flags |= KEEL_CQ_TS;
+	ret = udata ? keel_events_own(&cq->events,
+				      keel_udata_workers(udata)) : 0;
+	if (ret)
+		goto err_free;
 	ret = keel_cq_ring(cq, ibcq, attr->cqe, udata);
 	if (ret)
 		goto err_free;
-	cq->obj.kernel = !udata;
 	ret = keel_obj_add(&to_kdev(ibcq->device)->reg, &cq->obj, KEEL_CQ,
 			   &keel_cq_obj_ops, NULL, NULL);
 	if (ret)
@@ -256,6 +298,7 @@ keel_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 err_ring:
 	keel_ring_free(&cq->ring);
 err_free:
+	keel_events_free(&cq->events);
 	mutex_destroy(&cq->clean_lock);
 	kfree(cq);
 	return ret;
@@ -273,7 +316,8 @@ static int keel_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	/* "rdma resource" may still query the CQ. */
 	WRITE_ONCE(container_of(ibcq, struct keel_ib_cq, ib)->cq, NULL);
 	scoped_guard(spinlock, &cq->lock)
-		cq->ib = NULL;
+		WRITE_ONCE(cq->ib, NULL);
+	keel_events_close(&cq->events);
 	keel_obj_close(&cq->obj);
 	return 0;
 }

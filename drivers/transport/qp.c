@@ -34,6 +34,7 @@ static void keel_qp_release(struct keel_obj *obj)
 	keel_ring_free(&qp->sq.ring);
 	keel_ring_free(&qp->rq.ring);
 	keel_worker_put(qp->worker);
+	keel_events_free(&qp->events);
 	kvfree(qp->resp.dgram);
 	kfree_rcu(qp, obj.rcu);
 }
@@ -158,6 +159,7 @@ static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 {
 	qp->kdev = to_kdev(ibqp->device);
 	qp->ib = ibqp;
+	keel_events_init(&qp->events, &qp->obj, qp->kdev->wq, keel_qp_raise);
 	qp->type = init->qp_type;
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	qp->cap = init->cap;
@@ -219,7 +221,12 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 /* Set up the parts of a user process's QP, other than its rings. */
 static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 {
+	int ret;
+
 	qp->user = true;
+	ret = keel_qp_own_events(qp, keel_udata_workers(udata));
+	if (ret)
+		return ret;
 	if (qp->type == IB_QPT_UD) {
 		qp->resp.dgram = kvzalloc_obj(*qp->resp.dgram,
 					      GFP_KERNEL_ACCOUNT);
@@ -269,6 +276,7 @@ err_rings:
 	keel_ring_free(&qp->sq.ring);
 	/* No other thread has the QP yet. */
 	keel_worker_put(context_unsafe(qp->worker));
+	keel_events_free(&qp->events);
 	kvfree(qp->resp.dgram);
 	kfree(qp);
 	return ret;
@@ -314,6 +322,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	worker = qp->worker;
 	spin_unlock(&qp->state_lock);
 
+	keel_events_close(&qp->events);
 	keel_qp_drain(qp);
 	/* Transfers start the timer and schedule the QP: none is left now. */
 	hrtimer_cancel(&qp->sq.timer);

@@ -172,34 +172,62 @@ int keel_qp_own_worker(struct keel_qp *qp)
 	if (old && old != worker)
 		keel_qp_schedule_alive(qp);
 	keel_worker_put(old);
-	return 0;
-}
-
-static void keel_qp_event_locked(struct keel_qp *qp, enum ib_event_type type)
-	__must_hold(&qp->state_lock)
-{
-	struct ib_event event = { .event = type };
-
-	lockdep_assert_held(&qp->state_lock);
-	if (!qp->ib || !qp->ib->event_handler)
-		return;
-	event.device = qp->ib->device;
-	event.element.qp = qp->ib;
-	qp->ib->event_handler(&event, qp->ib->qp_context);
+	return keel_qp_own_events(qp, keel_context_workers(qp->context));
 }
 
 /**
- * keel_qp_event() - raise an event of a QP
+ * keel_qp_own_events() - let the worker of the calling process raise the events of a
+ *	QP, and of its queues
+ * @qp: the QP of a user process, in a call of its owner. Nothing happens to events that
+ *	have a worker that is not dead.
+ * @workers: the workers of the context of the QP, and so of its CQs and its SRQ
+ *
+ * Context: process context of a user process.
+ * Return: 0, or the error of keel_worker_of_current().
+ */
+int keel_qp_own_events(struct keel_qp *qp, struct keel_workers *workers)
+{
+	int ret = keel_events_own(&qp->events, workers);
+
+	if (!ret && qp->send_cq)
+		ret = keel_events_own(&qp->send_cq->events, workers);
+	if (!ret && qp->recv_cq)
+		ret = keel_events_own(&qp->recv_cq->events, workers);
+	if (!ret && qp->srq)
+		ret = keel_events_own(&qp->srq->events, workers);
+	return ret;
+}
+
+/**
+ * keel_qp_raise() - &keel_events.raise of a QP
+ * @obj: &keel_qp.obj
+ * @type: the event
+ */
+void keel_qp_raise(struct keel_obj *obj, int type)
+{
+	struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
+	/* Without the lock: see keel_events_close(). */
+	struct ib_qp *ib = context_unsafe(READ_ONCE(qp->ib));
+	struct ib_event event = { .element.qp = ib, .event = type };
+
+	if (!ib || !ib->event_handler)
+		return;
+	event.device = ib->device;
+	ib->event_handler(&event, ib->qp_context);
+}
+
+/**
+ * keel_qp_event() - have an event of a QP raised
  * @qp: the QP
  * @type: the event
+ *
+ * The worker of its owner raises it; for kernel consumers, the workqueue.
  *
  * Context: any but interrupts.
  */
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type)
 {
-	/* The destroy clears @ib under the lock. */
-	guard(spinlock)(&qp->state_lock);
-	keel_qp_event_locked(qp, type);
+	keel_events_queue(&qp->events, type);
 }
 
 static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
@@ -215,7 +243,7 @@ static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 	/* Pairs with the acquire of the thread that runs the queue. */
 	smp_store_release(&qp->state, state);
 	if (type != KEEL_EVENT_NONE)
-		keel_qp_event_locked(qp, type);
+		keel_qp_event(qp, type);
 	if (state == IB_QPS_ERR) {
 		/* Receive WQEs are flushed from here on: ask for a doorbell. */
 		if (qp->rq.ring.head)

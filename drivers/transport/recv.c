@@ -100,7 +100,7 @@ static int keel_recv_add(struct keel_qp *qp, struct keel_uapi_cqe *cqe,
 	cqe->wr_id = resp->recv.wr_id;
 	cqe->qp_num = qp->qpn;
 	ret = keel_cq_add(resp->srq ? resp->srq->cq : qp->recv_cq, cqe,
-			  solicited);
+			  solicited, false);
 	if (ret && resp->srq)
 		keel_srq_fail(resp->srq);
 	else if (ret && !keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL) &&

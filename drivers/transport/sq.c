@@ -51,7 +51,7 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 		.reserved = { 0, 0, 0 },
 	};
 
-	if (keel_cq_add(qp->send_cq, &cqe, false) &&
+	if (keel_cq_add(qp->send_cq, &cqe, false, true) &&
 	    !keel_qp_fail(qp, IB_QPS_ERR, IB_EVENT_QP_FATAL) &&
 	    qp->sq.reporting)
 		/* The QP failed without an event, and its CQE is lost. */

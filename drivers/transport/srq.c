@@ -19,6 +19,7 @@ static void keel_srq_release(struct keel_obj *obj)
 	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
 
 	keel_ring_free(&srq->rq.ring);
+	keel_events_free(&srq->events);
 	kfree_rcu(srq, obj.rcu);
 }
 
@@ -43,21 +44,27 @@ static const struct keel_obj_ops keel_srq_obj_ops = {
 	.release = keel_srq_release,
 };
 
+/* Call the handler of the consumer. The destroy waits for it. */
+static void keel_srq_raise(struct keel_obj *obj, int type)
+{
+	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
+	/* Without the lock: see keel_events_close(). */
+	struct ib_srq *ib = context_unsafe(READ_ONCE(srq->ib));
+	struct ib_event event = { .element.srq = ib, .event = type };
+
+	if (!ib || !ib->event_handler)
+		return;
+	event.device = ib->device;
+	ib->event_handler(&event, ib->srq_context);
+}
+
 /*
  * Called without @rq.lock: the handler of a kernel consumer may set the limit
- * again, and post. The destroy waits for @event_lock, so @ib exists until the
- * handler has returned.
+ * again, and post.
  */
 static void keel_srq_event(struct keel_srq *srq, enum ib_event_type type)
 {
-	struct ib_event event = { .event = type };
-
-	guard(spinlock)(&srq->event_lock);
-	if (!srq->ib || !srq->ib->event_handler)
-		return;
-	event.device = srq->ib->device;
-	event.element.srq = srq->ib;
-	srq->ib->event_handler(&event, srq->ib->srq_context);
+	keel_events_raise(&srq->events, type, false);
 }
 
 /* As keel_srq_take(). @due is set to the event to raise, if any. */
@@ -201,10 +208,10 @@ static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 		return NULL;
 	spin_lock_init(&srq->rq.lock);
 	spin_lock_init(&srq->rq.post_lock);
-	spin_lock_init(&srq->event_lock);
+	keel_events_init(&srq->events, &srq->obj, to_kdev(ibsrq->device)->wq,
+			 keel_srq_raise);
+	srq->events.wake = keel_srq_wake_now;
 	INIT_LIST_HEAD(&srq->waiters);
-	srq->wq = to_kdev(ibsrq->device)->wq;
-	INIT_WORK(&srq->work, keel_srq_work);
 	srq->ib = ibsrq;
 	srq->rq.max_sge = init->attr.max_sge;
 	srq->domain = to_kpd(ibsrq->pd)->domain->obj.id;
@@ -242,6 +249,10 @@ static int keel_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	srq = keel_srq_alloc(ibsrq, init, keel_gfp_of(!udata));
 	if (!srq)
 		return -ENOMEM;
+	ret = udata ? keel_events_own(&srq->events,
+				      keel_udata_workers(udata)) : 0;
+	if (ret)
+		goto err_free;
 	ret = keel_srq_ring(srq, ibsrq, &init->attr, udata);
 	if (ret)
 		goto err_free;
@@ -268,6 +279,7 @@ err_number:
 err_ring:
 	keel_ring_free(&srq->rq.ring);
 err_free:
+	keel_events_free(&srq->events);
 	kfree(srq);
 	return ret;
 }
@@ -280,12 +292,9 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	/* "rdma resource" may still query the SRQ. */
 	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
 	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
-	/* Wait for a running handler. None is called afterwards. */
-	scoped_guard(spinlock, &srq->event_lock)
-		scoped_guard(spinlock, &srq->rq.lock)
-			srq->ib = NULL;
-	if (cancel_work_sync(&srq->work))
-		keel_obj_put(&srq->obj);
+	scoped_guard(spinlock, &srq->rq.lock)
+		WRITE_ONCE(srq->ib, NULL);
+	keel_events_close(&srq->events);
 	keel_srq_wake(srq);
 	keel_obj_close(&srq->obj);
 	return 0;

@@ -4,7 +4,7 @@
  */
 #include "keel_qp.h"
 
-/* Requesters that are woken before the lock is dropped for a moment. */
+/* Requesters that are woken at a time, with the lock and by a call of the owner. */
 #define KEEL_SRQ_WAKE	32
 
 /**
@@ -66,6 +66,21 @@ void keel_srq_wait_end(struct keel_qp *qp)
 		keel_obj_put(&mine->obj);
 }
 
+/* Reschedule the requester that has waited longest. */
+static void keel_srq_wake_one(struct keel_srq *srq, struct list_head *waiters)
+	__must_hold(&srq->rq.lock)
+{
+	struct keel_sq *sq = list_first_entry(waiters, struct keel_sq, waiting);
+
+	/* A QP leaves the list, locked, before it is destroyed. */
+	list_del_init(&sq->waiting);
+	keel_qp_schedule(container_of(sq, struct keel_qp, sq));
+	/* From here on the QP may be destroyed without the lock. */
+	smp_store_release(&sq->srq, NULL);
+	/* The caller holds a reference: this is not the last. */
+	keel_obj_put(&srq->obj);
+}
+
 /**
  * keel_srq_wake() - reschedule all requesters that wait for an SRQ
  * @srq: the SRQ; the caller holds a reference
@@ -78,20 +93,12 @@ void keel_srq_wait_end(struct keel_qp *qp)
 void keel_srq_wake(struct keel_srq *srq)
 {
 	LIST_HEAD(woken);
-	struct keel_sq *sq;
 	int n = 0;
 
 	spin_lock(&srq->rq.lock);
 	list_splice_init(&srq->waiters, &woken);
 	while (!list_empty(&woken)) {
-		sq = list_first_entry(&woken, struct keel_sq, waiting);
-		/* A QP leaves the list, locked, before it is destroyed. */
-		list_del_init(&sq->waiting);
-		keel_qp_schedule(container_of(sq, struct keel_qp, sq));
-		/* From here on the QP may be destroyed without the lock. */
-		smp_store_release(&sq->srq, NULL);
-		/* The caller holds a reference: this is not the last. */
-		keel_obj_put(&srq->obj);
+		keel_srq_wake_one(srq, &woken);
 		if (++n % KEEL_SRQ_WAKE)
 			continue;
 		spin_unlock(&srq->rq.lock);
@@ -101,25 +108,41 @@ void keel_srq_wake(struct keel_srq *srq)
 	spin_unlock(&srq->rq.lock);
 }
 
-/**
- * keel_srq_posted() - wake the requesters that wait, after a post
- * @srq: the SRQ; the caller holds a reference
- *
- * Context: as keel_srq_wake().
- */
-void keel_srq_posted(struct keel_srq *srq)
+/* Return: true if there are more than a call of the owner reschedules. */
+static bool keel_srq_wake_some(struct keel_srq *srq)
 {
-	bool wanted;
+	int n;
 
+	guard(spinlock)(&srq->rq.lock);
+	for (n = 0; n < KEEL_SRQ_WAKE && !list_empty(&srq->waiters); n++)
+		keel_srq_wake_one(srq, &srq->waiters);
+	return !list_empty(&srq->waiters);
+}
+
+static bool keel_srq_was_wanted(struct keel_srq *srq)
+{
 	/* A resize may change the ring. */
-	scoped_guard(spinlock, &srq->rq.lock)
-		wanted = srq->ib && keel_rq_was_wanted(&srq->rq);
-	if (wanted)
-		keel_srq_wake(srq);
+	guard(spinlock)(&srq->rq.lock);
+	return srq->ib && keel_rq_was_wanted(&srq->rq);
 }
 
 /**
- * keel_srq_wake_later() - let the workqueue wake the requesters that wait
+ * keel_srq_posted() - wake the requesters that wait, after a post of the owner
+ * @srq: the SRQ; the caller holds a reference
+ *
+ * Strangers decide how many they are: the worker of the owner wakes the rest.
+ *
+ * Context: process context; no spinlock is held.
+ */
+void keel_srq_posted(struct keel_srq *srq)
+{
+	if (keel_srq_was_wanted(srq) && keel_srq_wake_some(srq))
+		keel_srq_wake_later(srq);
+}
+
+/**
+ * keel_srq_wake_later() - let the worker of the owner, or the workqueue, wake the
+ *	requesters that wait
  * @srq: the SRQ, to which a WQE was posted, or which is in error; the caller
  *	holds a reference
  *
@@ -127,24 +150,18 @@ void keel_srq_posted(struct keel_srq *srq)
  */
 void keel_srq_wake_later(struct keel_srq *srq)
 {
-	keel_obj_get(&srq->obj);
-	/* The caller holds a reference: this is not the last. */
-	if (!queue_work(srq->wq, &srq->work))
-		keel_obj_put(&srq->obj);
+	keel_events_queue(&srq->events, KEEL_EVENT_WAKE);
 }
 
 /**
- * keel_srq_work() - wake the requesters for keel_srq_wake_later()
- * @work: &keel_srq.work, queued with a reference on the SRQ
+ * keel_srq_wake_now() - &keel_events.wake of an SRQ
+ * @obj: &keel_srq.obj
  */
-void keel_srq_work(struct work_struct *work)
+void keel_srq_wake_now(struct keel_obj *obj)
 {
-	struct keel_srq *srq = container_of(work, struct keel_srq, work);
+	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
 
-	/* It never becomes false again. */
-	if (context_unsafe(READ_ONCE(srq->dead)))
-		keel_srq_wake(srq);
-	else
-		keel_srq_posted(srq);
-	keel_obj_put(&srq->obj);
+	/* Before they are woken: they may want the next WQE. */
+	keel_srq_was_wanted(srq);
+	keel_srq_wake(srq);
 }

@@ -328,7 +328,9 @@ static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 	if (n <= 0)
 		keel_count(x->qp->kdev, ud_drops, 1);
 	for (i = 0; i < n; i++) {
-		keel_ud_deliver(x, av, members[i], qkey);
+		/* A datagram of a killed process may be lost. */
+		if (!fatal_signal_pending(current))
+			keel_ud_deliver(x, av, members[i], qkey);
 		keel_obj_put(&members[i]->obj);
 	}
 	kfree(members);

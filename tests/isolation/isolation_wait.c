@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "iso.h"
@@ -13,6 +14,8 @@
 #include "t.h"
 
 #define WAITERS		8
+/* More than a post wakes before it returns. */
+#define LINE		40
 #define QUEUES		500
 /* Processor time per second for all queues. */
 #define COST_US		20000
@@ -99,6 +102,83 @@ TEST(srq_wakes, "ISO-3", "each receive WQE posted to an SRQ completes one of eig
 		check_soon(cq, 1, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
 	}
 	CHECK_NO_WC(cq);
+}
+
+/* Connect @n QPs with those of the test, and let each wait for a receive WQE. */
+static void queue_up(struct peer *parent, int n)
+{
+	struct ibv_qp *qp[LINE];
+	uint32_t qpn[LINE], to[LINE];
+	struct ibv_cq *cq;
+	int i;
+
+	setup();
+	cq = cq_new(pd->context);
+	for (i = 0; i < n; i++) {
+		qp[i] = qp_new(pd, cq, IBV_QPT_RC, NULL);
+		qpn[i] = qp[i]->qp_num;
+	}
+	peer_put(parent, qpn, n * sizeof(*qpn));
+	peer_get(parent, to, n * sizeof(*to));
+	for (i = 0; i < n; i++) {
+		qp_connect(qp[i], to[i]);
+		post_send(qp[i], 1, MEM(mr));
+	}
+	a_while();
+	CHECK_NO_WC(cq);
+	peer_tell(parent);
+	peer_wait(parent);
+	CHECK_WC(cq, 1, IBV_WC_SUCCESS);
+}
+
+static void queue_many(struct peer *parent)
+{
+	queue_up(parent, LINE);
+}
+
+static void queue_one(struct peer *parent)
+{
+	queue_up(parent, 1);
+}
+
+static void queue_join(struct peer *p, int n, struct ibv_cq *cq,
+		       struct ibv_srq *srq)
+{
+	uint32_t qpn[LINE], from[LINE];
+	struct ibv_qp *qp;
+	int i;
+
+	peer_get(p, from, n * sizeof(*from));
+	for (i = 0; i < n; i++) {
+		qp = qp_new(pd, cq, IBV_QPT_RC, srq);
+		qp_connect(qp, from[i]);
+		qpn[i] = qp->qp_num;
+	}
+	peer_put(p, qpn, n * sizeof(*qpn));
+	peer_wait(p);
+}
+
+TEST_CASE(srq_stopped, "ISO-1,ISO-3", "a receive WQE of an SRQ that 40 sends of a stopped process wait for completes the send of another process within 1 s",
+	  ISO_NEEDS_THREADS)
+{
+	struct peer many, one;
+	struct ibv_srq *srq;
+	struct ibv_cq *cq;
+
+	peer_start(&many, queue_many);
+	peer_start(&one, queue_one);
+	setup();
+	cq = cq_new(pd->context);
+	srq = srq_new(pd);
+	queue_join(&many, LINE, cq, srq);
+	queue_join(&one, 1, cq, srq);
+	SYS(kill(many.pid, SIGSTOP));
+	SYS(waitpid(many.pid, NULL, WUNTRACED));
+	post_srq_recv(srq, 2, MEM(mr));
+	check_soon(cq, 2, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
+	peer_tell(&one);
+	peer_end(&one);
+	peer_kill(&many, SIGKILL);
 }
 
 TEST(xrc_srq_wakes, "ISO-3", "an XRC send that waits for an SRQ of the domain completes within 1 s after ibv_post_srq_recv()")

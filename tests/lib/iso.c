@@ -54,7 +54,8 @@ void iso_open(struct iso_end *e, const char *dev, struct ibv_context *ctx,
 {
 	*e = (struct iso_end){ .type = type, .ctx = ctx ?: dev_open(dev) };
 	e->pd = MUST(ibv_alloc_pd(e->ctx));
-	e->cq = cq_new(e->ctx);
+	e->channel = MUST(ibv_create_comp_channel(e->ctx));
+	e->cq = MUST(ibv_create_cq(e->ctx, 2 * QP_WRS, NULL, e->channel, 0));
 	e->qp = open_qp(e);
 	e->recv_qp = e->qp;
 	if (type == ISO_XRC)

@@ -47,6 +47,7 @@ struct iso_addr {
  * @type: type of the QP
  * @ctx: context; several ends may share a context
  * @pd: protection domain of all objects
+ * @channel: completion channel of @cq
  * @cq: CQ of all work requests
  * @qp: QP that sends; except for XRC it also receives
  * @recv_qp: QP that receives
@@ -62,6 +63,7 @@ struct iso_end {
 	enum iso_type type;
 	struct ibv_context *ctx;
 	struct ibv_pd *pd;
+	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp, *recv_qp;
 	struct ibv_srq *srq;

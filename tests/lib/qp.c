@@ -416,7 +416,7 @@ void event_check_none(const char *file, int line, struct ibv_context *ctx)
 	struct pollfd fd = { .fd = ctx->async_fd, .events = POLLIN };
 	struct ibv_async_event event;
 
-	if (poll(&fd, 1, 0) != 1)
+	if (poll(&fd, 1, EVENT_MS) != 1)
 		return;
 	CHECK_OK(ibv_get_async_event(ctx, &event));
 	t_fail(file, line, "event: got %s, want none",

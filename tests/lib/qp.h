@@ -116,6 +116,8 @@ void event_check(const char *file, int line, struct ibv_context *ctx,
 		 enum ibv_event_type type, const void *element);
 #define CHECK_EVENT(ctx, type, element)	\
 	event_check(__FILE__, __LINE__, ctx, type, element)
+/* Meanwhile the worker of the process runs, which raises events. */
+#define EVENT_MS	10
 /* No event is pending. */
 void event_check_none(const char *file, int line, struct ibv_context *ctx);
 #define CHECK_NO_EVENT(ctx)	event_check_none(__FILE__, __LINE__, ctx)

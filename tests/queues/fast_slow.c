@@ -180,7 +180,7 @@ static void see_events(const struct end *a, const struct end *b,
 	struct pollfd fd = { .fd = pd->context->async_fd, .events = POLLIN };
 	struct ibv_async_event event;
 
-	while (poll(&fd, 1, 0) > 0) {
+	while (poll(&fd, 1, EVENT_MS) > 0) {
 		CHECK_OK(ibv_get_async_event(pd->context, &event));
 		CHECK(event.element.qp == a->qp || event.element.qp == b->qp);
 		seen[event.element.qp == b->qp].events |= 1ULL << event.event_type;
@@ -207,7 +207,7 @@ static void see(const struct end *e, int status, struct seen *seen)
 	seen->state = qp_state(e->qp);
 	while (ibv_poll_cq(e->cq, 1, &wc))
 		seen->completions++;
-	if (poll(&fd, 1, 0)) {
+	if (poll(&fd, 1, EVENT_MS)) {
 		CHECK_OK(ibv_get_cq_event(e->channel, &cq, &context));
 		ibv_ack_cq_events(cq, 1);
 		seen->solicited = 1;

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Events of an object that belongs to a process: raised by the worker of that process,
+ * not by the thread that caused them. An event wakes whoever waits for it, and the
+ * owner decides how many that are: this is not the time of a stranger.
+ *
+ * A core unit: it depends on objects and workers, but on no queue and no verb.
+ */
+#ifndef KEEL_EVENTS_H
+#define KEEL_EVENTS_H
+
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/workqueue.h>
+
+#include "keel_obj.h"
+#include "keel_worker.h"
+
+/* Types of events that an object can have. */
+#define KEEL_EVENTS_TYPES	8
+/* No event: for &keel_events.wake. */
+#define KEEL_EVENT_WAKE		(-3)
+
+/**
+ * struct keel_event_due - events of a type that were not raised yet
+ * @type: the type
+ * @count: their number
+ */
+struct keel_event_due {
+	int type;
+	u32 count;
+};
+
+/**
+ * struct keel_events - the events of an object
+ * @obj: the object
+ * @raise: calls the handler of the consumer for an event of @type. Called under
+ *	@raising, before keel_events_close() returns.
+ * @wake: called in the same way for KEEL_EVENT_WAKE, without a lock; may sleep; or NULL
+ * @raising: serializes the handlers; taken before the locks of queues. Never taken by
+ *	a thread that works for another process than the object's, unless that is dead
+ * @closed: the object is destroyed: no handler is called any more; changes under both
+ *	locks
+ * @lock: protects @due, @types and @worker; taken in any context, inside all other locks
+ *	but that of a worker
+ * @due: the oldest type first
+ * @types: number of elements in @due
+ * @worker: of the process, a reference; NULL: none
+ * @wq: raises the events if @worker is NULL or dead
+ * @job: for @worker
+ * @work: for @wq
+ */
+struct keel_events {
+	struct keel_obj *obj;
+	void (*raise)(struct keel_obj *obj, int type);
+	void (*wake)(struct keel_obj *obj);
+	spinlock_t raising;
+	bool closed __guarded_by(&raising, &lock);
+	spinlock_t lock;
+	struct keel_event_due due[KEEL_EVENTS_TYPES] __guarded_by(&lock);
+	unsigned int types __guarded_by(&lock);
+	struct keel_worker *worker __guarded_by(&lock);
+	struct workqueue_struct *wq;
+	struct keel_job job;
+	struct work_struct work;
+};
+
+void keel_events_init(struct keel_events *events, struct keel_obj *obj,
+		      struct workqueue_struct *wq,
+		      void (*raise)(struct keel_obj *obj, int type));
+int keel_events_own(struct keel_events *events, struct keel_workers *workers);
+void keel_events_free(struct keel_events *events);
+void keel_events_close(struct keel_events *events);
+void keel_events_queue(struct keel_events *events, int type);
+void keel_events_raise(struct keel_events *events, int type, bool own);
+
+#endif /* KEEL_EVENTS_H */
