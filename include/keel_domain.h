@@ -169,6 +169,8 @@ void keel_shpd_close(struct keel_shpd *shpd);
 #if IS_ENABLED(CONFIG_KUNIT)
 u32 keel_shpd_permute(const struct keel_shpds *shpds, u32 n);
 bool keel_shpd_key_equal(u64 a, u64 b);
+struct keel_shpd *keel_shpd_create(struct keel_dev *kdev,
+				   struct keel_domain *domain, u64 key);
 #endif
 
 #endif /* KEEL_DOMAIN_H */

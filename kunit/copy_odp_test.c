@@ -88,6 +88,20 @@ static struct odp *odp_new(struct kunit *test, unsigned long prot)
 	return o;
 }
 
+/* PD-3: memory of a process that has ended cannot be faulted in. */
+static void pd_3_odp_ended(struct kunit *test)
+{
+	struct mm_struct *mm = kunit_kzalloc(test, sizeof(*mm), GFP_KERNEL);
+	struct keel_need need = {
+		.kind = KEEL_NEED_PAGES, .mm = mm, .addr = PAGE_SIZE, .len = 8,
+	};
+
+	KUNIT_ASSERT_NOT_NULL(test, mm);
+	/* It has no users: nothing else of it is used. */
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_odp_fetch(&need, false));
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_odp_fetch(&need, true));
+}
+
 /* No page is pinned. */
 static void odp_no_pins(struct kunit *test, const struct odp *o)
 {
@@ -344,6 +358,7 @@ static void odp_locked(struct kunit *test)
 
 static struct kunit_case odp_cases[] = {
 	KUNIT_CASE(odp_copy),
+	KUNIT_CASE(pd_3_odp_ended),
 	KUNIT_CASE(odp_to_itself),
 	KUNIT_CASE_PARAM(odp_unmapped, hole_gen_params),
 	KUNIT_CASE(odp_read_only),

@@ -94,6 +94,40 @@ static void dev_1_no_mac(struct kunit *test)
 	free_netdev(netdev);
 }
 
+/* DEV-2: the GIDs of the port are IP addresses, and all its counters start at 0. */
+static void dev_2_port(struct kunit *test)
+{
+	struct ib_device *ibdev = test->priv;
+	struct ib_port_attr attr = {};
+	struct rdma_hw_stats *stats;
+	int i, n;
+
+	KUNIT_ASSERT_EQ(test, 0, ib_query_port(ibdev, KEEL_PORT, &attr));
+	KUNIT_EXPECT_TRUE(test, attr.ip_gids);
+	stats = ibdev->ops.alloc_hw_port_stats(ibdev, KEEL_PORT);
+	KUNIT_ASSERT_NOT_NULL(test, stats);
+	memset(stats->value, 0xa5, KEEL_NCOUNTERS * sizeof(*stats->value));
+	n = ibdev->ops.get_hw_stats(ibdev, stats, KEEL_PORT, 0);
+	KUNIT_EXPECT_EQ(test, (int)KEEL_NCOUNTERS, n);
+	for (i = 0; i < n; i++)
+		KUNIT_EXPECT_EQ_MSG(test, 0ULL, stats->value[i], "%s",
+				    stats->descs[i].name);
+	rdma_free_hw_stats_struct(stats);
+}
+
+/* DM-1: programs cannot map memory that the processor encrypts. */
+static void dm_1_encrypted(struct kunit *test)
+{
+	struct ib_dm_alloc_attr attr = { .length = 8 };
+	struct ib_device *ibdev = test->priv;
+	struct ib_dm *dm;
+
+	to_kdev(ibdev)->ap->encrypted = true;
+	dm = ibdev->ops.alloc_dm(ibdev, NULL, &attr, NULL);
+	KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-EOPNOTSUPP), dm);
+	to_kdev(ibdev)->ap->encrypted = false;
+}
+
 /* DEV-3: the removed device has no reference on its state page any more. */
 static void dev_3_state_page(struct kunit *test)
 {
@@ -112,6 +146,8 @@ static struct kunit_case device_cases[] = {
 	KUNIT_CASE(dev_2_iso_5_limits),
 	KUNIT_CASE(dev_2_pkey),
 	KUNIT_CASE(dev_1_no_mac),
+	KUNIT_CASE(dev_2_port),
+	KUNIT_CASE(dm_1_encrypted),
 	KUNIT_CASE(dev_3_state_page),
 	{}
 };

@@ -8,6 +8,8 @@
 #include <linux/sort.h>
 
 #include "keel.h"
+#include "keel_device.h"
+#include "keel_point.h"
 
 #define HANDLES	200000
 
@@ -170,11 +172,86 @@ static void spd_4_key_compare(struct kunit *test)
 	}
 }
 
+/**
+ * struct sharing - a domain that two threads share at the same time
+ * @kdev: its device
+ * @domain: the domain
+ * @other: result of the other thread
+ * @visits: how often a thread has found that the domain is not shared
+ */
+static struct sharing {
+	struct keel_dev *kdev;
+	struct keel_domain *domain;
+	struct keel_shpd *other;
+	int visits;
+} sharing;
+
+static void sharing_hook(const char *name)
+{
+	if (!strcmp(name, "shpd_checked") && !sharing.visits++)
+		sharing.other = keel_shpd_create(sharing.kdev, sharing.domain, 2);
+}
+
+KUNIT_DEFINE_ACTION_WRAPPER(sharing_put, put_device, struct device *);
+KUNIT_DEFINE_ACTION_WRAPPER(sharing_unregister, ib_unregister_device,
+			    struct ib_device *);
+KUNIT_DEFINE_ACTION_WRAPPER(sharing_dealloc, ib_dealloc_pd, struct ib_pd *);
+
+static void sharing_init(struct kunit *test)
+{
+	struct keel_dev_spec spec = { .name = "keel%d" };
+	struct ib_device *ibdev;
+	struct ib_pd *pd;
+
+	spec.ap = keel_aperture_mem_create(PAGE_SIZE);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(spec.ap));
+	ibdev = keel_dev_create_own(&spec);
+	if (IS_ERR(ibdev)) {
+		keel_aperture_destroy(spec.ap);
+		KUNIT_FAIL_AND_ABORT(test, "no device: %ld", PTR_ERR(ibdev));
+	}
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, sharing_put,
+							   &ibdev->dev));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, sharing_unregister,
+							   ibdev));
+	pd = ib_alloc_pd(ibdev, 0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(pd));
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, sharing_dealloc,
+							   pd));
+	sharing = (struct sharing){
+		.kdev = to_kdev(ibdev), .domain = to_kpd(pd)->domain,
+	};
+}
+
+/* SPD-1: of two threads that share a domain at the same time, one gets a handle. */
+static void spd_1_shared_twice(struct kunit *test)
+{
+	unsigned int n = 0;
+	struct keel_shpd *shpd;
+	unsigned long id;
+	void *obj;
+
+	sharing_init(test);
+	WRITE_ONCE(keel_point_hook.hit, sharing_hook);
+	shpd = keel_shpd_create(sharing.kdev, sharing.domain, 1);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	KUNIT_EXPECT_EQ(test, 2, sharing.visits);
+	KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-EINVAL), shpd);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(sharing.other));
+	KUNIT_EXPECT_PTR_EQ(test, sharing.other, sharing.domain->shpd);
+	xa_for_each(&sharing.kdev->reg.objs[KEEL_SHPD], id, obj)
+		n++;
+	KUNIT_EXPECT_EQ(test, 1, n);
+	KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-EINVAL),
+			    keel_shpd_create(sharing.kdev, sharing.domain, 3));
+}
+
 static struct kunit_case shpd_test_cases[] = {
 	KUNIT_CASE_PARAM(spd_6_handles_unique, unique_gen_params),
 	KUNIT_CASE(spd_4_handles_not_guessable),
 	KUNIT_CASE_PARAM(spd_4_secret_matters, secret_gen_params),
 	KUNIT_CASE(spd_4_key_compare),
+	KUNIT_CASE(spd_1_shared_twice),
 	{}
 };
 

@@ -117,11 +117,48 @@ static void srq_wait_flushed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, end_state(p, &p->b));
 }
 
+/* ISO-3: no requester waits for an SRQ that is in error. */
+static void iso_3_srq_wait_dead(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_qp *qp;
+
+	p->with_srq = true;
+	pair_make(p, IB_QPT_RC);
+	qp = to_kqp(p->a.qp);
+	keel_srq_fail(srq_of(p));
+	mutex_lock(&qp->sq.lock);
+	KUNIT_EXPECT_TRUE(test, keel_srq_wait(srq_of(p), qp));
+	mutex_unlock(&qp->sq.lock);
+	KUNIT_EXPECT_PTR_EQ(test, NULL, awaited(p));
+	KUNIT_EXPECT_TRUE(test, list_empty(&srq_of(p)->waiters));
+}
+
+/* ISO-3: one post wakes the requesters for each time that one has waited. */
+static void iso_3_srq_wanted_once(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_rq *rq;
+
+	p->with_srq = true;
+	pair_make(p, IB_QPT_RC);
+	rq = &srq_of(p)->rq;
+	KUNIT_EXPECT_FALSE(test, keel_rq_was_wanted(rq));
+	scoped_guard(spinlock, &rq->lock)
+		KUNIT_EXPECT_FALSE(test, keel_rq_want(rq));
+	KUNIT_EXPECT_TRUE(test, rq->ring.head->flags & KEEL_RING_F_DOORBELL);
+	KUNIT_EXPECT_TRUE(test, keel_rq_was_wanted(rq));
+	KUNIT_EXPECT_FALSE(test, rq->ring.head->flags & KEEL_RING_F_DOORBELL);
+	KUNIT_EXPECT_FALSE(test, keel_rq_was_wanted(rq));
+}
+
 static struct kunit_case srq_wait_cases[] = {
 	KUNIT_CASE(iso_3_srq_wait_posted),
 	KUNIT_CASE(iso_3_srq_wait_index),
 	KUNIT_CASE(iso_3_srq_wait_cq),
 	KUNIT_CASE(srq_wait_flushed),
+	KUNIT_CASE(iso_3_srq_wait_dead),
+	KUNIT_CASE(iso_3_srq_wanted_once),
 	{}
 };
 

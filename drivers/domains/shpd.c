@@ -13,6 +13,7 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
+#include "keel_point.h"
 
 /**
  * struct keel_shpd - the shared-PD handle of a domain
@@ -188,8 +189,8 @@ static int keel_shpd_publish(struct keel_shpds *shpds, struct keel_shpd *shpd)
  * Create the handle of a domain that has none. All processes need the lock of the
  * table, so nothing is allocated under it.
  */
-static struct keel_shpd *keel_shpd_create(struct keel_dev *kdev,
-					  struct keel_domain *domain, u64 key)
+VISIBLE_IF_KUNIT struct keel_shpd *
+keel_shpd_create(struct keel_dev *kdev, struct keel_domain *domain, u64 key)
 {
 	struct keel_shpd *shpd;
 	struct keel_user *user;
@@ -198,6 +199,7 @@ static struct keel_shpd *keel_shpd_create(struct keel_dev *kdev,
 	/* Report a domain that is shared before a quota. */
 	if (READ_ONCE(domain->shpd))
 		return ERR_PTR(-EINVAL);
+	keel_point("shpd_checked");
 	user = keel_quota_charge(&kdev->reg.quotas, KEEL_RES_HANDLES, 1,
 				 GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(user))
@@ -217,6 +219,7 @@ static struct keel_shpd *keel_shpd_create(struct keel_dev *kdev,
 	keel_user_keep(user);
 	return shpd;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_shpd_create);
 
 static int UVERBS_HANDLER(KEEL_METHOD_PD_SHARE)(
 	struct uverbs_attr_bundle *attrs)

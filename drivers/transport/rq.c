@@ -3,6 +3,8 @@
  * Receive queues: take and post receive WQEs. A QP's own receive queue and an
  * SRQ are the same here.
  */
+#include <kunit/visibility.h>
+
 #include "keel_point.h"
 #include "keel_qp.h"
 
@@ -68,6 +70,7 @@ bool keel_rq_want(struct keel_rq *rq)
 	smp_mb();
 	return keel_ring_posted(&rq->ring) > 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_rq_want);
 
 /**
  * keel_rq_was_wanted() - does a requester wait for a receive WQE?
@@ -89,6 +92,7 @@ bool keel_rq_was_wanted(struct keel_rq *rq)
 	smp_store_mb(rq->ring.head->flags, 0);
 	return true;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_rq_was_wanted);
 
 /* The producer index of a kernel consumer's queue, which @post_lock protects. */
 static u32 *keel_rq_producer(struct keel_rq *rq)

@@ -2,6 +2,8 @@
 /*
  * Requesters that wait for a receive WQE of a shared receive queue.
  */
+#include <kunit/visibility.h>
+
 #include "keel_qp.h"
 
 /* Requesters that are woken at a time, with the lock and by a call of the owner. */
@@ -31,6 +33,7 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
 	list_add_tail(&sq->waiting, &srq->waiters);
 	return false;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_srq_wait);
 
 /* Return: the SRQ, if the caller now owns the requester's reference; else NULL. */
 static struct keel_srq *keel_srq_unlist(struct keel_srq *srq, struct keel_sq *sq)

@@ -295,6 +295,7 @@ TEST(windows, "DEV-4", "a window bound with FLUSH_GLOBAL permits flushes of its 
 	struct what all = { 0, 0, GLOBAL, MR };
 	struct link l, other;
 	struct ibv_mr *mr;
+	struct ibv_wc wc;
 	uint32_t rkey;
 	int i;
 
@@ -316,10 +317,12 @@ TEST(windows, "DEV-4", "a window bound with FLUSH_GLOBAL permits flushes of its 
 		}
 		other = setup();
 		flush(&other, 4, rkey, in);
-		CHECK_WC(other.cq[0], 4, ACC);
+		wc = CHECK_WC(other.cq[0], 4, ACC);
+		CHECK_EQ(wc.vendor_err, KEELDV_WHY_WINDOW);
 		other = setup();
 		flush(&other, 5, rkey, all);
-		CHECK_WC(other.cq[0], 5, ACC);
+		wc = CHECK_WC(other.cq[0], 5, ACC);
+		CHECK_EQ(wc.vendor_err, KEELDV_WHY_WINDOW);
 	}
 }
 
