@@ -22,10 +22,14 @@ static void *volatile nowhere = (void *)8;
 /* Create objects whose rings are here. Return 0 or errno. */
 static unsigned char ring_memory[2][16 * PAGE] __attribute__((aligned(PAGE)));
 
-static struct keel_uapi_buf ring_at(int i, uint32_t stride)
+/* Entries of the next rings, and the WQEs or CQEs that the commands ask for. */
+#define ENTRIES	16
+static uint32_t sq_entries = ENTRIES, rq_entries = ENTRIES, wanted = 10;
+
+static struct keel_uapi_buf ring_at(int i, uint32_t entries, uint32_t stride)
 {
 	return (struct keel_uapi_buf){
-		.addr = (uintptr_t)ring_memory[i], .entries = 16,
+		.addr = (uintptr_t)ring_memory[i], .entries = entries,
 		.stride = stride,
 	};
 }
@@ -39,9 +43,9 @@ static struct keel_uapi_buf ring_at(int i, uint32_t stride)
 static int create_cq(int fd, void *answer)
 {
 	struct keel_uapi_create_cq_req req = {
-		.ring = ring_at(0, sizeof(struct keel_uapi_cqe)),
+		.ring = ring_at(0, sq_entries, sizeof(struct keel_uapi_cqe)),
 	};
-	struct ib_uverbs_create_cq cmd = { .cqe = 10, .comp_channel = -1 };
+	struct ib_uverbs_create_cq cmd = { .cqe = wanted, .comp_channel = -1 };
 
 	return CREATE(fd, IB_USER_VERBS_CMD_CREATE_CQ, cmd, req, answer,
 		      ib_uverbs_create_cq_resp);
@@ -49,9 +53,11 @@ static int create_cq(int fd, void *answer)
 
 static int create_srq(int fd, void *answer, uint32_t pd)
 {
-	struct keel_uapi_create_srq_req req = { .ring = ring_at(0, 64) };
+	struct keel_uapi_create_srq_req req = {
+		.ring = ring_at(0, sq_entries, 64),
+	};
 	struct ib_uverbs_create_srq cmd = {
-		.pd_handle = pd, .max_wr = 10, .max_sge = 1,
+		.pd_handle = pd, .max_wr = wanted, .max_sge = 1,
 	};
 
 	return CREATE(fd, IB_USER_VERBS_CMD_CREATE_SRQ, cmd, req, answer,
@@ -61,11 +67,12 @@ static int create_srq(int fd, void *answer, uint32_t pd)
 static int create_qp(int fd, void *answer, uint32_t pd, uint32_t cq)
 {
 	struct keel_uapi_create_qp_req req = {
-		.sq = ring_at(0, 256), .rq = ring_at(1, 64),
+		.sq = ring_at(0, sq_entries, 256),
+		.rq = ring_at(1, rq_entries, 64),
 	};
 	struct ib_uverbs_create_qp cmd = {
 		.pd_handle = pd, .send_cq_handle = cq, .recv_cq_handle = cq,
-		.max_send_wr = 10, .max_recv_wr = 10, .max_send_sge = 1,
+		.max_send_wr = wanted, .max_recv_wr = wanted, .max_send_sge = 1,
 		.max_recv_sge = 1, .qp_type = IBV_QPT_RC,
 	};
 
@@ -97,4 +104,35 @@ TEST(unanswered, "DEV-4,PD-2", "CREATE_CQ, CREATE_SRQ and CREATE_QP whose respon
 	CHECK_EQ(tree_count(KEEL0, "cq"), 2);
 	CHECK_EQ(tree_count(KEEL0, "srq"), 1);
 	CHECK_EQ(tree_count(KEEL0, "qp"), 1);
+}
+
+TEST(small_rings, "DEV-4,PD-2", "CREATE_CQ, CREATE_SRQ and CREATE_QP refuse a ring with fewer entries than WQEs or CQEs, or with no power of 2")
+{
+	static const uint32_t bad[] = { 0, 1, ENTRIES / 2, ENTRIES - 1,
+					ENTRIES + 1, 1U << 31, UINT32_MAX };
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_cq *cq = MUST(ibv_create_cq(ctx, 10, NULL, NULL, 0));
+	char *before = tree_settled(KEEL0);
+	unsigned char answer[256];
+	int fd = ctx->cmd_fd;
+	size_t i;
+
+	wanted = ENTRIES;
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		t_note("%u entries", bad[i]);
+		sq_entries = bad[i];
+		CHECK_RET(create_cq(fd, answer), EINVAL);
+		CHECK_RET(create_srq(fd, answer, pd->handle), EINVAL);
+		CHECK_RET(create_qp(fd, answer, pd->handle, cq->handle), EINVAL);
+		sq_entries = ENTRIES;
+		rq_entries = bad[i];
+		CHECK_RET(create_qp(fd, answer, pd->handle, cq->handle), EINVAL);
+		rq_entries = ENTRIES;
+		CHECK_SAME_TREE(before);
+	}
+	/* As many as they ask for are enough. */
+	CHECK_OK(create_cq(fd, answer));
+	CHECK_OK(create_srq(fd, answer, pd->handle));
+	CHECK_OK(create_qp(fd, answer, pd->handle, cq->handle));
 }

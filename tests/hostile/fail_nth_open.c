@@ -4,6 +4,8 @@
  * exists: see fail_nth.c.
  */
 #include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <infiniband/keeldv.h>
 #include <infiniband/shpd.h>
@@ -16,6 +18,7 @@
 #include "tree.h"
 
 #define KEY	0x0123456789abcdefULL
+#define OBJECTS	"/sys/kernel/debug/keel/" KEEL0 "/objects"
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
 static char memory[PAGE] __attribute__((aligned(PAGE)));
@@ -208,6 +211,26 @@ static void *list_holders(void)
 	return fault_result(err, env.pd);
 }
 
+/* Each object is a line. */
+static void *read_objects(void)
+{
+	static char text[1 << 16];
+	int fd = open(OBJECTS, O_RDONLY), err = errno;
+	ssize_t n;
+
+	if (fd < 0)
+		return fault_result(err, NULL);
+	n = read(fd, text, sizeof(text) - 1);
+	err = errno;
+	close(fd);
+	if (n < 0)
+		return fault_result(err, NULL);
+	text[n] = 0;
+	if (!strstr(text, "\n"))
+		FAIL("got %zd bytes of objects, want a line for each", n);
+	return fault_result(0, env.ctx);
+}
+
 static const struct fault_verb verbs[] = {
 	FAULT_VERB("ibv_import_mr", import_mr, unimport_mr),
 	FAULT_VERB("ibv_import_dm", import_dm, unimport_dm),
@@ -224,6 +247,8 @@ static const struct fault_verb verbs[] = {
 	FAULT_VERB("ibv_query_gid_table", query_gids, nothing),
 	FAULT_VERB("keeldv_query_dm", query_dm, nothing),
 	FAULT_VERB("keeldv_pd_holders", list_holders, nothing),
+	/* Opening a file is a matter of the kernel, which has other errnos. */
+	FAULT_VERB("reading objects", read_objects, nothing, .any_errno = true),
 };
 
 static const struct fault_verb dmabuf =

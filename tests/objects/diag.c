@@ -13,6 +13,7 @@
 
 #include "domain.h"
 #include "peer.h"
+#include "raw.h"
 #include "t.h"
 #include "tree.h"
 
@@ -197,6 +198,7 @@ TEST(holders_room, "PD-2", "keeldv_pd_holders() fills a short list as far as it 
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
 	static struct keeldv_holder list[2000];
+	struct raw_cmd cmd;
 	uint32_t count = 0;
 	int i;
 
@@ -218,6 +220,14 @@ TEST(holders_room, "PD-2", "keeldv_pd_holders() fills a short list as far as it 
 	CHECK_RET(keeldv_pd_holders(pd, NULL, &count), EINVAL);
 	CHECK_RET(keeldv_pd_holders(pd, list, NULL), EINVAL);
 	CHECK_RET(keeldv_pd_holders(NULL, list, &count), EINVAL);
+
+	/* A list without room; the provider leaves it out. */
+	raw_init(&cmd, UVERBS_OBJECT_PD, KEEL_METHOD_PD_HOLDERS);
+	raw_obj(&cmd, KEEL_ATTR_HOLDERS_HANDLE, pd->handle);
+	raw_out(&cmd, KEEL_ATTR_HOLDERS_RESP_LIST, list, 0);
+	raw_out(&cmd, KEEL_ATTR_HOLDERS_RESP_COUNT, &count, sizeof(count));
+	CHECK_RET(raw_run(ctx->cmd_fd, &cmd), 0);
+	CHECK_EQ(count, 5);
 }
 
 static void trace_on(const char *event, const char *value)
