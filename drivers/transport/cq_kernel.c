@@ -121,7 +121,7 @@ static u32 keel_cqe_clean(struct keel_cq *cq, struct keel_uapi_cqe *cqe, u32 to,
 {
 	struct keel_uapi_cqe *place;
 
-	if (cqe->qp_num != qpn && cqe->qp_num != KEEL_QPN_NONE) {
+	if (cqe->qp_num != qpn) {
 		place = keel_ring_entry(keel_cq_kernel_ring(cq), --to);
 		if (place == cqe)
 			return to;
