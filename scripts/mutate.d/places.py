@@ -58,10 +58,23 @@ CONTROL = {Kind.DECL_STMT, Kind.RETURN_STMT, Kind.IF_STMT, Kind.FOR_STMT,
            Kind.DEFAULT_STMT, Kind.COMPOUND_STMT, Kind.NULL_STMT}
 
 
+# Pairs whose order makes no difference: the kernel finds attributes by their number,
+# and free() of glibc 2.33 and newer does not change errno.
+ANY_ORDER = ((r'fill_attr_\w+\(.*\);', r'fill_attr_\w+\(.*\);'),
+             (r'free\(\w+\);', r'errno = \w+;'))
+
+
+def any_order(one, two):
+    """Whether two statements are one of these pairs."""
+    return any(re.fullmatch(a, one, re.S) and re.fullmatch(b, two, re.S)
+               for a, b in ANY_ORDER)
+
+
 def stores(one, two):
     """Whether a statement only sets what another statement does not use."""
     if re.search(r'\w\(', one):
-        found = re.fullmatch(r'(?:\w+_init|INIT_\w+)\(&?([^,;]*)\);', one)
+        found = re.fullmatch(r'(?:\w+_init|INIT_\w+)\(&?([^,;]*)\);', one) or \
+            re.fullmatch(r'refcount_set\(&([^,;]*), \d+\);', one)
     else:
         found = re.match(r'([^=]*\w)\s*=[^=]', one)
     return bool(found) and not re.search(
@@ -191,7 +204,8 @@ class Finder:
     def swap(self, one, two):
         """Exchange two statements, unless it makes no difference."""
         first, second = self.text[slice(*one)], self.text[slice(*two)]
-        if first != second and not (stores(first, second) and stores(second, first)):
+        if first != second and not any_order(first, second) and \
+                not (stores(first, second) and stores(second, first)):
             moved = first.count('\n') - second.count('\n')
             self.found.setdefault(
                 ((*one, second + '\n' * max(moved, 0)),
@@ -243,6 +257,8 @@ class Finder:
         """Add one to a constant."""
         start, end = self.span(cursor)
         text = self.bare[start:end]
+        if text == '1' and self.bare[:start].endswith('calloc('):
+            return  # it only allocates more than it needs
         if re.fullmatch(r'0|[1-9][0-9]*', text):
             self.add('constant', (start, end, str(int(text) + 1)))
         elif re.fullmatch(r'[A-Z][A-Z0-9_]{3,}', text) and \
