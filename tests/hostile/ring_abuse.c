@@ -175,9 +175,10 @@ TEST(srq, "DEV-4", "an invalid producer index of an SRQ raises an error event fo
 	}
 }
 
-TEST(cq, "DEV-4", "an invalid consumer index of a CQ raises an error event for the CQ and for the QP that completes")
+TEST(cq, "DEV-4", "an invalid consumer index of a CQ raises an error event for the CQ, and for each QP that completes later")
 {
 	struct ibv_async_event event;
+	struct ibv_qp *late, *peer;
 	struct victim v;
 	int i, cqs, qps;
 
@@ -198,6 +199,17 @@ TEST(cq, "DEV-4", "an invalid consumer index of a CQ raises an error event for t
 		}
 		CHECK_STATE(v.a, IBV_QPS_ERR);
 		CHECK_STATE(v.b, IBV_QPS_RTS);
+		/* A CQ that is in error takes no CQE of another QP. */
+		late = qp_new(v.a->pd, v.cq, IBV_QPT_RC, NULL);
+		peer = qp_new(v.a->pd, v.rcq, IBV_QPT_RC, v.srq);
+		qp_join(late, peer);
+		post_srq_recv(v.srq, 3, v.mem);
+		post_send(late, 4, v.mem);
+		CHECK_WC(v.rcq, 3, IBV_WC_SUCCESS);
+		CHECK_EVENT(v.ctx, IBV_EVENT_QP_FATAL, late);
+		CHECK_STATE(late, IBV_QPS_ERR);
+		CHECK_STATE(peer, IBV_QPS_RTS);
+		CHECK_NO_EVENT(v.ctx);
 	}
 }
 
