@@ -116,7 +116,10 @@ struct keel_ib_ctx {
 	struct keel_user *user;
 	/* The mappings of its file; NULL until device memory is mapped. */
 	struct address_space *mapping;
+	/* They run queue pairs and raise events, and wait for no other process. */
 	struct keel_workers workers;
+	/* They provide memory, and may wait for the owner of a dma-buf or for a disk. */
+	struct keel_workers mem_workers;
 };
 
 static inline struct keel_dev *to_kdev(struct ib_device *ib)
@@ -133,6 +136,12 @@ static inline struct keel_workers *
 keel_context_workers(const struct ib_ucontext *ib)
 {
 	return &to_kctx((struct ib_ucontext *)ib)->workers;
+}
+
+static inline struct keel_workers *
+keel_context_mem_workers(const struct ib_ucontext *ib)
+{
+	return &to_kctx((struct ib_ucontext *)ib)->mem_workers;
 }
 
 /* The workers of the context of a call that creates an object. */

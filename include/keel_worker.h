@@ -44,8 +44,8 @@ struct keel_job {
 };
 
 /**
- * struct keel_workers - the workers of a context, one for each process that
- *	uses it
+ * struct keel_workers - workers of a context, one for each process that uses it. A
+ *	context has two such lists: see &struct keel_ib_ctx
  * @lock: protects @list
  * @list: struct keel_worker
  */

@@ -56,6 +56,7 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 	if (!user)
 		return -ENOMEM;
 	keel_workers_setup(&to_kctx(context)->workers);
+	keel_workers_setup(&to_kctx(context)->mem_workers);
 	keel_context_fill(&resp);
 	ret = ib_respond_udata(udata, resp);
 	if (ret)
@@ -69,6 +70,7 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 static void keel_dealloc_ucontext(struct ib_ucontext *context)
 {
 	keel_workers_stop(&to_kctx(context)->workers);
+	keel_workers_stop(&to_kctx(context)->mem_workers);
 	keel_user_put(to_kctx(context)->user);
 	/* Nor is an inode of a domain left that this thread has closed. */
 	keel_xrcd_pins_over(to_kdev(context->device), current);

@@ -126,7 +126,7 @@ static int keel_mr_find_worker(struct keel_mr *mr)
 	if ((mr->mem.type != KEEL_MEM_ODP && mr->mem.type != KEEL_MEM_DMABUF) ||
 	    mr->mem.worker)
 		return 0;
-	worker = keel_worker_of_current(keel_context_workers(mr->ctx));
+	worker = keel_worker_of_current(keel_context_mem_workers(mr->ctx));
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
 	mr->mem.worker = worker;
