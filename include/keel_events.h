@@ -37,16 +37,17 @@ struct keel_event_due {
  * @raise: calls the handler of the consumer for an event of @type. Called under
  *	@raising, before keel_events_close() returns.
  * @wake: called in the same way for KEEL_EVENT_WAKE, without a lock; may sleep; or NULL
- * @raising: serializes the handlers; taken before the locks of queues. Never taken by
- *	a thread that works for another process than the object's, unless that is dead
+ * @raising: serializes the handlers; taken before the locks of queues. For an object of
+ *	a process that is not dead, only its threads take it, and device removal
  * @closed: the object is destroyed: no handler is called any more; changes under both
  *	locks
- * @lock: protects @due, @types and @worker; taken in any context, inside all other locks
- *	but that of a worker
+ * @lock: protects @due, @types and @worker, and all calls that queue @job or @work; taken
+ *	in any context, inside all other locks but that of a worker
  * @due: the oldest type first
  * @types: number of elements in @due
  * @worker: of the process, a reference; NULL: none
- * @wq: raises the events if @worker is NULL or dead
+ * @wq: raises the events if @worker is NULL, which does not change after the creation. If
+ *	the worker is dead, a slow workqueue of the module does it
  * @job: for @worker
  * @work: for @wq
  */
@@ -62,16 +63,23 @@ struct keel_events {
 	struct keel_worker *worker __guarded_by(&lock);
 	struct workqueue_struct *wq;
 	struct keel_job job;
-	struct work_struct work;
+	struct delayed_work work;
 };
 
+int keel_orphans_init(void);
+void keel_orphans_exit(void);
 void keel_events_init(struct keel_events *events, struct keel_obj *obj,
 		      struct workqueue_struct *wq,
 		      void (*raise)(struct keel_obj *obj, int type));
 int keel_events_own(struct keel_events *events, struct keel_workers *workers);
 void keel_events_free(struct keel_events *events);
 void keel_events_close(struct keel_events *events);
+bool keel_events_are_ours(struct keel_events *events);
 void keel_events_queue(struct keel_events *events, int type);
 void keel_events_raise(struct keel_events *events, int type, bool own);
+#if IS_ENABLED(CONFIG_KUNIT)
+struct keel_worker *keel_events_swap(struct keel_events *events,
+				     struct keel_worker *worker);
+#endif
 
 #endif /* KEEL_EVENTS_H */

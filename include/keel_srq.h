@@ -23,6 +23,7 @@ struct keel_xrcd;
  * @ib: ib_core's structure, or NULL after destroy; under @rq.lock. In a handler it
  *	stays until keel_events_close() returns.
  * @events: IB_EVENT_SRQ_LIMIT_REACHED and IB_EVENT_SRQ_ERR; wakes @waiters
+ * @wake: wakes @waiters if the process of @events may be stopped; with a reference
  * @rq: its queue
  * @srqn: its number
  * @limit: raise an event, once, if fewer receive WQEs than this are left; 0:
@@ -39,6 +40,7 @@ struct keel_srq {
 	struct keel_obj obj;
 	struct ib_srq *ib __guarded_by(&rq.lock);
 	struct keel_events events;
+	struct work_struct wake;
 	struct keel_rq rq;
 	u32 srqn;
 	u32 limit __guarded_by(&rq.lock);
@@ -69,5 +71,6 @@ void keel_srq_wake(struct keel_srq *srq);
 void keel_srq_posted(struct keel_srq *srq);
 void keel_srq_wake_later(struct keel_srq *srq);
 void keel_srq_wake_now(struct keel_obj *obj);
+void keel_srq_wake_work(struct work_struct *work);
 
 #endif /* KEEL_SRQ_H */

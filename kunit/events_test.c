@@ -17,6 +17,7 @@
  * @raised: types of the events that were raised
  * @nr: their number
  * @refs: references on the object when the last was raised
+ * @endless: each event causes another one
  * @test: the test
  */
 struct source {
@@ -25,6 +26,7 @@ struct source {
 	int raised[RAISED];
 	unsigned int nr;
 	unsigned int refs;
+	bool endless;
 	struct kunit *test;
 };
 
@@ -43,9 +45,12 @@ static void source_raise(struct keel_obj *obj, int type)
 {
 	KUNIT_EXPECT_PTR_EQ(source->test, &source->dummy->obj, obj);
 	KUNIT_EXPECT_TRUE(source->test, source_raising());
-	KUNIT_ASSERT_LT(source->test, source->nr, RAISED);
-	source->raised[source->nr++] = type;
+	KUNIT_EXPECT_LT(source->test, source->nr, RAISED);
+	if (source->nr < RAISED)
+		source->raised[source->nr++] = type;
 	source->refs = dummy_refs(source->dummy);
+	if (source->endless)
+		keel_events_queue(&source->events, type);
 }
 
 static struct source *source_new(struct kunit *test, bool kernel)
@@ -81,8 +86,9 @@ static void source_wake(struct keel_obj *obj)
 {
 	KUNIT_EXPECT_PTR_EQ(source->test, &source->dummy->obj, obj);
 	KUNIT_EXPECT_FALSE(source->test, source_raising());
-	KUNIT_ASSERT_LT(source->test, source->nr, RAISED);
-	source->raised[source->nr++] = KEEL_EVENT_WAKE;
+	KUNIT_EXPECT_LT(source->test, source->nr, RAISED);
+	if (source->nr < RAISED)
+		source->raised[source->nr++] = KEEL_EVENT_WAKE;
 }
 
 static int queue_result;
@@ -94,17 +100,28 @@ static int queue_stub(struct keel_worker *worker, struct keel_job *job)
 	return queue_result;
 }
 
+static void source_set_worker(struct source *s, struct keel_worker *worker)
+{
+	/* No other thread has the object. */
+	context_unsafe(s->events.worker = worker);
+}
+
+static struct keel_worker *source_worker_of(struct source *s)
+{
+	/* Likewise. */
+	return context_unsafe(s->events.worker);
+}
+
 /* A worker that never runs a job, because keel_job_queue() is replaced. */
 static void source_worker(struct source *s, int result)
 {
-	static char worker[1024];
+	static char worker[1024] __aligned(8);
 
 	memset(worker, 0, sizeof(worker));
 	queue_result = result;
 	queued = 0;
 	kunit_activate_static_stub(s->test, keel_job_queue, queue_stub);
-	/* No other thread has the object. */
-	context_unsafe(s->events.worker = (struct keel_worker *)worker);
+	source_set_worker(s, (struct keel_worker *)worker);
 }
 
 /* ISO-1: the handler of a kernel consumer is called by the thread that raises. */
@@ -176,12 +193,60 @@ static void dev_3_events_closed(struct kunit *test)
 	keel_events_queue(&s->events, 5);
 	KUNIT_EXPECT_EQ(test, 2, dummy_refs(s->dummy));
 	/* The stub has queued nothing that could be taken back. */
-	context_unsafe(s->events.worker = NULL);
+	source_set_worker(s, NULL);
 	keel_events_close(&s->events);
 	s->events.job.run(&s->events.job, true);
 	expect_raised(s, NULL, 0);
 	keel_events_queue(&s->events, 5);
 	KUNIT_EXPECT_EQ(test, 1, queued);
+	source_end(s);
+}
+
+/* ISO-1: a worker that is replaced while the object is destroyed would be freed. */
+static void iso_1_events_closed_own(struct kunit *test)
+{
+	struct source *s = source_new(test, false);
+	struct keel_worker *worker;
+
+	source_worker(s, 1);
+	worker = source_worker_of(s);
+	source_set_worker(s, NULL);
+	KUNIT_EXPECT_NULL(test, keel_events_swap(&s->events, worker));
+	KUNIT_EXPECT_PTR_EQ(test, worker, source_worker_of(s));
+	source_set_worker(s, NULL);
+	keel_events_close(&s->events);
+	KUNIT_EXPECT_PTR_EQ(test, worker, keel_events_swap(&s->events, worker));
+	KUNIT_EXPECT_NULL(test, source_worker_of(s));
+	source_end(s);
+}
+
+/* ISO-1, ISO-2: a job ends, although each event causes the next one. */
+static void iso_1_iso_2_events_endless(struct kunit *test)
+{
+	struct source *s = source_new(test, false);
+	int i;
+
+	source_worker(s, 0);
+	s->endless = true;
+	keel_events_queue(&s->events, 5);
+	for (i = 0; i < 2; i++) {
+		/* Queued already, so that neither event nor job adds a reference. */
+		keel_obj_get(&s->dummy->obj);
+		s->nr = 0;
+		queued = 0;
+		s->events.job.run(&s->events.job, i);
+		KUNIT_EXPECT_EQ(test, KEEL_EVENTS_TYPES, s->nr);
+		/* The job itself is queued once more. */
+		KUNIT_EXPECT_EQ(test, KEEL_EVENTS_TYPES + 1, queued);
+		KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
+	}
+	s->endless = false;
+	keel_obj_get(&s->dummy->obj);
+	s->nr = 0;
+	queued = 0;
+	s->events.job.run(&s->events.job, true);
+	expect_raised(s, (const int []){ 5 }, 1);
+	KUNIT_EXPECT_EQ(test, 0, queued);
 	source_end(s);
 }
 
@@ -191,12 +256,12 @@ static void iso_1_events_work(struct kunit *test)
 	struct source *s = source_new(test, false);
 
 	keel_events_queue(&s->events, 4);
-	flush_work(&s->events.work);
+	flush_delayed_work(&s->events.work);
 	expect_raised(s, (const int []){ 4 }, 1);
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
 	source_worker(s, -ESRCH);
 	keel_events_queue(&s->events, 6);
-	flush_work(&s->events.work);
+	flush_delayed_work(&s->events.work);
 	KUNIT_EXPECT_EQ(test, 1, queued);
 	expect_raised(s, (const int []){ 6 }, 1);
 	source_end(s);
@@ -225,6 +290,8 @@ static struct kunit_case events_cases[] = {
 	KUNIT_CASE(iso_1_events_queued),
 	KUNIT_CASE(iso_2_events_dead),
 	KUNIT_CASE(dev_3_events_closed),
+	KUNIT_CASE(iso_1_events_closed_own),
+	KUNIT_CASE(iso_1_iso_2_events_endless),
 	KUNIT_CASE(iso_1_events_work),
 	KUNIT_CASE(iso_2_events_wake),
 	{}

@@ -3,14 +3,30 @@
  * Events of an object: see keel_events.h.
  *
  * Lifetime: a queued job or work has a reference on the object. keel_events_close()
- * waits until it is dropped.
+ * waits until it has run, and keel_events_own() for the job of the worker it replaces.
  */
+#include <linux/atomic.h>
 #include <linux/err.h>
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <kunit/visibility.h>
 
 #include "keel_events.h"
+
+/*
+ * The workqueue that raises events of dead processes, one object at a time. Nobody is
+ * charged for it, and processes that share the objects may have many waiters. So it gets
+ * this part of the time of one processor, for all objects together.
+ */
+#define KEEL_ORPHANS_PART	10
+
+/* @rest: it has used up its time until then; of ktime_get_ns() */
+static struct {
+	struct workqueue_struct *wq;
+	atomic64_t rest;
+} keel_orphans;
 
 static void keel_events_job(struct keel_job *job, bool alive);
 static void keel_events_work(struct work_struct *work);
@@ -34,43 +50,90 @@ void keel_events_init(struct keel_events *events, struct keel_obj *obj,
 	spin_lock_init(&events->raising);
 	spin_lock_init(&events->lock);
 	keel_job_init(&events->job, keel_events_job);
-	INIT_WORK(&events->work, keel_events_work);
+	INIT_DELAYED_WORK(&events->work, keel_events_work);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_events_init);
+
+/**
+ * keel_orphans_init() - allocate what events of dead processes need
+ *
+ * Return: 0, or -ENOMEM.
+ */
+int keel_orphans_init(void)
+{
+	keel_orphans.wq = alloc_workqueue("keel_orphans", WQ_UNBOUND, 1);
+	return keel_orphans.wq ? 0 : -ENOMEM;
+}
+
+/**
+ * keel_orphans_exit() - undo keel_orphans_init(), when no device is left
+ */
+void keel_orphans_exit(void)
+{
+	destroy_workqueue(keel_orphans.wq);
+}
+
+/* In jiffies, until the next event of a dead process may be raised. */
+static unsigned long keel_orphans_pause(void)
+{
+	s64 ns = atomic64_read(&keel_orphans.rest) - ktime_get_ns();
+
+	return ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0;
+}
+
+/* Only the workqueue calls this, which runs one work at a time. */
+static void keel_orphans_ran(s64 ns)
+{
+	s64 rest = max_t(s64, atomic64_read(&keel_orphans.rest),
+			 ktime_get_ns());
+
+	atomic64_set(&keel_orphans.rest, rest + ns * (KEEL_ORPHANS_PART - 1));
+}
 
 /* Returns false if the job or work is queued already. */
 static bool keel_events_schedule(struct keel_events *events)
 	__must_hold(&events->lock)
 {
-	int ret = -ESRCH;
+	int ret;
 
-	if (events->worker)
-		ret = keel_job_queue(events->worker, &events->job);
-	return ret == -ESRCH ? queue_work(events->wq, &events->work) : ret;
+	if (!events->worker)
+		return queue_delayed_work(events->wq, &events->work, 0);
+	ret = keel_job_queue(events->worker, &events->job);
+	if (ret != -ESRCH)
+		return ret;
+	return queue_delayed_work(keel_orphans.wq, &events->work,
+				  keel_orphans_pause());
 }
 
 /* Returns the replaced worker or NULL; @worker if it was not installed. */
-static struct keel_worker *keel_events_swap(struct keel_events *events,
-					    struct keel_worker *worker)
+VISIBLE_IF_KUNIT struct keel_worker *keel_events_swap(struct keel_events *events,
+						      struct keel_worker *worker)
 {
 	struct keel_worker *old;
 
 	guard(spinlock_irqsave)(&events->lock);
 	old = events->worker;
-	/* Another thread has replaced it. */
-	if (old && !keel_worker_is_dead(old))
+	/* Another thread has replaced it, or keel_events_close() uses it. */
+	if (events->closed || (old && !keel_worker_is_dead(old)))
 		return worker;
-	events->worker = worker;
+	/* A thread that reads it under RCU sees an initialized worker. */
+	smp_store_release(&events->worker, worker);
 	return old;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_events_swap);
 
 static bool keel_events_have_worker(struct keel_events *events)
 {
-	guard(spinlock_irqsave)(&events->lock);
-	return events->worker && !keel_worker_is_dead(events->worker);
+	const struct keel_worker *worker;
+
+	/* A worker that is replaced is freed after a grace period. */
+	guard(rcu)();
+	/* keel_events_swap() checks again, with the lock. */
+	worker = context_unsafe(READ_ONCE(events->worker));
+	return worker && !keel_worker_is_dead(worker);
 }
 
-/* A job was taken back from a dead worker: queue it on the new one. */
+/* Hand the reference of a job or a work that will not run on to the next one. */
 static void keel_events_requeue(struct keel_events *events)
 {
 	bool queued;
@@ -84,7 +147,7 @@ static void keel_events_requeue(struct keel_events *events)
 /**
  * keel_events_own() - let the worker of the calling process raise the events
  * @events: the events of an object of a user process, in a call of its owner. Nothing
- *	happens if they have a worker that is not dead.
+ *	happens if they have a worker that is not dead, or are closed.
  * @workers: the workers of the context of the object
  *
  * Context: process context of a user process; no spinlock is held.
@@ -135,13 +198,13 @@ void keel_events_close(struct keel_events *events)
 	scoped_guard(spinlock, &events->raising) {
 		scoped_guard(spinlock_irqsave, &events->lock) {
 			events->closed = true;
-			/* The owner destroys the object, and does not replace it. */
+			/* From here on it is not replaced: see keel_events_swap(). */
 			worker = events->worker;
 		}
 	}
 	if (worker && keel_job_cancel(worker, &events->job))
 		keel_obj_put(events->obj);
-	if (cancel_work_sync(&events->work))
+	if (cancel_delayed_work_sync(&events->work))
 		keel_obj_put(events->obj);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_events_close);
@@ -188,10 +251,21 @@ void keel_events_queue(struct keel_events *events, int type)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_events_queue);
 
-static bool keel_events_are_ours(struct keel_events *events)
+/**
+ * keel_events_are_ours() - does the worker of the calling process raise the events?
+ * @events: the events of an object; the caller keeps the object from being released
+ *
+ * Context: process context.
+ * Return: true if it does, and is not dead.
+ */
+bool keel_events_are_ours(struct keel_events *events)
 {
-	guard(spinlock_irqsave)(&events->lock);
-	return events->worker && keel_worker_is_ours(events->worker);
+	const struct keel_worker *worker;
+
+	guard(rcu)();
+	/* That of this process is not replaced while the process lives. */
+	worker = context_unsafe(READ_ONCE(events->worker));
+	return worker && keel_worker_is_ours(worker);
 }
 
 /**
@@ -248,12 +322,32 @@ static bool keel_events_step(struct keel_events *events, bool all)
 	return true;
 }
 
-/* If the process is dead, nobody counts equal events: they are raised once. */
+static bool keel_events_are_due(struct keel_events *events)
+{
+	guard(spinlock_irqsave)(&events->lock);
+	return events->types;
+}
+
+/*
+ * Each event may lead to the next one, without end. So the job ends after a few: the
+ * worker looks for signals and for other jobs in between.
+ *
+ * If the process is dead, nobody counts equal events: they are raised once.
+ */
 static void keel_events_run(struct keel_events *events, bool alive)
 {
-	while (keel_events_step(events, !alive || fatal_signal_pending(current)))
+	int n;
+
+	for (n = 0; n < KEEL_EVENTS_TYPES; n++) {
+		if (!keel_events_step(events, !alive ||
+				      fatal_signal_pending(current)))
+			break;
 		cond_resched();
-	keel_obj_put(events->obj);
+	}
+	if (keel_events_are_due(events))
+		keel_events_requeue(events);
+	else
+		keel_obj_put(events->obj);
 }
 
 static void keel_events_job(struct keel_job *job, bool alive)
@@ -263,5 +357,14 @@ static void keel_events_job(struct keel_job *job, bool alive)
 
 static void keel_events_work(struct work_struct *work)
 {
-	keel_events_run(container_of(work, struct keel_events, work), false);
+	struct keel_events *events = container_of(to_delayed_work(work),
+						  struct keel_events, work);
+	/* An object that has had a worker always has one, see keel_events_swap(). */
+	bool orphan = context_unsafe(READ_ONCE(events->worker));
+	s64 start = ktime_get_ns();
+
+	keel_events_run(events, false);
+	/* The object may be freed by now. */
+	if (orphan)
+		keel_orphans_ran(ktime_get_ns() - start);
 }

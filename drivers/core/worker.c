@@ -225,7 +225,7 @@ bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
 /**
  * keel_job_cancel() - dequeue a job, or wait until it has run
  * @worker: the worker that it may be queued on
- * @job: the job, which is not queued again and does not wait for anything
+ * @job: the job, which is not queued on @worker again and does not wait for anything
  *
  * Context: may sleep.
  * Return: true if it was queued there and had not begun.

@@ -224,7 +224,9 @@ static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 	int ret;
 
 	qp->user = true;
-	ret = keel_qp_own_events(qp, keel_udata_workers(udata));
+	/* The workqueue raises those of an XRC_RECV QP, which may outlive the process. */
+	ret = keel_qp_sends(qp) ?
+		keel_qp_own_events(qp, keel_udata_workers(udata)) : 0;
 	if (ret)
 		return ret;
 	if (qp->type == IB_QPT_UD) {

@@ -156,12 +156,15 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
  */
 int keel_qp_own_worker(struct keel_qp *qp)
 {
+	struct keel_workers *workers = keel_context_workers(qp->context);
 	struct keel_worker *worker, *old;
 
-	/* Other threads do not clear it. */
-	if (context_unsafe(READ_ONCE(qp->worker)) && !keel_qp_is_orphan(qp))
+	/* Other threads do not clear it. Others may have created its queues. */
+	if (context_unsafe(READ_ONCE(qp->worker)) && !keel_qp_is_orphan(qp)) {
+		keel_qp_own_events(qp, workers);
 		return 0;
-	worker = keel_worker_of_current(keel_context_workers(qp->context));
+	}
+	worker = keel_worker_of_current(workers);
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
 	old = keel_qp_swap_worker(qp, worker);
@@ -172,7 +175,9 @@ int keel_qp_own_worker(struct keel_qp *qp)
 	if (old && old != worker)
 		keel_qp_schedule_alive(qp);
 	keel_worker_put(old);
-	return keel_qp_own_events(qp, keel_context_workers(qp->context));
+	/* After an error, the workqueue goes on to raise the events. */
+	keel_qp_own_events(qp, workers);
+	return 0;
 }
 
 /**

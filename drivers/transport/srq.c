@@ -211,6 +211,7 @@ static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 	keel_events_init(&srq->events, &srq->obj, to_kdev(ibsrq->device)->wq,
 			 keel_srq_raise);
 	srq->events.wake = keel_srq_wake_now;
+	INIT_WORK(&srq->wake, keel_srq_wake_work);
 	INIT_LIST_HEAD(&srq->waiters);
 	srq->ib = ibsrq;
 	srq->rq.max_sge = init->attr.max_sge;
@@ -295,6 +296,9 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	scoped_guard(spinlock, &srq->rq.lock)
 		WRITE_ONCE(srq->ib, NULL);
 	keel_events_close(&srq->events);
+	/* If a requester queues it later, it finds nobody to wake. */
+	if (cancel_work_sync(&srq->wake))
+		keel_obj_put(&srq->obj);
 	keel_srq_wake(srq);
 	keel_obj_close(&srq->obj);
 	return 0;
@@ -425,9 +429,21 @@ static int UVERBS_HANDLER(KEEL_METHOD_SRQ_DOORBELL)(
 	struct ib_srq *ibsrq = uverbs_attr_get_obj(attrs,
 						   KEEL_ATTR_SRQ_DOORBELL_SRQ);
 
+	struct keel_workers *workers;
+	struct keel_srq *srq;
+
 	if (IS_ERR(ibsrq))
 		return PTR_ERR(ibsrq);
-	keel_srq_posted(to_ksrq(ibsrq));
+	workers = keel_context_workers(attrs->context);
+	srq = to_ksrq(ibsrq);
+	/*
+	 * The process that created them may be dead. No QP has the CQ of an XRC SRQ.
+	 * After an error, the workqueue goes on to raise the events.
+	 */
+	keel_events_own(&srq->events, workers);
+	if (srq->cq)
+		keel_events_own(&srq->cq->events, workers);
+	keel_srq_posted(srq);
 	return 0;
 }
 

@@ -119,7 +119,11 @@ static bool keel_srq_wake_some(struct keel_srq *srq)
 	guard(spinlock)(&srq->rq.lock);
 	for (n = 0; n < KEEL_SRQ_WAKE && !list_empty(&srq->waiters); n++)
 		keel_srq_wake_one(srq, &srq->waiters);
-	return !list_empty(&srq->waiters);
+	if (list_empty(&srq->waiters))
+		return false;
+	/* The next post does the same, until the worker has woken them. */
+	keel_rq_want(&srq->rq);
+	return true;
 }
 
 static bool keel_srq_was_wanted(struct keel_srq *srq)
@@ -133,27 +137,49 @@ static bool keel_srq_was_wanted(struct keel_srq *srq)
  * keel_srq_posted() - wake the requesters that wait, after a post of the owner
  * @srq: the SRQ; the caller holds a reference
  *
- * Strangers decide how many they are: the worker of the owner wakes the rest.
+ * Strangers decide how many they are: the worker of the owner wakes the rest. If
+ * another process has posted that shares the SRQ, that worker may be stopped: then the
+ * workqueue does it.
  *
  * Context: process context; no spinlock is held.
  */
 void keel_srq_posted(struct keel_srq *srq)
 {
-	if (keel_srq_was_wanted(srq) && keel_srq_wake_some(srq))
+	if (!keel_srq_was_wanted(srq) || !keel_srq_wake_some(srq))
+		return;
+	if (keel_events_are_ours(&srq->events))
+		keel_events_queue(&srq->events, KEEL_EVENT_WAKE);
+	else
 		keel_srq_wake_later(srq);
 }
 
 /**
- * keel_srq_wake_later() - let the worker of the owner, or the workqueue, wake the
- *	requesters that wait
- * @srq: the SRQ, to which a WQE was posted, or which is in error; the caller
- *	holds a reference
+ * keel_srq_wake_later() - let the workqueue wake the requesters that wait
+ * @srq: the SRQ of a kernel consumer to which a WQE was posted, or an SRQ that is in
+ *	error, or that several processes share; the caller holds a reference
+ *
+ * The process of the SRQ may be stopped.
  *
  * Context: any.
  */
 void keel_srq_wake_later(struct keel_srq *srq)
 {
-	keel_events_queue(&srq->events, KEEL_EVENT_WAKE);
+	keel_obj_get(&srq->obj);
+	/* Not the last reference: the caller has one. */
+	if (!queue_work(srq->events.wq, &srq->wake))
+		keel_obj_put(&srq->obj);
+}
+
+/**
+ * keel_srq_wake_work() - &keel_srq.wake
+ * @work: of the SRQ; it has a reference, which ends here
+ */
+void keel_srq_wake_work(struct work_struct *work)
+{
+	struct keel_srq *srq = container_of(work, struct keel_srq, wake);
+
+	keel_srq_wake_now(&srq->obj);
+	keel_obj_put(&srq->obj);
 }
 
 /**
