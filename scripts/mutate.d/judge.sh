@@ -18,6 +18,7 @@ run_part() {
 	suite)
 		command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit" --suite "$3")
 		;;
+	kdebug) command=("$copy/scripts/kunit" --timeout "$limit") ;;
 	kunit) command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit") ;;
 	torture) command=("$copy/scripts/torture.d/provider" --short) ;;
 	model) command=("${guest[@]}" -- "${model[@]}") ;;
@@ -54,7 +55,7 @@ baseline() {
 # without_users PART: does the part run no user processes? It fails only because of
 # a bug. Other parts have limits in seconds, and may fail on a busy machine.
 without_users() {
-	case $1 in orders | locks | suite | kunit) return 0 ;; *) return 1 ;; esac
+	case $1 in orders | locks | suite | kunit | kdebug) return 0 ;; *) return 1 ;; esac
 }
 
 # time_part PART NEAR: run a part in one copy, and write the seconds that it takes.
