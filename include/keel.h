@@ -116,7 +116,10 @@ struct keel_ib_ctx {
 	struct keel_user *user;
 	/* The mappings of its file; NULL until device memory is mapped. */
 	struct address_space *mapping;
-	/* They run queue pairs and raise events, and wait for no other process. */
+	/*
+	 * They run queue pairs and raise events, and wait for no other process. A page
+	 * of their own may come from a disk.
+	 */
 	struct keel_workers workers;
 	/* They provide memory, and may wait for the owner of a dma-buf or for a disk. */
 	struct keel_workers mem_workers;

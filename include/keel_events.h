@@ -38,7 +38,8 @@ struct keel_event_due {
  *	@raising, before keel_events_close() returns.
  * @wake: called in the same way for KEEL_EVENT_WAKE, without a lock; may sleep; or NULL
  * @raising: serializes the handlers; taken before the locks of queues. For an object of
- *	a process that is not dead, only its threads take it, and device removal
+ *	a process that is not dead, only its threads take it, those of processes that
+ *	share the object, and device removal
  * @closed: the object is destroyed: no handler is called any more; changes under both
  *	locks
  * @lock: protects @due, @types and @worker, and all calls that queue @job or @work; taken
@@ -46,8 +47,8 @@ struct keel_event_due {
  * @due: the oldest type first
  * @types: number of elements in @due
  * @worker: of the process, a reference; NULL: none
- * @wq: raises the events if @worker is NULL, which does not change after the creation. If
- *	the worker is dead, a slow workqueue of the module does it
+ * @wq: raises the events of kernel consumers. If @worker is NULL or dead, a slow workqueue
+ *	of the module raises those of a process
  * @job: for @worker
  * @work: for @wq
  */
@@ -74,6 +75,7 @@ void keel_events_init(struct keel_events *events, struct keel_obj *obj,
 int keel_events_own(struct keel_events *events, struct keel_workers *workers);
 void keel_events_free(struct keel_events *events);
 void keel_events_close(struct keel_events *events);
+bool keel_events_are_orphaned(const struct keel_events *events);
 bool keel_events_are_ours(struct keel_events *events);
 void keel_events_queue(struct keel_events *events, int type);
 void keel_events_raise(struct keel_events *events, int type, bool own);

@@ -215,6 +215,7 @@ int keel_qp_own_worker(struct keel_qp *qp);
 int keel_qp_own_events(struct keel_qp *qp, struct keel_workers *workers);
 void keel_qp_raise(struct keel_obj *obj, int type);
 bool keel_qp_is_orphan(const struct keel_qp *qp);
+bool keel_qp_has_orphans(const struct keel_qp *qp);
 void keel_qp_event(struct keel_qp *qp, enum ib_event_type type);
 bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 		  enum ib_event_type type);

@@ -47,6 +47,8 @@ struct keel_quotas {
  * @kept: stays until keel_quotas_fini(), see keel_user_keep()
  * @lock: serializes keel_user_charge()
  * @held: amount of each resource that the user holds
+ * @rest: until then, the workqueue raises no event of its processes without a worker;
+ *	as ktime_get_ns()
  * @rcu: a lookup may still read it
  */
 struct keel_user {
@@ -57,6 +59,7 @@ struct keel_user {
 	unsigned long kept;
 	spinlock_t lock;
 	atomic64_t held[KEEL_QUOTAS];
+	atomic64_t rest;
 	struct rcu_head rcu;
 };
 

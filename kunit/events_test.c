@@ -3,10 +3,13 @@
  * Events of an object: who raises them, in which order, and what keeps the object.
  */
 #include <kunit/static_stub.h>
+#include <linux/delay.h>
+#include <linux/ktime.h>
 #include <linux/workqueue.h>
 
 #include "dummy_obj.h"
 #include "keel_events.h"
+#include "keel_quota.h"
 
 #define RAISED	16
 
@@ -18,6 +21,7 @@
  * @nr: their number
  * @refs: references on the object when the last was raised
  * @endless: each event causes another one
+ * @slow: an event takes 10 ms
  * @test: the test
  */
 struct source {
@@ -27,6 +31,7 @@ struct source {
 	unsigned int nr;
 	unsigned int refs;
 	bool endless;
+	bool slow;
 	struct kunit *test;
 };
 
@@ -49,6 +54,8 @@ static void source_raise(struct keel_obj *obj, int type)
 	if (source->nr < RAISED)
 		source->raised[source->nr++] = type;
 	source->refs = dummy_refs(source->dummy);
+	if (source->slow)
+		mdelay(10);
 	if (source->endless)
 		keel_events_queue(&source->events, type);
 }
@@ -164,6 +171,13 @@ static void iso_1_events_queued(struct kunit *test)
 	source_end(s);
 }
 
+/* As the workqueue does. */
+static void source_work(struct source *s)
+{
+	keel_obj_get(&s->dummy->obj);
+	s->events.work.work.func(&s->events.work.work);
+}
+
 /* ISO-2: of a dead process, equal events are raised once. */
 static void iso_2_events_dead(struct kunit *test)
 {
@@ -178,9 +192,45 @@ static void iso_2_events_dead(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, 2000, queued);
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
+	/* The worker ends at once. */
 	keel_obj_get(&s->dummy->obj);
 	s->events.job.run(&s->events.job, false);
+	expect_raised(s, NULL, 0);
+	KUNIT_EXPECT_EQ(test, 2001, queued);
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
+	/* The workqueue raises them, one at a time. */
+	source_set_worker(s, NULL);
+	source_work(s);
+	KUNIT_EXPECT_LE(test, 1, s->nr);
+	for (i = 0; i < 3; i++) {
+		atomic64_set(&s->dummy->obj.user->rest, 0);
+		flush_delayed_work(&s->events.work);
+	}
 	expect_raised(s, (const int []){ 5, 3 }, 2);
+	source_end(s);
+}
+
+/* ISO-2: all objects of a user together get a part of the time. */
+static void iso_2_events_pause(struct kunit *test)
+{
+	struct source *s = source_new(test, false);
+	atomic64_t *rest = &s->dummy->obj.user->rest;
+	u64 now;
+
+	source_worker(s, 0);
+	keel_events_queue(&s->events, 5);
+	atomic64_set(rest, ktime_get_ns() + 3600ULL * NSEC_PER_SEC);
+	source_work(s);
+	expect_raised(s, NULL, 0);
+	KUNIT_EXPECT_EQ(test, 2, queued);
+	s->slow = true;
+	atomic64_set(rest, 0);
+	source_work(s);
+	now = ktime_get_ns();
+	expect_raised(s, (const int []){ 5 }, 1);
+	/* 10 ms, and at least 5 times as much of rest is left. */
+	KUNIT_EXPECT_GT(test, (u64)atomic64_read(rest), now + 50 * NSEC_PER_MSEC);
+	atomic64_set(rest, 0);
 	source_end(s);
 }
 
@@ -234,7 +284,7 @@ static void iso_1_iso_2_events_endless(struct kunit *test)
 		keel_obj_get(&s->dummy->obj);
 		s->nr = 0;
 		queued = 0;
-		s->events.job.run(&s->events.job, i);
+		s->events.job.run(&s->events.job, true);
 		KUNIT_EXPECT_EQ(test, KEEL_EVENTS_TYPES, s->nr);
 		/* The job itself is queued once more. */
 		KUNIT_EXPECT_EQ(test, KEEL_EVENTS_TYPES + 1, queued);
@@ -260,6 +310,8 @@ static void iso_1_events_work(struct kunit *test)
 	expect_raised(s, (const int []){ 4 }, 1);
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
 	source_worker(s, -ESRCH);
+	/* The workqueue must not try the worker again: its calls are not replaced. */
+	atomic64_set(&s->dummy->obj.user->rest, 0);
 	keel_events_queue(&s->events, 6);
 	flush_delayed_work(&s->events.work);
 	KUNIT_EXPECT_EQ(test, 1, queued);
@@ -271,17 +323,28 @@ static void iso_1_events_work(struct kunit *test)
 static void iso_2_events_wake(struct kunit *test)
 {
 	static const int order[] = { 4, KEEL_EVENT_WAKE, 6 };
-	struct source *s = source_new(test, true);
+	struct source *s = source_new(test, false);
+	int i;
 
 	s->events.wake = source_wake;
 	source_worker(s, 0);
-	keel_events_queue(&s->events, 4);
-	keel_events_queue(&s->events, KEEL_EVENT_WAKE);
-	keel_events_queue(&s->events, KEEL_EVENT_WAKE);
-	keel_events_queue(&s->events, 6);
-	keel_obj_get(&s->dummy->obj);
-	s->events.job.run(&s->events.job, true);
-	expect_raised(s, order, ARRAY_SIZE(order));
+	for (i = 0; i < 2; i++) {
+		keel_events_queue(&s->events, 4);
+		keel_events_queue(&s->events, KEEL_EVENT_WAKE);
+		keel_events_queue(&s->events, KEEL_EVENT_WAKE);
+		keel_events_queue(&s->events, 6);
+		keel_obj_get(&s->dummy->obj);
+		s->events.job.run(&s->events.job, i == 0);
+		if (i == 0)
+			expect_raised(s, order, ARRAY_SIZE(order));
+	}
+	/* A dead worker wakes, and leaves the others. */
+	expect_raised(s, (const int []){ KEEL_EVENT_WAKE }, 1);
+	for (i = 0; i < 2; i++) {
+		atomic64_set(&s->dummy->obj.user->rest, 0);
+		source_work(s);
+	}
+	expect_raised(s, (const int []){ 4, 6 }, 2);
 	source_end(s);
 }
 
@@ -289,6 +352,7 @@ static struct kunit_case events_cases[] = {
 	KUNIT_CASE(iso_1_events_kernel),
 	KUNIT_CASE(iso_1_events_queued),
 	KUNIT_CASE(iso_2_events_dead),
+	KUNIT_CASE(iso_2_events_pause),
 	KUNIT_CASE(dev_3_events_closed),
 	KUNIT_CASE(iso_1_events_closed_own),
 	KUNIT_CASE(iso_1_iso_2_events_endless),

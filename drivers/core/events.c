@@ -14,19 +14,16 @@
 #include <kunit/visibility.h>
 
 #include "keel_events.h"
+#include "keel_quota.h"
 
 /*
- * The workqueue that raises events of dead processes, one object at a time. Nobody is
- * charged for it, and processes that share the objects may have many waiters. So it gets
- * this part of the time of one processor, for all objects together.
+ * The workqueue that raises events of processes that have no worker: dead ones, and those
+ * of XRC_RECV QPs. It raises one at a time. Nobody is charged for it, and processes that
+ * share the objects may have many waiters. So all objects of a user together get this
+ * part of the time of one processor, and no user waits for the pause of another.
  */
+static struct workqueue_struct *keel_orphans;
 #define KEEL_ORPHANS_PART	10
-
-/* @rest: it has used up its time until then; of ktime_get_ns() */
-static struct {
-	struct workqueue_struct *wq;
-	atomic64_t rest;
-} keel_orphans;
 
 static void keel_events_job(struct keel_job *job, bool alive);
 static void keel_events_work(struct work_struct *work);
@@ -61,8 +58,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_events_init);
  */
 int keel_orphans_init(void)
 {
-	keel_orphans.wq = alloc_workqueue("keel_orphans", WQ_UNBOUND, 1);
-	return keel_orphans.wq ? 0 : -ENOMEM;
+	keel_orphans = alloc_ordered_workqueue("keel_orphans", 0);
+	return keel_orphans ? 0 : -ENOMEM;
 }
 
 /**
@@ -70,24 +67,15 @@ int keel_orphans_init(void)
  */
 void keel_orphans_exit(void)
 {
-	destroy_workqueue(keel_orphans.wq);
+	destroy_workqueue(keel_orphans);
 }
 
-/* In jiffies, until the next event of a dead process may be raised. */
-static unsigned long keel_orphans_pause(void)
+/* In jiffies, until the next event of this user may be raised there. */
+static unsigned long keel_orphans_pause(const struct keel_events *events)
 {
-	s64 ns = atomic64_read(&keel_orphans.rest) - ktime_get_ns();
+	s64 ns = atomic64_read(&events->obj->user->rest) - ktime_get_ns();
 
 	return ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0;
-}
-
-/* Only the workqueue calls this, which runs one work at a time. */
-static void keel_orphans_ran(s64 ns)
-{
-	s64 rest = max_t(s64, atomic64_read(&keel_orphans.rest),
-			 ktime_get_ns());
-
-	atomic64_set(&keel_orphans.rest, rest + ns * (KEEL_ORPHANS_PART - 1));
 }
 
 /* Returns false if the job or work is queued already. */
@@ -96,13 +84,15 @@ static bool keel_events_schedule(struct keel_events *events)
 {
 	int ret;
 
-	if (!events->worker)
+	if (events->obj->kernel)
 		return queue_delayed_work(events->wq, &events->work, 0);
-	ret = keel_job_queue(events->worker, &events->job);
-	if (ret != -ESRCH)
-		return ret;
-	return queue_delayed_work(keel_orphans.wq, &events->work,
-				  keel_orphans_pause());
+	if (events->worker) {
+		ret = keel_job_queue(events->worker, &events->job);
+		if (ret != -ESRCH)
+			return ret;
+	}
+	return queue_delayed_work(keel_orphans, &events->work,
+				  keel_orphans_pause(events));
 }
 
 /* Returns the replaced worker or NULL; @worker if it was not installed. */
@@ -163,9 +153,14 @@ int keel_events_own(struct keel_events *events, struct keel_workers *workers)
 	if (IS_ERR(worker))
 		return PTR_ERR(worker);
 	old = keel_events_swap(events, worker);
-	/* The replaced worker is dead: it has run its jobs, or does so now. */
-	if (old && old != worker && keel_job_cancel(old, &events->job))
-		keel_events_requeue(events);
+	if (old && old != worker) {
+		/* The replaced worker is dead: it has run its jobs, or does so now. */
+		if (keel_job_cancel(old, &events->job))
+			keel_events_requeue(events);
+		/* The slow workqueue would keep its events for long. */
+		if (cancel_delayed_work(&events->work))
+			keel_events_requeue(events);
+	}
 	keel_worker_put(old);
 	return 0;
 }
@@ -252,6 +247,23 @@ void keel_events_queue(struct keel_events *events, int type)
 EXPORT_SYMBOL_IF_KUNIT(keel_events_queue);
 
 /**
+ * keel_events_are_orphaned() - is the worker dead that is to raise the events?
+ * @events: the events of an object; the caller keeps the object from being released
+ *
+ * Context: any.
+ * Return: true if keel_events_own() would replace it.
+ */
+bool keel_events_are_orphaned(const struct keel_events *events)
+{
+	const struct keel_worker *worker;
+
+	guard(rcu)();
+	/* As in keel_events_have_worker(). */
+	worker = context_unsafe(READ_ONCE(events->worker));
+	return worker && keel_worker_is_dead(worker);
+}
+
+/**
  * keel_events_are_ours() - does the worker of the calling process raise the events?
  * @events: the events of an object; the caller keeps the object from being released
  *
@@ -322,49 +334,92 @@ static bool keel_events_step(struct keel_events *events, bool all)
 	return true;
 }
 
+/* A killed process may leave requesters that wait for a WQE which it has posted. */
+static void keel_events_wake(struct keel_events *events)
+{
+	struct keel_event_due *due;
+	bool found = false;
+
+	scoped_guard(spinlock_irqsave, &events->lock)
+		for (due = events->due; due < events->due + events->types; due++) {
+			found = due->type == KEEL_EVENT_WAKE;
+			if (!found)
+				continue;
+			events->types--;
+			memmove(due, due + 1, (events->due + events->types - due) *
+				sizeof(*due));
+			break;
+		}
+	if (found)
+		events->wake(events->obj);
+}
+
 static bool keel_events_are_due(struct keel_events *events)
 {
 	guard(spinlock_irqsave)(&events->lock);
 	return events->types;
 }
 
-/*
- * Each event may lead to the next one, without end. So the job ends after a few: the
- * worker looks for signals and for other jobs in between.
- *
- * If the process is dead, nobody counts equal events: they are raised once.
- */
-static void keel_events_run(struct keel_events *events, bool alive)
+/* Go on later if there are more events. The reference of the caller ends here. */
+static void keel_events_end(struct keel_events *events)
 {
-	int n;
-
-	for (n = 0; n < KEEL_EVENTS_TYPES; n++) {
-		if (!keel_events_step(events, !alive ||
-				      fatal_signal_pending(current)))
-			break;
-		cond_resched();
-	}
 	if (keel_events_are_due(events))
 		keel_events_requeue(events);
 	else
 		keel_obj_put(events->obj);
 }
 
+/* Not all events: each may lead to the next one, without end. */
+static void keel_events_run(struct keel_events *events, bool all)
+{
+	int n;
+
+	for (n = 0; n < KEEL_EVENTS_TYPES; n++) {
+		if (!keel_events_step(events, all))
+			break;
+		cond_resched();
+	}
+	keel_events_end(events);
+}
+
 static void keel_events_job(struct keel_job *job, bool alive)
 {
-	keel_events_run(container_of(job, struct keel_events, job), alive);
+	struct keel_events *events = container_of(job, struct keel_events, job);
+
+	/* A worker looks for signals after each job. */
+	if (alive && !fatal_signal_pending(current)) {
+		keel_events_run(events, false);
+		return;
+	}
+	/* A killed process ends at once. */
+	keel_events_wake(events);
+	keel_events_requeue(events);
+}
+
+/* Raise an event unless this user has to wait, and count the time in both cases. */
+static void keel_orphans_run(struct keel_events *events)
+{
+	atomic64_t *rest = &events->obj->user->rest;
+	u64 start = ktime_get_ns(), now;
+
+	/* Nobody counts equal events of a dead process: they are raised once. */
+	if (!keel_orphans_pause(events))
+		keel_events_step(events, !keel_events_have_worker(events));
+	now = ktime_get_ns();
+	/* Only this workqueue writes it, which runs one work at a time. */
+	atomic64_set(rest, max_t(u64, atomic64_read(rest), now) +
+		     (now - start) * (KEEL_ORPHANS_PART - 1));
 }
 
 static void keel_events_work(struct work_struct *work)
 {
 	struct keel_events *events = container_of(to_delayed_work(work),
 						  struct keel_events, work);
-	/* An object that has had a worker always has one, see keel_events_swap(). */
-	bool orphan = context_unsafe(READ_ONCE(events->worker));
-	s64 start = ktime_get_ns();
 
-	keel_events_run(events, false);
-	/* The object may be freed by now. */
-	if (orphan)
-		keel_orphans_ran(ktime_get_ns() - start);
+	if (events->obj->kernel) {
+		keel_events_run(events, true);
+		return;
+	}
+	keel_orphans_run(events);
+	keel_events_end(events);
 }

@@ -17,7 +17,7 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	if (!qp || qp->context != context || READ_ONCE(qp->rq.wanted))
 		return KEEL_FAST_SLOW;
 	/* This process takes the QP over in keel_qp_run(), which may sleep. */
-	if (keel_qp_is_orphan(qp))
+	if (keel_qp_has_orphans(qp))
 		return KEEL_FAST_SLOW;
 	return keel_fast_run(qp, budget);
 }

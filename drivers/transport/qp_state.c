@@ -130,6 +130,22 @@ bool keel_qp_is_orphan(const struct keel_qp *qp)
 	return worker && keel_worker_is_dead(worker);
 }
 
+/**
+ * keel_qp_has_orphans() - is the worker of a QP dead, or that of its events?
+ * @qp: the QP, kept by RCU or a reference
+ *
+ * Context: any.
+ * Return: true if keel_qp_own_worker() would replace one, of the QP, its CQs or its SRQ.
+ */
+bool keel_qp_has_orphans(const struct keel_qp *qp)
+{
+	return keel_qp_is_orphan(qp) ||
+	       keel_events_are_orphaned(&qp->events) ||
+	       (qp->send_cq && keel_events_are_orphaned(&qp->send_cq->events)) ||
+	       (qp->recv_cq && keel_events_are_orphaned(&qp->recv_cq->events)) ||
+	       (qp->srq && keel_events_are_orphaned(&qp->srq->events));
+}
+
 /* Returns the replaced worker or NULL; @worker if it was not installed. */
 static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 					       struct keel_worker *worker)

@@ -149,7 +149,8 @@ void keel_srq_posted(struct keel_srq *srq)
 		return;
 	if (keel_events_are_ours(&srq->events))
 		keel_events_queue(&srq->events, KEEL_EVENT_WAKE);
-	else
+	/* Also if the process has just been killed. */
+	if (!keel_events_are_ours(&srq->events))
 		keel_srq_wake_later(srq);
 }
 
