@@ -51,6 +51,8 @@ struct keel_event_due {
  *	of the module raises those of a process
  * @job: for @worker
  * @work: for @wq
+ * @looks: how often @work has found no time left since it raised an event; only @work
+ *	writes it
  */
 struct keel_events {
 	struct keel_obj *obj;
@@ -65,6 +67,7 @@ struct keel_events {
 	struct workqueue_struct *wq;
 	struct keel_job job;
 	struct delayed_work work;
+	int looks;
 };
 
 int keel_orphans_init(void);

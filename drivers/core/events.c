@@ -24,6 +24,8 @@
  */
 static struct workqueue_struct *keel_orphans;
 #define KEEL_ORPHANS_PART	10
+/* An object waits at most 2^6 pauses of its user before it looks again. */
+#define KEEL_ORPHANS_LOOKS	6
 
 static void keel_events_job(struct keel_job *job, bool alive);
 static void keel_events_work(struct work_struct *work);
@@ -92,7 +94,8 @@ static bool keel_events_schedule(struct keel_events *events)
 			return ret;
 	}
 	return queue_delayed_work(keel_orphans, &events->work,
-				  keel_orphans_pause(events));
+				  keel_orphans_pause(events) <<
+				  READ_ONCE(events->looks));
 }
 
 /* Returns the replaced worker or NULL; @worker if it was not installed. */
@@ -121,6 +124,26 @@ static bool keel_events_have_worker(struct keel_events *events)
 	/* keel_events_swap() checks again, with the lock. */
 	worker = context_unsafe(READ_ONCE(events->worker));
 	return worker && !keel_worker_is_dead(worker);
+}
+
+/* A killed process may leave requesters that wait for a WQE which it has posted. */
+static void keel_events_wake(struct keel_events *events)
+{
+	struct keel_event_due *due;
+	bool found = false;
+
+	scoped_guard(spinlock_irqsave, &events->lock)
+		for (due = events->due; due < events->due + events->types; due++) {
+			found = due->type == KEEL_EVENT_WAKE;
+			if (!found)
+				continue;
+			events->types--;
+			memmove(due, due + 1, (events->due + events->types - due) *
+				sizeof(*due));
+			break;
+		}
+	if (found)
+		events->wake(events->obj);
 }
 
 /* Hand the reference of a job or a work that will not run on to the next one. */
@@ -154,6 +177,7 @@ int keel_events_own(struct keel_events *events, struct keel_workers *workers)
 		return PTR_ERR(worker);
 	old = keel_events_swap(events, worker);
 	if (old && old != worker) {
+		keel_events_wake(events);
 		/* The replaced worker is dead: it has run its jobs, or does so now. */
 		if (keel_job_cancel(old, &events->job))
 			keel_events_requeue(events);
@@ -334,26 +358,6 @@ static bool keel_events_step(struct keel_events *events, bool all)
 	return true;
 }
 
-/* A killed process may leave requesters that wait for a WQE which it has posted. */
-static void keel_events_wake(struct keel_events *events)
-{
-	struct keel_event_due *due;
-	bool found = false;
-
-	scoped_guard(spinlock_irqsave, &events->lock)
-		for (due = events->due; due < events->due + events->types; due++) {
-			found = due->type == KEEL_EVENT_WAKE;
-			if (!found)
-				continue;
-			events->types--;
-			memmove(due, due + 1, (events->due + events->types - due) *
-				sizeof(*due));
-			break;
-		}
-	if (found)
-		events->wake(events->obj);
-}
-
 static bool keel_events_are_due(struct keel_events *events)
 {
 	guard(spinlock_irqsave)(&events->lock);
@@ -396,19 +400,27 @@ static void keel_events_job(struct keel_job *job, bool alive)
 	keel_events_requeue(events);
 }
 
-/* Raise an event unless this user has to wait, and count the time in both cases. */
+/*
+ * Raise an event, unless another object of this user has used up the time. If a user has
+ * many objects, each looks more and more rarely, so that looking costs little, too.
+ */
 static void keel_orphans_run(struct keel_events *events)
 {
-	atomic64_t *rest = &events->obj->user->rest;
-	u64 start = ktime_get_ns(), now;
+	u64 start, now;
 
+	if (keel_orphans_pause(events)) {
+		WRITE_ONCE(events->looks, min(events->looks + 1,
+					      KEEL_ORPHANS_LOOKS));
+		return;
+	}
+	WRITE_ONCE(events->looks, 0);
+	start = ktime_get_ns();
 	/* Nobody counts equal events of a dead process: they are raised once. */
-	if (!keel_orphans_pause(events))
-		keel_events_step(events, !keel_events_have_worker(events));
+	keel_events_step(events, !keel_events_have_worker(events));
 	now = ktime_get_ns();
 	/* Only this workqueue writes it, which runs one work at a time. */
-	atomic64_set(rest, max_t(u64, atomic64_read(rest), now) +
-		     (now - start) * (KEEL_ORPHANS_PART - 1));
+	atomic64_set(&events->obj->user->rest,
+		     now + (now - start) * (KEEL_ORPHANS_PART - 1));
 }
 
 static void keel_events_work(struct work_struct *work)
@@ -420,6 +432,7 @@ static void keel_events_work(struct work_struct *work)
 		keel_events_run(events, true);
 		return;
 	}
+	keel_events_wake(events);
 	keel_orphans_run(events);
 	keel_events_end(events);
 }
