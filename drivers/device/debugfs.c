@@ -17,108 +17,17 @@
  * uobject any more, only holders.
  */
 #include <linux/debugfs.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
-#include <linux/slab.h>
 
 #include "keel.h"
 #include "keel_device.h"
+#include "keel_snapshot.h"
 
 /* Maximum number of holders that a line names before "and N more". */
 #define KEEL_SHOW_HOLDERS	8
 
 static struct dentry *keel_debugfs_root;
-
-/**
- * struct keel_snapshot - the objects of a device at one point in time
- * @kernel: objects of kernel consumers; else those of userspace
- * @room: number of elements of @at
- * @count: number of objects
- * @at: the objects in the order of the tree, each with a reference, and its
- *	depth
- */
-struct keel_snapshot {
-	bool kernel;
-	u32 room;
-	u32 count;
-	struct {
-		struct keel_obj *obj;
-		u8 depth;
-	} at[] __counted_by(room);
-};
-
-static void keel_snapshot_put(struct keel_snapshot *snap)
-{
-	u32 i;
-
-	for (i = 0; i < snap->count; i++)
-		keel_obj_put(snap->at[i].obj);
-	kvfree(snap);
-}
-
-/*
- * Add an object and all objects below it in the tree. The depth is bounded,
- * because the first object that an object holds is of an older kind: domain,
- * pd, parent, qp.
- */
-static bool keel_snapshot_add(struct keel_snapshot *snap,
-			      struct keel_registry *reg, struct keel_obj *obj,
-			      u8 depth)
-	__must_hold(&reg->lock) __must_hold_shared(RCU)
-{
-	const struct keel_hold *hold;
-
-	lockdep_assert_held(&obj->reg->lock);
-	if (snap->count == snap->room)
-		return false;
-	if (!keel_obj_tryget(obj))
-		return true;
-	snap->at[snap->count].obj = obj;
-	snap->at[snap->count++].depth = depth;
-	list_for_each_entry(hold, &obj->holders, node)
-		/* An object is shown once: below its first hold. */
-		if (hold == &hold->holder->holds[0] &&
-		    !keel_snapshot_add(snap, reg, hold->holder, depth + 1))
-			return false;
-	return true;
-}
-
-static bool keel_snapshot_fill(struct keel_snapshot *snap,
-			       struct keel_registry *reg)
-{
-	struct keel_obj *obj;
-	unsigned long id;
-	int kind;
-
-	/* RCU protects objects found in the xarrays, the lock the lists. */
-	guard(rcu)();
-	guard(spinlock_irqsave)(&reg->lock);
-	for (kind = 0; kind < KEEL_KINDS; kind++)
-		xa_for_each(&reg->objs[kind], id, obj)
-			if (!obj->holds[0].target &&
-			    obj->kernel == snap->kernel &&
-			    !keel_snapshot_add(snap, reg, obj, 0))
-				return false;
-	return true;
-}
-
-static struct keel_snapshot *keel_snapshot_get(struct keel_registry *reg,
-					       bool kernel)
-{
-	struct keel_snapshot *snap;
-	u32 room = 64;
-
-	for (;;) {
-		snap = kvzalloc(struct_size(snap, at, room), GFP_KERNEL);
-		if (!snap)
-			return NULL;
-		snap->room = room;
-		snap->kernel = kernel;
-		if (keel_snapshot_fill(snap, reg))
-			return snap;
-		keel_snapshot_put(snap);
-		room *= 2;
-	}
-}
 
 static void keel_show_holds(struct seq_file *m, const struct keel_obj *obj)
 	__must_hold(&obj->reg->lock)
@@ -144,30 +53,33 @@ static void keel_show_holds(struct seq_file *m, const struct keel_obj *obj)
 		seq_printf(m, " and %u more", obj->nholders - n);
 }
 
+static void keel_show_object(struct seq_file *m, const struct keel_obj *obj,
+			     u32 depth)
+{
+	guard(spinlock_irqsave)(&obj->reg->lock);
+	seq_printf(m, "%*s%s %u refs %u pid %d (%s)%s", 2 * depth, "",
+		   keel_kind_name(obj->kind), obj->id,
+		   /* The snapshot has one of them. */
+		   kref_read(&obj->ref) - 1, pid_vnr(obj->pid), obj->comm,
+		   obj->closing ? " closing" : "");
+	if (obj->ops->describe)
+		obj->ops->describe(obj, m);
+	keel_show_holds(m, obj);
+	seq_putc(m, '\n');
+}
+
 static int keel_show_objects(struct seq_file *m, bool kernel)
 {
-	struct keel_registry *reg = m->private;
 	struct keel_snapshot *snap;
-	u32 i;
+	u32 at, depth = 0;
 
-	snap = keel_snapshot_get(reg, kernel);
+	snap = keel_snapshot_get(m->private, kernel);
 	if (!snap)
 		return -ENOMEM;
-	for (i = 0; i < snap->count && !seq_has_overflowed(m); i++) {
-		const struct keel_obj *obj = snap->at[i].obj;
-
-		guard(spinlock_irqsave)(&obj->reg->lock);
-		seq_printf(m, "%*s%s %u refs %u pid %d (%s)%s",
-			   2 * snap->at[i].depth, "",
-			   keel_kind_name(obj->kind), obj->id,
-			   /* The snapshot has one of them. */
-			   kref_read(&obj->ref) - 1,
-			   pid_vnr(obj->pid), obj->comm,
-			   obj->closing ? " closing" : "");
-		if (obj->ops->describe)
-			obj->ops->describe(obj, m);
-		keel_show_holds(m, obj);
-		seq_putc(m, '\n');
+	for (at = snap->root; at != KEEL_SNAPSHOT_END && !seq_has_overflowed(m);
+	     at = keel_snapshot_next(snap, at, &depth)) {
+		keel_show_object(m, snap->at[at].obj, depth);
+		cond_resched();
 	}
 	keel_snapshot_put(snap);
 	return 0;
