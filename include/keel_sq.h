@@ -71,6 +71,7 @@ enum keel_stage {
  *	store for an atomic write
  * @srq: the SRQ whose receive WQE it waits for, with a reference, or NULL
  * @waiting: in &keel_srq.waiters
+ * @wait_nr: number of the wait, from &keel_srq.waits
  */
 struct keel_sq {
 	struct mutex lock;
@@ -96,6 +97,7 @@ struct keel_sq {
 	u64 word __guarded_by(&lock);
 	struct keel_srq *srq;
 	struct list_head waiting;
+	u32 wait_nr;
 };
 
 /**

@@ -33,8 +33,9 @@ struct keel_xrcd;
  * @domain: number of the domain that its lkeys belong to
  * @xrcd: XRC: the domain
  * @cq: XRC: CQ of its receive WQEs
- * @waiters: struct keel_sq of requesters that wait for a receive WQE, under
- *	@rq.lock
+ * @waiters: struct keel_sq of requesters that wait for a receive WQE, the oldest first;
+ *	under @rq.lock
+ * @waits: counts the waits; under @rq.lock
  */
 struct keel_srq {
 	struct keel_obj obj;
@@ -49,6 +50,7 @@ struct keel_srq {
 	struct keel_xrcd *xrcd;
 	struct keel_cq *cq;
 	struct list_head waiters __guarded_by(&rq.lock);
+	u32 waits __guarded_by(&rq.lock);
 };
 
 struct keel_ib_srq {
@@ -67,6 +69,8 @@ int keel_srq_take(struct keel_srq *srq, struct keel_recv *recv);
 void keel_srq_fail(struct keel_srq *srq);
 
 /* srq_wait.c */
+void keel_srq_taken(struct keel_srq *srq)
+	__must_hold(&srq->rq.lock);
 void keel_srq_wake(struct keel_srq *srq);
 void keel_srq_posted(struct keel_srq *srq);
 void keel_srq_wake_later(struct keel_srq *srq);

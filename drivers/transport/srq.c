@@ -89,6 +89,8 @@ static int keel_srq_take_one(struct keel_srq *srq, struct keel_recv *recv,
 		WRITE_ONCE(srq->limit, 0);
 		*due = IB_EVENT_SRQ_LIMIT_REACHED;
 	}
+	if (posted > 1)
+		keel_srq_taken(srq);
 	return 1;
 }
 

@@ -30,6 +30,7 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
 		return true;
 	keel_obj_get(&srq->obj);
 	WRITE_ONCE(sq->srq, srq);
+	sq->wait_nr = srq->waits++;
 	list_add_tail(&sq->waiting, &srq->waiters);
 	return false;
 }
@@ -69,12 +70,17 @@ void keel_srq_wait_end(struct keel_qp *qp)
 		keel_obj_put(&mine->obj);
 }
 
-/* Reschedule the requester that has waited longest. */
-static void keel_srq_wake_one(struct keel_srq *srq, struct list_head *waiters)
+/* The requester that has waited longest, or NULL. */
+static struct keel_sq *keel_srq_first(struct keel_srq *srq)
 	__must_hold(&srq->rq.lock)
 {
-	struct keel_sq *sq = list_first_entry(waiters, struct keel_sq, waiting);
+	return list_first_entry_or_null(&srq->waiters, struct keel_sq, waiting);
+}
 
+/* Reschedule a requester that waits. */
+static void keel_srq_wake_one(struct keel_srq *srq, struct keel_sq *sq)
+	__must_hold(&srq->rq.lock)
+{
 	/* A QP leaves the list, locked, before it is destroyed. */
 	list_del_init(&sq->waiting);
 	keel_qp_schedule(container_of(sq, struct keel_qp, sq));
@@ -85,25 +91,44 @@ static void keel_srq_wake_one(struct keel_srq *srq, struct list_head *waiters)
 }
 
 /**
+ * keel_srq_taken() - wake a requester after a take, if receive WQEs are left
+ * @srq: the SRQ
+ *
+ * If the worker of the owner is stopped, a post wakes only some of those that wait. Each
+ * of them wakes another one for the next receive WQE.
+ *
+ * Context: process context; @srq->rq.lock is held.
+ */
+void keel_srq_taken(struct keel_srq *srq)
+{
+	struct keel_sq *sq = keel_srq_first(srq);
+
+	if (sq)
+		keel_srq_wake_one(srq, sq);
+}
+
+/**
  * keel_srq_wake() - reschedule all requesters that wait for an SRQ
  * @srq: the SRQ; the caller holds a reference
  *
  * All of them: a single one may be stopped, and would keep the receive WQE from
- * the others. A requester that finds none waits again.
+ * the others. A requester that finds none waits again, but is not woken again.
  *
  * Context: may sleep; no spinlock is held.
  */
 void keel_srq_wake(struct keel_srq *srq)
 {
-	LIST_HEAD(woken);
+	struct keel_sq *sq;
+	u32 end;
 	int n = 0;
 
 	spin_lock(&srq->rq.lock);
-	list_splice_init(&srq->waiters, &woken);
-	while (!list_empty(&woken)) {
-		keel_srq_wake_one(srq, &woken);
+	end = srq->waits;
+	while ((sq = keel_srq_first(srq)) && (s32)(sq->wait_nr - end) < 0) {
+		keel_srq_wake_one(srq, sq);
 		if (++n % KEEL_SRQ_WAKE)
 			continue;
+		/* Others may wake the rest meanwhile, if this thread is stopped. */
 		spin_unlock(&srq->rq.lock);
 		cond_resched();
 		spin_lock(&srq->rq.lock);
@@ -111,15 +136,19 @@ void keel_srq_wake(struct keel_srq *srq)
 	spin_unlock(&srq->rq.lock);
 }
 
-/* Return: true if there are more than a call of the owner reschedules. */
+/*
+ * Return: true if there are more than a call of the owner reschedules. The caller has the
+ * lock of the uobject, so the SRQ is not destroyed meanwhile, and may ask for a doorbell.
+ */
 static bool keel_srq_wake_some(struct keel_srq *srq)
 {
+	struct keel_sq *sq;
 	int n;
 
 	guard(spinlock)(&srq->rq.lock);
-	for (n = 0; n < KEEL_SRQ_WAKE && !list_empty(&srq->waiters); n++)
-		keel_srq_wake_one(srq, &srq->waiters);
-	if (list_empty(&srq->waiters))
+	for (n = 0; n < KEEL_SRQ_WAKE && (sq = keel_srq_first(srq)); n++)
+		keel_srq_wake_one(srq, sq);
+	if (!keel_srq_first(srq))
 		return false;
 	/* The next post does the same, until the worker has woken them. */
 	keel_rq_want(&srq->rq);

@@ -128,7 +128,8 @@ static void queue_up(struct peer *parent, int n)
 	CHECK_NO_WC(cq);
 	peer_tell(parent);
 	peer_wait(parent);
-	CHECK_WC(cq, 1, IBV_WC_SUCCESS);
+	for (i = 0; i < n; i++)
+		check_soon(cq, 1, IBV_WC_SUCCESS, "ibv_post_srq_recv()");
 }
 
 static void queue_many(struct peer *parent)
@@ -179,6 +180,53 @@ TEST_CASE(srq_stopped, "ISO-1,ISO-3", "a receive WQE of an SRQ that 40 sends of 
 	peer_tell(&one);
 	peer_end(&one);
 	peer_kill(&many, SIGKILL);
+}
+
+/* Post a receive WQE for each of those that wait, in one call, and stop. */
+static void post_and_stop(struct peer *parent)
+{
+	struct ibv_recv_wr wr[LINE], *bad;
+	struct ibv_sge sge;
+	struct ibv_srq *srq;
+	int i;
+
+	setup();
+	srq = srq_new(pd);
+	queue_join(parent, LINE, cq_new(pd->context), srq);
+	sge = (struct ibv_sge){ (uintptr_t)page, ISO_PAGE, mr->lkey };
+	for (i = 0; i < LINE; i++)
+		wr[i] = (struct ibv_recv_wr){
+			.next = i + 1 < LINE ? &wr[i + 1] : NULL,
+			.sg_list = &sge, .num_sge = 1,
+		};
+	CHECK_OK(ibv_post_srq_recv(srq, wr, &bad));
+	SYS(kill(getpid(), SIGSTOP));
+}
+
+/* Pass the numbers of LINE QPs on. */
+static void introduce(struct peer *from, struct peer *to)
+{
+	uint32_t qpn[LINE];
+
+	peer_get(from, qpn, sizeof(qpn));
+	peer_put(to, qpn, sizeof(qpn));
+}
+
+TEST_CASE(srq_owner_stopped, "ISO-1,ISO-3", "40 sends that wait for an SRQ complete within 1 s after its owner has posted 40 receive WQEs and is stopped",
+	  ISO_NEEDS_THREADS)
+{
+	struct peer many, owner;
+
+	peer_start(&many, queue_many);
+	peer_start(&owner, post_and_stop);
+	introduce(&many, &owner);
+	introduce(&owner, &many);
+	peer_wait(&many);
+	peer_tell(&owner);
+	SYS(waitpid(owner.pid, NULL, WUNTRACED));
+	peer_tell(&many);
+	peer_end(&many);
+	peer_kill(&owner, SIGKILL);
 }
 
 TEST(xrc_srq_wakes, "ISO-3", "an XRC send that waits for an SRQ of the domain completes within 1 s after ibv_post_srq_recv()")
