@@ -14,6 +14,7 @@
 #include <linux/workqueue.h>
 
 #include "keel_obj.h"
+#include "keel_orphans.h"
 #include "keel_worker.h"
 
 /* Types of events that an object can have. */
@@ -36,23 +37,23 @@ struct keel_event_due {
  * @obj: the object
  * @raise: calls the handler of the consumer for an event of @type. Called under
  *	@raising, before keel_events_close() returns.
- * @wake: called in the same way for KEEL_EVENT_WAKE, without a lock; may sleep; or NULL
- * @raising: serializes the handlers; taken before the locks of queues. For an object of
- *	a process that is not dead, only its threads take it, those of processes that
- *	share the object, and device removal
+ * @wake: called for KEEL_EVENT_WAKE, without a lock; may sleep; or NULL. If the worker is
+ *	dead, also after keel_events_close(), by a thread that keeps the object.
+ * @raising: serializes the handlers; taken before the locks of queues. For an object with
+ *	a worker that is not dead, only threads of its process take it, those of
+ *	processes that share the object, and device removal
  * @closed: the object is destroyed: no handler is called any more; changes under both
  *	locks
- * @lock: protects @due, @types and @worker, and all calls that queue @job or @work; taken
- *	in any context, inside all other locks but that of a worker
+ * @lock: protects @due, @types and @worker, and all calls that queue @job, @work or
+ *	@orphan; taken in any context, inside all other locks but those of workers and
+ *	of orphans
  * @due: the oldest type first
  * @types: number of elements in @due
  * @worker: of the process, a reference; NULL: none
- * @wq: raises the events of kernel consumers. If @worker is NULL or dead, a slow workqueue
- *	of the module raises those of a process
- * @job: for @worker
+ * @wq: raises the events of kernel consumers
  * @work: for @wq
- * @looks: how often @work has found no time left since it raised an event; only @work
- *	writes it
+ * @job: for @worker
+ * @orphan: raises the events of a process, one at a time, if @worker is NULL or dead
  */
 struct keel_events {
 	struct keel_obj *obj;
@@ -65,13 +66,11 @@ struct keel_events {
 	unsigned int types __guarded_by(&lock);
 	struct keel_worker *worker __guarded_by(&lock);
 	struct workqueue_struct *wq;
+	struct work_struct work;
 	struct keel_job job;
-	struct delayed_work work;
-	int looks;
+	struct keel_orphan orphan;
 };
 
-int keel_orphans_init(void);
-void keel_orphans_exit(void);
 void keel_events_init(struct keel_events *events, struct keel_obj *obj,
 		      struct workqueue_struct *wq,
 		      void (*raise)(struct keel_obj *obj, int type));

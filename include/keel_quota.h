@@ -16,6 +16,7 @@
 #include <linux/types.h>
 
 #include "compat.h"
+#include "keel_orphans.h"
 
 struct cred;
 
@@ -47,8 +48,7 @@ struct keel_quotas {
  * @kept: stays until keel_quotas_fini(), see keel_user_keep()
  * @lock: serializes keel_user_charge()
  * @held: amount of each resource that the user holds
- * @rest: until then, the workqueue raises no event of its processes without a worker;
- *	as ktime_get_ns()
+ * @orphans: work for objects of its dead processes
  * @rcu: a lookup may still read it
  */
 struct keel_user {
@@ -59,7 +59,7 @@ struct keel_user {
 	unsigned long kept;
 	spinlock_t lock;
 	atomic64_t held[KEEL_QUOTAS];
-	atomic64_t rest;
+	struct keel_orphans orphans;
 	struct rcu_head rcu;
 };
 

@@ -3,8 +3,6 @@
  * Events of an object: who raises them, in which order, and what keeps the object.
  */
 #include <kunit/static_stub.h>
-#include <linux/delay.h>
-#include <linux/ktime.h>
 #include <linux/workqueue.h>
 
 #include "dummy_obj.h"
@@ -21,7 +19,6 @@
  * @nr: their number
  * @refs: references on the object when the last was raised
  * @endless: each event causes another one
- * @slow: an event takes 10 ms
  * @test: the test
  */
 struct source {
@@ -31,7 +28,6 @@ struct source {
 	unsigned int nr;
 	unsigned int refs;
 	bool endless;
-	bool slow;
 	struct kunit *test;
 };
 
@@ -54,8 +50,6 @@ static void source_raise(struct keel_obj *obj, int type)
 	if (source->nr < RAISED)
 		source->raised[source->nr++] = type;
 	source->refs = dummy_refs(source->dummy);
-	if (source->slow)
-		mdelay(10);
 	if (source->endless)
 		keel_events_queue(&source->events, type);
 }
@@ -105,6 +99,16 @@ static int queue_stub(struct keel_worker *worker, struct keel_job *job)
 {
 	queued++;
 	return queue_result;
+}
+
+static int cancel_result;
+
+static bool cancel_stub(struct keel_worker *worker, struct keel_job *job)
+{
+	KUNIT_EXPECT_PTR_EQ(source->test, &source->events.job, job);
+	/* The job may need the lock to end. */
+	KUNIT_EXPECT_FALSE(source->test, source_raising());
+	return cancel_result;
 }
 
 static void source_set_worker(struct source *s, struct keel_worker *worker)
@@ -171,11 +175,17 @@ static void iso_1_events_queued(struct kunit *test)
 	source_end(s);
 }
 
-/* As the workqueue does. */
+static struct keel_orphans *source_orphans(struct source *s)
+{
+	return &s->dummy->obj.user->orphans;
+}
+
+/* Let the workqueue raise the next event, if there is one. */
 static void source_work(struct source *s)
 {
-	keel_obj_get(&s->dummy->obj);
-	s->events.work.work.func(&s->events.work.work);
+	scoped_guard(spinlock_irqsave, &source_orphans(s)->lock)
+		source_orphans(s)->rest = 0;
+	flush_delayed_work(&source_orphans(s)->work);
 }
 
 /* ISO-2: of a dead process, equal events are raised once. */
@@ -200,40 +210,33 @@ static void iso_2_events_dead(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
 	/* The workqueue raises them, one at a time. */
 	source_set_worker(s, NULL);
-	source_work(s);
-	KUNIT_EXPECT_LE(test, 1, s->nr);
-	for (i = 0; i < 3; i++) {
-		atomic64_set(&s->dummy->obj.user->rest, 0);
-		flush_delayed_work(&s->events.work);
-	}
+	keel_obj_get(&s->dummy->obj);
+	s->events.job.run(&s->events.job, false);
+	for (i = 0; i < 3; i++)
+		source_work(s);
 	expect_raised(s, (const int []){ 5, 3 }, 2);
 	keel_events_close(&s->events);
 	source_end(s);
 }
 
-/* ISO-2: all objects of a user together get a part of the time. */
-static void iso_2_events_pause(struct kunit *test)
+/* ISO-2: an object with many events takes its turn after each. */
+static void iso_2_events_turns(struct kunit *test)
 {
 	struct source *s = source_new(test, false);
-	atomic64_t *rest = &s->dummy->obj.user->rest;
-	u64 start;
 
-	source_worker(s, 0);
 	keel_events_queue(&s->events, 5);
-	atomic64_set(rest, ktime_get_ns() + 3600ULL * NSEC_PER_SEC);
-	source_work(s);
-	expect_raised(s, NULL, 0);
-	KUNIT_EXPECT_EQ(test, 2, queued);
-	KUNIT_EXPECT_EQ(test, 1, s->events.looks);
-	s->slow = true;
-	atomic64_set(rest, 0);
-	start = ktime_get_ns();
 	source_work(s);
 	expect_raised(s, (const int []){ 5 }, 1);
-	KUNIT_EXPECT_EQ(test, 0, s->events.looks);
-	/* The event took 10 ms, more or less. */
-	KUNIT_EXPECT_GE(test, (u64)atomic64_read(rest), start + 60 * NSEC_PER_MSEC);
-	atomic64_set(rest, 0);
+	s->endless = true;
+	keel_events_queue(&s->events, 5);
+	source_work(s);
+	KUNIT_EXPECT_EQ(test, 1, s->nr);
+	KUNIT_EXPECT_EQ(test, 2, dummy_refs(s->dummy));
+	source_work(s);
+	KUNIT_EXPECT_EQ(test, 2, s->nr);
+	s->endless = false;
+	source_work(s);
+	expect_raised(s, (const int []){ 5, 5, 5 }, 3);
 	source_end(s);
 }
 
@@ -243,15 +246,39 @@ static void dev_3_events_closed(struct kunit *test)
 	struct source *s = source_new(test, false);
 
 	source_worker(s, 1);
+	kunit_activate_static_stub(test, keel_job_cancel, cancel_stub);
 	keel_events_queue(&s->events, 5);
 	KUNIT_EXPECT_EQ(test, 2, dummy_refs(s->dummy));
-	/* The stub has queued nothing that could be taken back. */
-	source_set_worker(s, NULL);
+	keel_obj_get(&s->dummy->obj);
+	/* The job was queued: it does not run, and its reference is dropped. */
+	cancel_result = true;
 	keel_events_close(&s->events);
+	KUNIT_EXPECT_EQ(test, 2, dummy_refs(s->dummy));
+	/* It has run meanwhile, and has dropped its reference. */
+	cancel_result = false;
+	keel_events_close(&s->events);
+	KUNIT_EXPECT_EQ(test, 2, dummy_refs(s->dummy));
 	s->events.job.run(&s->events.job, true);
 	expect_raised(s, NULL, 0);
 	keel_events_queue(&s->events, 5);
 	KUNIT_EXPECT_EQ(test, 1, queued);
+	source_end(s);
+}
+
+/* DEV-3: likewise for a process without a worker. */
+static void dev_3_events_closed_orphan(struct kunit *test)
+{
+	struct source *s = source_new(test, false);
+
+	scoped_guard(spinlock_irqsave, &source_orphans(s)->lock)
+		source_orphans(s)->rest = U64_MAX / 2;
+	keel_events_queue(&s->events, 5);
+	KUNIT_EXPECT_EQ(test, 2, dummy_refs(s->dummy));
+	keel_events_close(&s->events);
+	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
+	source_work(s);
+	expect_raised(s, NULL, 0);
+	keel_events_queue(&s->events, 5);
 	source_end(s);
 }
 
@@ -309,14 +336,13 @@ static void iso_1_events_work(struct kunit *test)
 	struct source *s = source_new(test, false);
 
 	keel_events_queue(&s->events, 4);
-	flush_delayed_work(&s->events.work);
+	source_work(s);
 	expect_raised(s, (const int []){ 4 }, 1);
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(s->dummy));
 	source_worker(s, -ESRCH);
 	/* The workqueue must not try the worker again: its calls are not replaced. */
-	atomic64_set(&s->dummy->obj.user->rest, 0);
 	keel_events_queue(&s->events, 6);
-	flush_delayed_work(&s->events.work);
+	source_work(s);
 	KUNIT_EXPECT_EQ(test, 1, queued);
 	expect_raised(s, (const int []){ 6 }, 1);
 	source_end(s);
@@ -343,10 +369,11 @@ static void iso_2_events_wake(struct kunit *test)
 	}
 	/* A dead worker wakes, and leaves the others. */
 	expect_raised(s, (const int []){ KEEL_EVENT_WAKE }, 1);
-	for (i = 0; i < 2; i++) {
-		atomic64_set(&s->dummy->obj.user->rest, 0);
+	source_set_worker(s, NULL);
+	keel_obj_get(&s->dummy->obj);
+	s->events.job.run(&s->events.job, false);
+	for (i = 0; i < 2; i++)
 		source_work(s);
-	}
 	expect_raised(s, (const int []){ 4, 6 }, 2);
 	source_end(s);
 }
@@ -355,8 +382,9 @@ static struct kunit_case events_cases[] = {
 	KUNIT_CASE(iso_1_events_kernel),
 	KUNIT_CASE(iso_1_events_queued),
 	KUNIT_CASE(iso_2_events_dead),
-	KUNIT_CASE(iso_2_events_pause),
+	KUNIT_CASE(iso_2_events_turns),
 	KUNIT_CASE(dev_3_events_closed),
+	KUNIT_CASE(dev_3_events_closed_orphan),
 	KUNIT_CASE(iso_1_events_closed_own),
 	KUNIT_CASE(iso_1_iso_2_events_endless),
 	KUNIT_CASE(iso_1_events_work),

@@ -5,10 +5,7 @@
  * Lifetime: a queued job or work has a reference on the object. keel_events_close()
  * waits until it has run, and keel_events_own() for the job of the worker it replaces.
  */
-#include <linux/atomic.h>
 #include <linux/err.h>
-#include <linux/jiffies.h>
-#include <linux/ktime.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <kunit/visibility.h>
@@ -16,19 +13,10 @@
 #include "keel_events.h"
 #include "keel_quota.h"
 
-/*
- * The workqueue that raises events of processes that have no worker: dead ones, and those
- * of XRC_RECV QPs. It raises one at a time. Nobody is charged for it, and processes that
- * share the objects may have many waiters. So all objects of a user together get this
- * part of the time of one processor, and no user waits for the pause of another.
- */
-static struct workqueue_struct *keel_orphans;
-#define KEEL_ORPHANS_PART	10
-/* An object waits at most 2^6 pauses of its user before it looks again. */
-#define KEEL_ORPHANS_LOOKS	6
-
 static void keel_events_job(struct keel_job *job, bool alive);
 static void keel_events_work(struct work_struct *work);
+static void keel_events_run_orphan(struct keel_orphan *orphan);
+static void keel_events_end_orphan(struct keel_orphan *orphan);
 
 /**
  * keel_events_init() - initialize the events of an object
@@ -49,53 +37,26 @@ void keel_events_init(struct keel_events *events, struct keel_obj *obj,
 	spin_lock_init(&events->raising);
 	spin_lock_init(&events->lock);
 	keel_job_init(&events->job, keel_events_job);
-	INIT_DELAYED_WORK(&events->work, keel_events_work);
+	INIT_WORK(&events->work, keel_events_work);
+	keel_orphan_init(&events->orphan, keel_events_run_orphan,
+			 keel_events_end_orphan);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_events_init);
 
-/**
- * keel_orphans_init() - allocate what events of dead processes need
- *
- * Return: 0, or -ENOMEM.
- */
-int keel_orphans_init(void)
-{
-	keel_orphans = alloc_ordered_workqueue("keel_orphans", 0);
-	return keel_orphans ? 0 : -ENOMEM;
-}
-
-/**
- * keel_orphans_exit() - undo keel_orphans_init(), when no device is left
- */
-void keel_orphans_exit(void)
-{
-	destroy_workqueue(keel_orphans);
-}
-
-/* In jiffies, until the next event of this user may be raised there. */
-static unsigned long keel_orphans_pause(const struct keel_events *events)
-{
-	s64 ns = atomic64_read(&events->obj->user->rest) - ktime_get_ns();
-
-	return ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0;
-}
-
-/* Returns false if the job or work is queued already. */
+/* Returns false if it is queued already. */
 static bool keel_events_schedule(struct keel_events *events)
 	__must_hold(&events->lock)
 {
 	int ret;
 
 	if (events->obj->kernel)
-		return queue_delayed_work(events->wq, &events->work, 0);
+		return queue_work(events->wq, &events->work);
 	if (events->worker) {
 		ret = keel_job_queue(events->worker, &events->job);
 		if (ret != -ESRCH)
 			return ret;
 	}
-	return queue_delayed_work(keel_orphans, &events->work,
-				  keel_orphans_pause(events) <<
-				  READ_ONCE(events->looks));
+	return keel_orphan_queue(&events->obj->user->orphans, &events->orphan);
 }
 
 /* Returns the replaced worker or NULL; @worker if it was not installed. */
@@ -181,8 +142,8 @@ int keel_events_own(struct keel_events *events, struct keel_workers *workers)
 		/* The replaced worker is dead: it has run its jobs, or does so now. */
 		if (keel_job_cancel(old, &events->job))
 			keel_events_requeue(events);
-		/* The slow workqueue would keep its events for long. */
-		if (cancel_delayed_work(&events->work))
+		/* Orphans may wait for long. */
+		if (keel_orphan_cancel(&events->obj->user->orphans, &events->orphan))
 			keel_events_requeue(events);
 	}
 	keel_worker_put(old);
@@ -199,6 +160,16 @@ void keel_events_free(struct keel_events *events)
 {
 	/* See above. */
 	keel_worker_put(context_unsafe(events->worker));
+}
+
+/* Returns true if the caller now owns its reference. */
+static bool keel_events_cancel_orphan(struct keel_events *events)
+{
+	struct keel_orphans *orphans = &events->obj->user->orphans;
+	bool was_queued = keel_orphan_cancel(orphans, &events->orphan);
+
+	keel_orphan_flush(orphans, &events->orphan);
+	return was_queued;
 }
 
 /**
@@ -223,7 +194,8 @@ void keel_events_close(struct keel_events *events)
 	}
 	if (worker && keel_job_cancel(worker, &events->job))
 		keel_obj_put(events->obj);
-	if (cancel_delayed_work_sync(&events->work))
+	if (events->obj->kernel ? cancel_work_sync(&events->work) :
+				  keel_events_cancel_orphan(events))
 		keel_obj_put(events->obj);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_events_close);
@@ -308,17 +280,19 @@ bool keel_events_are_ours(struct keel_events *events)
  * keel_events_raise() - raise an event
  * @events: the events of an object; the caller keeps the object from being released
  * @type: the event
- * @own: the caller has no lock that a thread of another process may wait for
+ * @own: the caller is a thread of a process with the context of the object, and has no
+ *	lock that a thread of another process may wait for
  *
- * Calls the handler of a kernel consumer at once. That of a process only if @own, and
- * the process is the caller's; else as keel_events_queue().
+ * Calls the handler of a kernel consumer at once, and that of a process only if @own.
+ * Else as keel_events_queue(). If processes share the object, @own does not depend on
+ * the one that created it, which may be stopped.
  *
  * Context: any but interrupts; no lock is held that a handler of a kernel consumer
  * may take.
  */
 void keel_events_raise(struct keel_events *events, int type, bool own)
 {
-	if (!events->obj->kernel && !(own && keel_events_are_ours(events))) {
+	if (!events->obj->kernel && !(own && current->mm)) {
 		keel_events_queue(events, type);
 		return;
 	}
@@ -400,39 +374,21 @@ static void keel_events_job(struct keel_job *job, bool alive)
 	keel_events_requeue(events);
 }
 
-/*
- * Raise an event, unless another object of this user has used up the time. If a user has
- * many objects, each looks more and more rarely, so that looking costs little, too.
- */
-static void keel_orphans_run(struct keel_events *events)
-{
-	u64 start, now;
-
-	if (keel_orphans_pause(events)) {
-		WRITE_ONCE(events->looks, min(events->looks + 1,
-					      KEEL_ORPHANS_LOOKS));
-		return;
-	}
-	WRITE_ONCE(events->looks, 0);
-	start = ktime_get_ns();
-	/* Nobody counts equal events of a dead process: they are raised once. */
-	keel_events_step(events, !keel_events_have_worker(events));
-	now = ktime_get_ns();
-	/* Only this workqueue writes it, which runs one work at a time. */
-	atomic64_set(&events->obj->user->rest,
-		     now + (now - start) * (KEEL_ORPHANS_PART - 1));
-}
-
 static void keel_events_work(struct work_struct *work)
 {
-	struct keel_events *events = container_of(to_delayed_work(work),
-						  struct keel_events, work);
+	keel_events_run(container_of(work, struct keel_events, work), true);
+}
 
-	if (events->obj->kernel) {
-		keel_events_run(events, true);
-		return;
-	}
+static void keel_events_run_orphan(struct keel_orphan *orphan)
+{
+	struct keel_events *events = container_of(orphan, struct keel_events, orphan);
+
 	keel_events_wake(events);
-	keel_orphans_run(events);
-	keel_events_end(events);
+	/* Nobody counts equal events of a dead process: they are raised once. */
+	keel_events_step(events, !keel_events_have_worker(events));
+}
+
+static void keel_events_end_orphan(struct keel_orphan *orphan)
+{
+	keel_events_end(container_of(orphan, struct keel_events, orphan));
 }

@@ -132,6 +132,7 @@ struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp)
 	if (!new)
 		return NULL;
 	spin_lock_init(&new->lock);
+	keel_orphans_init(&new->orphans);
 	refcount_set(&new->ref, 1);
 	new->quotas = quotas;
 	new->id = id;

@@ -8,7 +8,7 @@
 
 #include "keel.h"
 #include "keel_device.h"
-#include "keel_events.h"
+#include "keel_orphans.h"
 #include "keel_removal.h"
 
 static bool default_device = true;
@@ -40,7 +40,7 @@ static int __init keel_init(void)
 	ret = keel_workers_init();
 	if (ret)
 		goto err_debugfs;
-	ret = keel_orphans_init();
+	ret = keel_orphans_load();
 	if (ret)
 		goto err_workers;
 	ret = keel_removal_init();
@@ -66,7 +66,7 @@ err_port:
 err_removal:
 	keel_removal_exit();
 err_orphans:
-	keel_orphans_exit();
+	keel_orphans_unload();
 err_workers:
 	keel_workers_exit();
 err_debugfs:
@@ -82,7 +82,7 @@ static void __exit keel_exit(void)
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
 	keel_port_exit();
 	keel_removal_exit();
-	keel_orphans_exit();
+	keel_orphans_unload();
 	keel_workers_exit();
 	keel_debugfs_exit();
 	/* kfree_rcu() of objects needs no code of this module. */

@@ -260,12 +260,15 @@ static uint64_t transfer_us(uint64_t *others)
 TEST_CASE(charged, "ISO-2", "at least 80 % of the processor time of a transfer after the doorbell is charged to the sender's cgroup",
 	  ISO_NEEDS_THREADS)
 {
-	uint64_t copy, charged, others;
+	uint64_t copy = UINT64_MAX, once, charged, others;
 	int left = 5;
 
 	share_bodies();
-	copy = direct_us();
 	do {
+		/* Other work can only make the doorbells slower. */
+		once = direct_us();
+		if (once < copy)
+			copy = once;
 		charged = transfer_us(&others);
 		t_note("charged: %llu us; kernel threads and the receiver: %llu us; in doorbells: %llu us",
 		       (unsigned long long)charged, (unsigned long long)others,

@@ -14,6 +14,7 @@
 
 #include "iso.h"
 #include "qp.h"
+#include "rings.h"
 #include "stall.h"
 #include "t.h"
 
@@ -279,6 +280,49 @@ TEST(dead, "ISO-1", "an event of a process that was killed is raised for another
 		peer_tell(&w.owner);
 		end(&w);
 	}
+}
+
+/* A process that is stopped, and its child, which writes to itself. */
+static void parent_and_child(struct peer *parent)
+{
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_comp_channel *channel = MUST(ibv_create_comp_channel(ctx));
+	struct ibv_pd *pd = rings_pd_shared(ctx);
+	struct ibv_cq *cq = MUST(ibv_create_cq(ctx, RECVS, NULL, channel, 0));
+	struct ibv_mr *mr = MUST(ibv_reg_mr(pd, page, ISO_PAGE, ISO_RIGHTS));
+	struct ibv_qp *qp = qp_new(pd, cq, IBV_QPT_RC, NULL);
+
+	qp_connect(qp, qp->qp_num);
+	peer_put_fd(parent, channel->fd);
+	CHECK_OK(ibv_req_notify_cq(cq, 0));
+	if (SYS(fork()))
+		for (;;)
+			pause();
+	peer_tell(parent);
+	peer_wait(parent);
+	post(qp, &(struct ibv_send_wr){
+		.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = (uintptr_t)page, .rkey = mr->rkey },
+	});
+	peer_tell(parent);
+	_exit(0);
+}
+
+TEST(shared, "ISO-1", "the completion event of a send is raised by the thread that posted it, although the process that created the CQ is stopped")
+{
+	struct watch w;
+
+	peer_start(&w.owner, parent_and_child);
+	w.channel = peer_get_fd(&w.owner);
+	peer_wait(&w.owner);
+	SYS(kill(w.owner.pid, SIGSTOP));
+	SYS(waitpid(w.owner.pid, NULL, WUNTRACED));
+	peer_tell(&w.owner);
+	CHECK_WITHIN(&w.owner, "a send");
+	check_completion(&w);
+	peer_kill(&w.owner, SIGKILL);
+	SYS(close(w.channel));
+	iso_check_empty(KEEL0);
 }
 
 TEST(sent, "ISO-2", "the completion event of a send is there when ibv_post_send() returns: the thread that posted it has raised it")

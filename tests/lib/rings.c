@@ -2,6 +2,7 @@
 /*
  * Queues whose rings a test can overwrite. See rings.h.
  */
+#include "peer.h"
 #include "qp.h"
 #include "rings.h"
 #include "t.h"
@@ -24,16 +25,40 @@ static void ring_free(struct ibv_pd *pd, void *context, void *ptr,
 	free(ptr);
 }
 
-struct ibv_pd *rings_pd(struct ibv_context *ctx)
+static void *ring_alloc_shared(struct ibv_pd *pd, void *context, size_t size,
+			       size_t alignment, uint64_t type)
+{
+	CHECK(n_rings < RINGS);
+	ring_sizes[n_rings] = size;
+	return rings[n_rings++] = peer_shared(size);
+}
+
+/* A child may use them: they stay until the process ends. */
+static void ring_keep(struct ibv_pd *pd, void *context, void *ptr, uint64_t type)
+{
+}
+
+static struct ibv_pd *rings_parent(struct ibv_context *ctx, bool shared)
 {
 	struct ibv_parent_domain_init_attr attr = {
 		.pd = MUST(ibv_alloc_pd(ctx)),
-		.alloc = ring_alloc, .free = ring_free,
+		.alloc = shared ? ring_alloc_shared : ring_alloc,
+		.free = shared ? ring_keep : ring_free,
 		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
 	};
 
 	n_rings = 0;
 	return MUST(ibv_alloc_parent_domain(ctx, &attr));
+}
+
+struct ibv_pd *rings_pd(struct ibv_context *ctx)
+{
+	return rings_parent(ctx, false);
+}
+
+struct ibv_pd *rings_pd_shared(struct ibv_context *ctx)
+{
+	return rings_parent(ctx, true);
 }
 
 struct ibv_cq *rings_cq(struct ibv_pd *parent)

@@ -20,6 +20,8 @@ extern int n_rings;
 
 /* Return a parent domain for such queues, and empty rings[]. */
 struct ibv_pd *rings_pd(struct ibv_context *ctx);
+/* The same, with rings that a child of the process shares. */
+struct ibv_pd *rings_pd_shared(struct ibv_context *ctx);
 struct ibv_cq *rings_cq(struct ibv_pd *parent);
 /* Return the WQE posted last to a send queue of a QP from lib/qp.h. */
 struct keel_uapi_send_wqe *rings_send_wqe(int ring);
