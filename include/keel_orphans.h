@@ -9,22 +9,22 @@
 #ifndef KEEL_ORPHANS_H
 #define KEEL_ORPHANS_H
 
+#include <linux/kconfig.h>
 #include <linux/list.h>
-#include <linux/spinlock.h>
+#include <linux/timerqueue.h>
 #include <linux/types.h>
-#include <linux/workqueue.h>
-
-#include "compat.h"
 
 /* A user gets one part of so many. */
 #define KEEL_ORPHANS_PARTS	10
+/* Time that a user may save: so many nanoseconds pass without a pause, in parts. */
+#define KEEL_ORPHANS_SAVED	10000000
 
 /**
  * struct keel_orphan - the work of an object
  * @node: in &keel_orphans.queue
  * @run: does a short part of it; called in process context, may sleep
- * @end: called after @run, when the user's time has been measured. May queue the rest,
- *	and may drop the last reference on the user.
+ * @end: called after @run, when the time of the user has been measured. May queue the
+ *	rest, and may drop the last reference on the user.
  */
 struct keel_orphan {
 	struct list_head node;
@@ -33,19 +33,15 @@ struct keel_orphan {
 };
 
 /**
- * struct keel_orphans - the work of a user
- * @lock: protects the members below; taken in any context, inside all other locks
- * @queue: struct keel_orphan, the oldest first. Each keeps the user.
- * @running: what @work is doing
- * @rest: until then, @work does nothing; as ktime_get_ns()
- * @work: pending while @queue is not empty
+ * struct keel_orphans - the work of a user; a lock of orphans.c protects it
+ * @queue: struct keel_orphan, the oldest first. Each keeps the user until its
+ *	&keel_orphan.end is called, or it is cancelled.
+ * @turn: listed while @queue is not empty. Nothing runs before its time, as
+ *	ktime_get_ns().
  */
 struct keel_orphans {
-	spinlock_t lock;
-	struct list_head queue __guarded_by(&lock);
-	const struct keel_orphan *running __guarded_by(&lock);
-	u64 rest __guarded_by(&lock);
-	struct delayed_work work;
+	struct list_head queue;
+	struct timerqueue_node turn;
 };
 
 int keel_orphans_load(void);
@@ -56,7 +52,25 @@ void keel_orphan_init(struct keel_orphan *orphan,
 		      void (*end)(struct keel_orphan *orphan));
 bool keel_orphan_queue(struct keel_orphans *orphans, struct keel_orphan *orphan);
 bool keel_orphan_cancel(struct keel_orphans *orphans, struct keel_orphan *orphan);
-void keel_orphan_flush(struct keel_orphans *orphans,
-		       const struct keel_orphan *orphan);
+void keel_orphan_flush(const struct keel_orphan *orphan);
+#if IS_ENABLED(CONFIG_KUNIT)
+void keel_orphans_set(struct keel_orphans *orphans, u64 ns);
+bool keel_orphans_look(const struct keel_orphans *orphans);
+#endif
+
+/**
+ * keel_orphans_rest() - when may a user have time again?
+ * @rest: when it might have this time
+ * @start: begin of its work
+ * @end: end of its work
+ *
+ * Return: as ktime_get_ns(); may be over already.
+ */
+static inline u64 keel_orphans_rest(u64 rest, u64 start, u64 end)
+{
+	u64 first = start > KEEL_ORPHANS_SAVED ? start - KEEL_ORPHANS_SAVED : 0;
+
+	return max(rest, first) + KEEL_ORPHANS_PARTS * (end - start);
+}
 
 #endif /* KEEL_ORPHANS_H */

@@ -97,7 +97,7 @@ struct keel_sq {
 	u64 word __guarded_by(&lock);
 	struct keel_srq *srq;
 	struct list_head waiting;
-	u32 wait_nr;
+	u64 wait_nr;
 };
 
 /**

@@ -50,7 +50,7 @@ struct keel_srq {
 	struct keel_xrcd *xrcd;
 	struct keel_cq *cq;
 	struct list_head waiters __guarded_by(&rq.lock);
-	u32 waits __guarded_by(&rq.lock);
+	u64 waits __guarded_by(&rq.lock);
 };
 
 struct keel_ib_srq {

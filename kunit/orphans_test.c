@@ -21,6 +21,7 @@
  * @begun: completed when it runs
  * @leave: it waits for this
  * @waits: it waits
+ * @ends: logs its end
  */
 struct child {
 	struct keel_orphan orphan;
@@ -29,6 +30,7 @@ struct child {
 	bool slow;
 	struct completion begun, leave;
 	bool waits;
+	bool ends;
 };
 
 static struct home {
@@ -62,6 +64,11 @@ static void child_end(struct keel_orphan *orphan)
 {
 	struct child *child = container_of(orphan, struct child, orphan);
 
+	if (child->ends) {
+		/* A flush that does not wait for this ends before it. */
+		msleep(20);
+		note('.');
+	}
 	if (child->rounds) {
 		child->rounds--;
 		KUNIT_EXPECT_TRUE(home->test,
@@ -93,34 +100,23 @@ static int home_init(struct kunit *test)
 /* Nothing is left of a test. */
 static void home_exit(struct kunit *test)
 {
-	if (home)
-		KUNIT_EXPECT_FALSE(test, delayed_work_pending(&home->orphans.work));
-}
-
-static u64 home_rest(u64 *set)
-{
-	guard(spinlock_irqsave)(&home->orphans.lock);
-	if (set)
-		home->orphans.rest = *set;
-	return home->orphans.rest;
+	if (!home)
+		return;
+	KUNIT_EXPECT_FALSE(test, keel_orphans_look(&home->orphans));
+	KUNIT_EXPECT_TRUE(test, RB_EMPTY_NODE(&home->orphans.turn.node));
 }
 
 static void home_rest_long(void)
 {
-	u64 rest = ktime_get_ns() + 3600 * NSEC_PER_SEC;
-
-	home_rest(&rest);
+	keel_orphans_set(&home->orphans, ktime_get_ns() + 3600ULL * NSEC_PER_SEC);
 }
 
-/* Let the work have time @n times. */
-static void home_go(unsigned int n)
+/* Let all work run. */
+static void home_go(void)
 {
-	u64 rest = 0;
-
-	while (n--) {
-		home_rest(&rest);
-		flush_delayed_work(&home->orphans.work);
-	}
+	do {
+		keel_orphans_set(&home->orphans, 0);
+	} while (keel_orphans_look(&home->orphans));
 }
 
 static bool home_queue(struct child *child)
@@ -142,31 +138,66 @@ static void iso_2_orphans_turns(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, home_queue(&home->b));
 	KUNIT_EXPECT_TRUE(test, home_queue(&home->c));
 	home->b.rounds = 2;
+	/* The work looks, and finds that it is not their turn. */
+	home_rest_long();
 	KUNIT_EXPECT_STREQ(test, "", home->log);
-	home_go(1);
-	KUNIT_EXPECT_STREQ(test, "b", home->log);
-	home_go(6);
+	home_go();
 	KUNIT_EXPECT_STREQ(test, "bacbb", home->log);
 }
 
 /* ISO-2: nine tenths of the time are others'. */
 static void iso_2_orphans_rest(struct kunit *test)
 {
-	u64 start = ktime_get_ns();
+	u64 start;
 
 	home->a.slow = true;
+	keel_orphans_set(&home->orphans, 0);
+	start = ktime_get_ns();
 	KUNIT_EXPECT_TRUE(test, home_queue(&home->a));
-	flush_delayed_work(&home->orphans.work);
+	wait_for_completion(&home->a.begun);
+	keel_orphan_flush(&home->a.orphan);
 	KUNIT_EXPECT_STREQ(test, "a", home->log);
-	KUNIT_EXPECT_GE(test, home_rest(NULL), start + 95 * NSEC_PER_MSEC);
+	/* It took 10 ms, more or less. */
+	KUNIT_EXPECT_GE(test, (u64)home->orphans.turn.expires,
+			start + 80 * NSEC_PER_MSEC);
+}
+
+/* ISO-2: short work runs without a pause, until all of it has taken its part. */
+static void iso_2_orphans_saved(struct kunit *test)
+{
+	const u64 ms = NSEC_PER_MSEC, now = 1000 * ms;
+
+	/* A user who had no work for long has saved 10 ms, and no more. */
+	KUNIT_EXPECT_EQ(test, 991 * ms, keel_orphans_rest(0, now, now + ms / 10));
+	KUNIT_EXPECT_EQ(test, 1000 * ms, keel_orphans_rest(0, now, now + ms));
+	KUNIT_EXPECT_EQ(test, 996 * ms, keel_orphans_rest(995 * ms, now, now + ms / 10));
+	KUNIT_EXPECT_EQ(test, 1190 * ms, keel_orphans_rest(0, now, now + 20 * ms));
+	/* Soon after the boot. */
+	KUNIT_EXPECT_EQ(test, 10 * ms, keel_orphans_rest(0, ms, 2 * ms));
+	KUNIT_EXPECT_EQ(test, 21 * ms, keel_orphans_rest(ms, 11 * ms, 13 * ms));
+}
+
+/* ISO-2: the user with the earliest turn comes first, and no other user waits for it. */
+static void iso_2_orphans_users(struct kunit *test)
+{
+	struct keel_orphans others;
+	u64 now = ktime_get_ns();
+
+	keel_orphans_init(&others);
+	keel_orphans_set(&others, now + 3600ULL * NSEC_PER_SEC);
 	home_rest_long();
-	KUNIT_EXPECT_TRUE(test, home_queue(&home->b));
-	/* As if it had been queued before the rest began. */
-	flush_delayed_work(&home->orphans.work);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&others, &home->b.orphan));
+	KUNIT_EXPECT_TRUE(test, home_queue(&home->a));
+	home_go();
 	KUNIT_EXPECT_STREQ(test, "a", home->log);
-	KUNIT_EXPECT_TRUE(test, delayed_work_pending(&home->orphans.work));
-	home_go(1);
+	KUNIT_EXPECT_TRUE(test, keel_orphans_look(&others));
+	home_rest_long();
+	KUNIT_EXPECT_TRUE(test, home_queue(&home->c));
+	keel_orphans_set(&others, 0);
 	KUNIT_EXPECT_STREQ(test, "ab", home->log);
+	KUNIT_EXPECT_FALSE(test, keel_orphans_look(&others));
+	home_go();
+	KUNIT_EXPECT_STREQ(test, "abc", home->log);
 }
 
 /* DEV-3: what is cancelled does not run, and others do. */
@@ -178,18 +209,18 @@ static void dev_3_orphans_cancelled(struct kunit *test)
 	home_queue(&home->b);
 	KUNIT_EXPECT_TRUE(test, home_cancel(&home->a));
 	KUNIT_EXPECT_FALSE(test, home_cancel(&home->a));
-	KUNIT_EXPECT_TRUE(test, delayed_work_pending(&home->orphans.work));
-	home_go(2);
+	KUNIT_EXPECT_FALSE(test, RB_EMPTY_NODE(&home->orphans.turn.node));
+	home_go();
 	KUNIT_EXPECT_STREQ(test, "b", home->log);
 	home_rest_long();
 	home_queue(&home->c);
 	KUNIT_EXPECT_TRUE(test, home_cancel(&home->c));
 	/* The user may be freed now. */
-	KUNIT_EXPECT_FALSE(test, delayed_work_pending(&home->orphans.work));
-	home_go(1);
+	KUNIT_EXPECT_TRUE(test, RB_EMPTY_NODE(&home->orphans.turn.node));
+	home_go();
 	KUNIT_EXPECT_STREQ(test, "b", home->log);
 	KUNIT_EXPECT_TRUE(test, home_queue(&home->c));
-	home_go(1);
+	home_go();
 	KUNIT_EXPECT_STREQ(test, "bc", home->log);
 }
 
@@ -201,33 +232,38 @@ static void leave_work(struct work_struct *work)
 	complete(&home->a.leave);
 }
 
-/* DEV-3: the flush waits for what runs, and for nothing else. */
+/* DEV-3: the flush waits for the end of what runs, and for nothing that is queued. */
 static void dev_3_orphans_flushed(struct kunit *test)
 {
 	struct work_struct leave;
 
 	home->a.waits = true;
+	home->a.ends = true;
 	home_queue(&home->a);
 	wait_for_completion(&home->a.begun);
 	KUNIT_EXPECT_FALSE(test, home_cancel(&home->a));
-	/* Neither waits for the other. */
+	/* It waits for ever if the flush of another one waits for it. */
+	home->b.waits = true;
 	home_queue(&home->b);
 	home_queue(&home->c);
-	KUNIT_EXPECT_TRUE(test, home_cancel(&home->b));
-	keel_orphan_flush(&home->orphans, &home->b.orphan);
+	KUNIT_EXPECT_TRUE(test, home_cancel(&home->c));
+	keel_orphan_flush(&home->c.orphan);
 	INIT_WORK_ONSTACK(&leave, leave_work);
 	schedule_work(&leave);
-	keel_orphan_flush(&home->orphans, &home->a.orphan);
+	keel_orphan_flush(&home->a.orphan);
 	note('>');
 	flush_work(&leave);
 	destroy_work_on_stack(&leave);
-	home_go(1);
-	KUNIT_EXPECT_STREQ(test, "a<>c", home->log);
+	complete(&home->b.leave);
+	home_go();
+	KUNIT_EXPECT_STREQ(test, "a<.>b", home->log);
 }
 
 static struct kunit_case orphans_cases[] = {
 	KUNIT_CASE(iso_2_orphans_turns),
 	KUNIT_CASE(iso_2_orphans_rest),
+	KUNIT_CASE(iso_2_orphans_saved),
+	KUNIT_CASE(iso_2_orphans_users),
 	KUNIT_CASE(dev_3_orphans_cancelled),
 	KUNIT_CASE(dev_3_orphans_flushed),
 	{}

@@ -134,6 +134,51 @@ static void iso_3_srq_wait_dead(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, list_empty(&srq_of(p)->waiters));
 }
 
+static void wait_for(struct pair *p, struct keel_qp *qp)
+{
+	mutex_lock(&qp->sq.lock);
+	KUNIT_EXPECT_FALSE(p->test, keel_srq_wait(srq_of(p), qp));
+	mutex_unlock(&qp->sq.lock);
+	KUNIT_EXPECT_PTR_EQ(p->test, srq_of(p), READ_ONCE(qp->sq.srq));
+}
+
+/*
+ * ISO-3: if receive WQEs are left, the requester that has waited longest is woken, and
+ * no other. Then all are woken that have waited before.
+ */
+static void iso_3_srq_wait_taken(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_qp *first, *second;
+	struct keel_srq *srq;
+
+	p->with_srq = true;
+	pair_make(p, IB_QPT_RC);
+	srq = srq_of(p);
+	first = to_kqp(p->clerk.qp);
+	second = to_kqp(p->a.qp);
+	wait_for(p, first);
+	wait_for(p, second);
+	scoped_guard(spinlock, &srq->rq.lock)
+		keel_srq_taken(srq);
+	KUNIT_EXPECT_NULL(test, READ_ONCE(first->sq.srq));
+	KUNIT_EXPECT_PTR_EQ(test, srq, READ_ONCE(second->sq.srq));
+	wait_for(p, first);
+	/* As if the first had begun to wait again during the wake. */
+	scoped_guard(spinlock, &srq->rq.lock)
+		srq->waits--;
+	keel_srq_wake(srq);
+	KUNIT_EXPECT_NULL(test, READ_ONCE(second->sq.srq));
+	KUNIT_EXPECT_PTR_EQ(test, srq, READ_ONCE(first->sq.srq));
+	scoped_guard(spinlock, &srq->rq.lock)
+		srq->waits++;
+	keel_srq_wake(srq);
+	KUNIT_EXPECT_NULL(test, READ_ONCE(first->sq.srq));
+	scoped_guard(spinlock, &srq->rq.lock)
+		keel_srq_taken(srq);
+	KUNIT_EXPECT_TRUE(test, list_empty(&srq->waiters));
+}
+
 /* ISO-3: one post wakes the requesters for each time that one has waited. */
 static void iso_3_srq_wanted_once(struct kunit *test)
 {
@@ -158,6 +203,7 @@ static struct kunit_case srq_wait_cases[] = {
 	KUNIT_CASE(iso_3_srq_wait_cq),
 	KUNIT_CASE(srq_wait_flushed),
 	KUNIT_CASE(iso_3_srq_wait_dead),
+	KUNIT_CASE(iso_3_srq_wait_taken),
 	KUNIT_CASE(iso_3_srq_wanted_once),
 	{}
 };

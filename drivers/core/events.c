@@ -142,7 +142,7 @@ int keel_events_own(struct keel_events *events, struct keel_workers *workers)
 		/* The replaced worker is dead: it has run its jobs, or does so now. */
 		if (keel_job_cancel(old, &events->job))
 			keel_events_requeue(events);
-		/* Orphans may wait for long. */
+		/* There it may wait for long. */
 		if (keel_orphan_cancel(&events->obj->user->orphans, &events->orphan))
 			keel_events_requeue(events);
 	}
@@ -168,7 +168,7 @@ static bool keel_events_cancel_orphan(struct keel_events *events)
 	struct keel_orphans *orphans = &events->obj->user->orphans;
 	bool was_queued = keel_orphan_cancel(orphans, &events->orphan);
 
-	keel_orphan_flush(orphans, &events->orphan);
+	keel_orphan_flush(&events->orphan);
 	return was_queued;
 }
 
@@ -276,6 +276,15 @@ bool keel_events_are_ours(struct keel_events *events)
 	return worker && keel_worker_is_ours(worker);
 }
 
+/*
+ * Threads of the kernel, and the workqueues that are workers before Linux 6.10, work for
+ * others. A killed process ends at once, whatever it has still to flush.
+ */
+static bool keel_events_may_raise(void)
+{
+	return current->mm && !(READ_ONCE(current->signal->flags) & SIGNAL_GROUP_EXIT);
+}
+
 /**
  * keel_events_raise() - raise an event
  * @events: the events of an object; the caller keeps the object from being released
@@ -292,7 +301,7 @@ bool keel_events_are_ours(struct keel_events *events)
  */
 void keel_events_raise(struct keel_events *events, int type, bool own)
 {
-	if (!events->obj->kernel && !(own && current->mm)) {
+	if (!events->obj->kernel && !(own && keel_events_may_raise())) {
 		keel_events_queue(events, type);
 		return;
 	}

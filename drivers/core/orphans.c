@@ -2,19 +2,39 @@
 /*
  * Work for objects whose processes cannot do it: see keel_orphans.h.
  *
- * Lifetime: the user is kept by what is queued, and by what runs until its &end is called.
- * A thread that takes the last one from the queue also takes the delayed work back. So it
- * never runs after the user is freed.
+ * Lifetime: what is queued keeps its user, and so does what runs until its &end is called.
+ * A user whose queue is empty is in no list.
  */
+#include <linux/atomic.h>
 #include <linux/errno.h>
 #include <linux/jiffies.h>
 #include <linux/ktime.h>
+#include <linux/spinlock.h>
+#include <linux/wait_bit.h>
+#include <linux/workqueue.h>
 #include <kunit/visibility.h>
 
+#include "compat.h"
 #include "keel_orphans.h"
 
-/* Runs one work at a time, so that many users do not get many processors. */
-static struct workqueue_struct *keel_orphans_wq;
+static void keel_orphans_work(struct work_struct *work);
+
+/*
+ * @lock is taken in any context, inside all other locks. @users is sorted by their next
+ * turn. One work runs for one user at a time, so that many users do not get many
+ * processors: @running, only compared.
+ */
+static struct {
+	spinlock_t lock;
+	struct timerqueue_head users __guarded_by(&lock);
+	const struct keel_orphan *running;
+	struct workqueue_struct *wq;
+	struct delayed_work work;
+} keel_orphans = {
+	.lock = __SPIN_LOCK_UNLOCKED(keel_orphans.lock),
+	.users = { .rb_root = RB_ROOT_CACHED },
+	.work = __DELAYED_WORK_INITIALIZER(keel_orphans.work, keel_orphans_work, 0),
+};
 
 /**
  * keel_orphans_load() - allocate what all users need
@@ -23,8 +43,8 @@ static struct workqueue_struct *keel_orphans_wq;
  */
 int keel_orphans_load(void)
 {
-	keel_orphans_wq = alloc_ordered_workqueue("keel_orphans", 0);
-	return keel_orphans_wq ? 0 : -ENOMEM;
+	keel_orphans.wq = alloc_ordered_workqueue("keel_orphans", 0);
+	return keel_orphans.wq ? 0 : -ENOMEM;
 }
 
 /**
@@ -32,68 +52,81 @@ int keel_orphans_load(void)
  */
 void keel_orphans_unload(void)
 {
-	destroy_workqueue(keel_orphans_wq);
+	/* It may still be pending, although all of its work was cancelled. */
+	cancel_delayed_work_sync(&keel_orphans.work);
+	destroy_workqueue(keel_orphans.wq);
 }
 
-/* In jiffies, until this user may have time again. */
-static unsigned long keel_orphans_pause(const struct keel_orphans *orphans)
-	__must_hold(&orphans->lock)
+/* Run the work at the next turn of a user. */
+static void keel_orphans_arm(void)
+	__must_hold(&keel_orphans.lock)
 {
-	u64 now = ktime_get_ns();
+	struct timerqueue_node *next = timerqueue_getnext(&keel_orphans.users);
+	s64 ns;
 
-	return orphans->rest > now ? nsecs_to_jiffies(orphans->rest - now) + 1 : 0;
+	if (!next)
+		return;
+	ns = next->expires - ktime_get_ns();
+	mod_delayed_work(keel_orphans.wq, &keel_orphans.work,
+			 ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0);
 }
 
-/* Nothing happens if the work is pending already. */
-static void keel_orphans_go_on(struct keel_orphans *orphans)
-	__must_hold(&orphans->lock)
+/* Its queue or its time has changed. */
+static void keel_orphans_sort(struct keel_orphans *orphans, u64 rest)
+	__must_hold(&keel_orphans.lock)
 {
+	if (!RB_EMPTY_NODE(&orphans->turn.node))
+		timerqueue_del(&keel_orphans.users, &orphans->turn);
+	orphans->turn.expires = rest;
 	if (!list_empty(&orphans->queue))
-		queue_delayed_work(keel_orphans_wq, &orphans->work,
-				   keel_orphans_pause(orphans));
+		timerqueue_add(&keel_orphans.users, &orphans->turn);
 }
 
-/* Returns what is to run now, or NULL. */
-static struct keel_orphan *keel_orphans_begin(struct keel_orphans *orphans)
+/* Returns the user whose turn it is, or NULL; sets what runs for it. */
+static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 {
-	struct keel_orphan *orphan;
+	struct timerqueue_node *next;
+	struct keel_orphans *orphans;
 
-	guard(spinlock_irqsave)(&orphans->lock);
-	/* It may have been queued before the last one has ended. */
-	if (keel_orphans_pause(orphans)) {
-		keel_orphans_go_on(orphans);
+	guard(spinlock_irqsave)(&keel_orphans.lock);
+	next = timerqueue_getnext(&keel_orphans.users);
+	if (!next || next->expires > ktime_get_ns()) {
+		keel_orphans_arm();
 		return NULL;
 	}
-	orphan = list_first_entry_or_null(&orphans->queue, struct keel_orphan, node);
-	if (orphan)
-		list_del_init(&orphan->node);
-	orphans->running = orphan;
-	return orphan;
+	orphans = container_of(next, struct keel_orphans, turn);
+	*orphan = list_first_entry(&orphans->queue, struct keel_orphan, node);
+	list_del_init(&(*orphan)->node);
+	keel_orphans_sort(orphans, next->expires);
+	WRITE_ONCE(keel_orphans.running, *orphan);
+	return orphans;
 }
 
 static void keel_orphans_end(struct keel_orphans *orphans, u64 start)
 {
-	u64 now = ktime_get_ns();
-
-	guard(spinlock_irqsave)(&orphans->lock);
-	orphans->running = NULL;
-	orphans->rest = now + (now - start) * (KEEL_ORPHANS_PARTS - 1);
-	keel_orphans_go_on(orphans);
+	guard(spinlock_irqsave)(&keel_orphans.lock);
+	keel_orphans_sort(orphans, keel_orphans_rest(orphans->turn.expires, start,
+						     ktime_get_ns()));
+	keel_orphans_arm();
 }
 
 static void keel_orphans_work(struct work_struct *work)
 {
-	struct keel_orphans *orphans = container_of(to_delayed_work(work),
-						    struct keel_orphans, work);
-	struct keel_orphan *orphan = keel_orphans_begin(orphans);
+	struct keel_orphan *orphan;
+	struct keel_orphans *orphans = keel_orphans_begin(&orphan);
 	u64 start = ktime_get_ns();
 
-	if (!orphan)
+	if (!orphans)
 		return;
 	orphan->run(orphan);
 	keel_orphans_end(orphans, start);
 	/* From here on the user may be freed. */
 	orphan->end(orphan);
+	/* Pairs with keel_orphan_flush(). */
+	smp_store_release(&keel_orphans.running, NULL);
+	/* Either the waiter sees NULL, or wake_up_var() sees the waiter. */
+	smp_mb();
+	wake_up_var(&keel_orphans.running);
 }
 
 /**
@@ -101,13 +134,10 @@ static void keel_orphans_work(struct work_struct *work)
  * @orphans: the work of the user
  */
 void keel_orphans_init(struct keel_orphans *orphans)
-	__context_unsafe(/* no other thread has the user yet */)
 {
-	spin_lock_init(&orphans->lock);
 	INIT_LIST_HEAD(&orphans->queue);
-	orphans->running = NULL;
-	orphans->rest = 0;
-	INIT_DELAYED_WORK(&orphans->work, keel_orphans_work);
+	timerqueue_init(&orphans->turn);
+	orphans->turn.expires = 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_init);
 
@@ -139,64 +169,69 @@ EXPORT_SYMBOL_IF_KUNIT(keel_orphan_init);
  */
 bool keel_orphan_queue(struct keel_orphans *orphans, struct keel_orphan *orphan)
 {
-	guard(spinlock_irqsave)(&orphans->lock);
+	guard(spinlock_irqsave)(&keel_orphans.lock);
 	if (!list_empty(&orphan->node))
 		return false;
 	list_add_tail(&orphan->node, &orphans->queue);
-	keel_orphans_go_on(orphans);
+	keel_orphans_sort(orphans, orphans->turn.expires);
+	keel_orphans_arm();
 	return true;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphan_queue);
-
-/* Nothing was queued for a moment: the work must neither be pending nor begin. */
-static void keel_orphans_stop(struct keel_orphans *orphans)
-{
-	cancel_delayed_work_sync(&orphans->work);
-	/* More may have been queued meanwhile. */
-	guard(spinlock_irqsave)(&orphans->lock);
-	keel_orphans_go_on(orphans);
-}
 
 /**
  * keel_orphan_cancel() - dequeue work
  * @orphans: the work of the user; the caller keeps the user
  * @orphan: the work
  *
- * Context: may sleep. If nothing else is queued, it waits for other work of the user that
- * runs now.
+ * Context: any.
  * Return: true if it was queued.
  */
 bool keel_orphan_cancel(struct keel_orphans *orphans, struct keel_orphan *orphan)
 {
-	bool last;
-
-	scoped_guard(spinlock_irqsave, &orphans->lock) {
-		if (list_empty(&orphan->node))
-			return false;
-		list_del_init(&orphan->node);
-		last = list_empty(&orphans->queue);
-	}
-	if (last)
-		keel_orphans_stop(orphans);
+	guard(spinlock_irqsave)(&keel_orphans.lock);
+	if (list_empty(&orphan->node))
+		return false;
+	list_del_init(&orphan->node);
+	keel_orphans_sort(orphans, orphans->turn.expires);
 	return true;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphan_cancel);
 
 /**
- * keel_orphan_flush() - wait until work does not run
- * @orphans: the work of the user; the caller keeps the user
+ * keel_orphan_flush() - wait until work has ended
  * @orphan: the work, which is not queued and is not queued again
+ *
+ * Waits for no other work.
  *
  * Context: may sleep.
  */
-void keel_orphan_flush(struct keel_orphans *orphans,
-		       const struct keel_orphan *orphan)
+void keel_orphan_flush(const struct keel_orphan *orphan)
 {
-	bool running;
-
-	scoped_guard(spinlock_irqsave, &orphans->lock)
-		running = orphans->running == orphan;
-	if (running)
-		flush_work(&orphans->work.work);
+	wait_var_event(&keel_orphans.running,
+		       READ_ONCE(keel_orphans.running) != orphan);
+	/* Order the accesses of the work before those of the caller. */
+	smp_acquire__after_ctrl_dep();
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphan_flush);
+
+#if IS_ENABLED(CONFIG_KUNIT)
+/* Set the next turn of a user to a time, and wait until the work has looked at it. */
+void keel_orphans_set(struct keel_orphans *orphans, u64 ns)
+{
+	scoped_guard(spinlock_irqsave, &keel_orphans.lock) {
+		keel_orphans_sort(orphans, ns);
+		keel_orphans_arm();
+	}
+	flush_delayed_work(&keel_orphans.work);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_orphans_set);
+
+/* Returns true if work of the user is queued. */
+bool keel_orphans_look(const struct keel_orphans *orphans)
+{
+	guard(spinlock_irqsave)(&keel_orphans.lock);
+	return !list_empty(&orphans->queue);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_orphans_look);
+#endif

@@ -95,7 +95,8 @@ static void keel_srq_wake_one(struct keel_srq *srq, struct keel_sq *sq)
  * @srq: the SRQ
  *
  * If the worker of the owner is stopped, a post wakes only some of those that wait. Each
- * of them wakes another one for the next receive WQE.
+ * of them wakes another one for the next receive WQE. (One that is itself stopped or
+ * destroyed meanwhile does not.)
  *
  * Context: process context; @srq->rq.lock is held.
  */
@@ -106,6 +107,7 @@ void keel_srq_taken(struct keel_srq *srq)
 	if (sq)
 		keel_srq_wake_one(srq, sq);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_srq_taken);
 
 /**
  * keel_srq_wake() - reschedule all requesters that wait for an SRQ
@@ -119,12 +121,12 @@ void keel_srq_taken(struct keel_srq *srq)
 void keel_srq_wake(struct keel_srq *srq)
 {
 	struct keel_sq *sq;
-	u32 end;
+	u64 end;
 	int n = 0;
 
 	spin_lock(&srq->rq.lock);
 	end = srq->waits;
-	while ((sq = keel_srq_first(srq)) && (s32)(sq->wait_nr - end) < 0) {
+	while ((sq = keel_srq_first(srq)) && sq->wait_nr < end) {
 		keel_srq_wake_one(srq, sq);
 		if (++n % KEEL_SRQ_WAKE)
 			continue;
@@ -135,6 +137,7 @@ void keel_srq_wake(struct keel_srq *srq)
 	}
 	spin_unlock(&srq->rq.lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_srq_wake);
 
 /*
  * Return: true if there are more than a call of the owner reschedules. The caller has the
