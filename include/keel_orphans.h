@@ -16,8 +16,10 @@
 
 /* A user gets one part of so many. */
 #define KEEL_ORPHANS_PARTS	10
-/* Time that a user may save: so many nanoseconds pass without a pause, in parts. */
+/* Of the time that a user did not need, so much is left: nanoseconds. */
 #define KEEL_ORPHANS_SAVED	10000000
+/* Each step takes some time that is not measured: nanoseconds. */
+#define KEEL_ORPHANS_STEP	10000
 
 /**
  * struct keel_orphan - the work of an object
@@ -70,7 +72,8 @@ static inline u64 keel_orphans_rest(u64 rest, u64 start, u64 end)
 {
 	u64 first = start > KEEL_ORPHANS_SAVED ? start - KEEL_ORPHANS_SAVED : 0;
 
-	return max(rest, first) + KEEL_ORPHANS_PARTS * (end - start);
+	return max(rest, first) +
+	       KEEL_ORPHANS_PARTS * (end - start + KEEL_ORPHANS_STEP);
 }
 
 #endif /* KEEL_ORPHANS_H */

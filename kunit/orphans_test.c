@@ -165,16 +165,19 @@ static void iso_2_orphans_rest(struct kunit *test)
 /* ISO-2: short work runs without a pause, until all of it has taken its part. */
 static void iso_2_orphans_saved(struct kunit *test)
 {
-	const u64 ms = NSEC_PER_MSEC, now = 1000 * ms;
+	const u64 ms = NSEC_PER_MSEC, us = NSEC_PER_USEC, now = 1000 * ms;
 
 	/* A user who had no work for long has saved 10 ms, and no more. */
-	KUNIT_EXPECT_EQ(test, 991 * ms, keel_orphans_rest(0, now, now + ms / 10));
-	KUNIT_EXPECT_EQ(test, 1000 * ms, keel_orphans_rest(0, now, now + ms));
-	KUNIT_EXPECT_EQ(test, 996 * ms, keel_orphans_rest(995 * ms, now, now + ms / 10));
-	KUNIT_EXPECT_EQ(test, 1190 * ms, keel_orphans_rest(0, now, now + 20 * ms));
+	KUNIT_EXPECT_EQ(test, 990 * ms + 100 * us, keel_orphans_rest(0, now, now));
+	KUNIT_EXPECT_EQ(test, 1000 * ms + 100 * us, keel_orphans_rest(0, now, now + ms));
+	KUNIT_EXPECT_EQ(test, 996 * ms + 100 * us,
+			keel_orphans_rest(995 * ms, now, now + ms / 10));
+	KUNIT_EXPECT_EQ(test, 1190 * ms + 100 * us,
+			keel_orphans_rest(0, now, now + 20 * ms));
 	/* Soon after the boot. */
-	KUNIT_EXPECT_EQ(test, 10 * ms, keel_orphans_rest(0, ms, 2 * ms));
-	KUNIT_EXPECT_EQ(test, 21 * ms, keel_orphans_rest(ms, 11 * ms, 13 * ms));
+	KUNIT_EXPECT_EQ(test, 10 * ms + 100 * us, keel_orphans_rest(0, ms, 2 * ms));
+	KUNIT_EXPECT_EQ(test, 21 * ms + 100 * us,
+			keel_orphans_rest(ms, 11 * ms, 13 * ms));
 }
 
 /* ISO-2: the user with the earliest turn comes first, and no other user waits for it. */

@@ -112,9 +112,9 @@ static void keel_orphans_end(struct keel_orphans *orphans, u64 start)
 
 static void keel_orphans_work(struct work_struct *work)
 {
+	u64 start = ktime_get_ns();
 	struct keel_orphan *orphan;
 	struct keel_orphans *orphans = keel_orphans_begin(&orphan);
-	u64 start = ktime_get_ns();
 
 	if (!orphans)
 		return;
