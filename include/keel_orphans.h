@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Work for objects of a user whose processes cannot do it, above all because they are
- * dead. Nobody can be charged for it. So all of it together, of a user of a device, gets a
- * fixed part of the time of one processor, in turn.
+ * dead. Nobody can be charged for it. So all of it together, of a user of a device, gets at
+ * most a fixed part of the time of one processor, in turn. All users share one thread.
  *
  * A core unit: it depends on no object and no user.
  */
@@ -24,7 +24,7 @@
 /**
  * struct keel_orphan - the work of an object
  * @node: in &keel_orphans.queue
- * @run: does a short part of it; called in process context, may sleep
+ * @run: does a part of it, while all others wait; called in process context, may sleep
  * @end: called after @run, when the time of the user has been measured. May queue the
  *	rest, and may drop the last reference on the user.
  */

@@ -227,11 +227,11 @@ void keel_orphans_set(struct keel_orphans *orphans, u64 ns)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_set);
 
-/* Returns true if work of the user is queued. */
+/* Returns true if work of the user is queued, or any work runs. */
 bool keel_orphans_look(const struct keel_orphans *orphans)
 {
 	guard(spinlock_irqsave)(&keel_orphans.lock);
-	return !list_empty(&orphans->queue);
+	return !list_empty(&orphans->queue) || READ_ONCE(keel_orphans.running);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_look);
 #endif
