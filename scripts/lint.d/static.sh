@@ -74,9 +74,18 @@ command_of() {
 	sed -E 's/-Wp,-MMD,[^ ]+//' <<<"$command"
 }
 
-# each_command FUNCTION: call a function for each .cmd file of the clang build.
+# each_command FUNCTION: call a function for each .cmd file of the clang build. With
+# KEEL_LINT_FILE, which scripts/mutate sets: only for that of one source file, if an
+# earlier run has compiled all files.
 each_command() {
-	local list
+	local list file=${KEEL_LINT_FILE:-} cmd
+	cmd=$(dirname "$file")/.$(basename "$file" .c).o.cmd
+	if [[ $file == drivers/*.c ]] && [ -f "$build/clang/$cmd" ]; then
+		cp "$file" "$build/clang/$file"
+		cd "$build/clang" || return
+		"$1" "$cmd" 2>&1
+		return
+	fi
 	# Another check of this run may have compiled the sources as they are now.
 	[[ $ran =~ \ (clang|context|analyzer)\  ]] || check_clang
 	cd "$build/clang" || return

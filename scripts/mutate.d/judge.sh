@@ -14,7 +14,7 @@ run_part() {
 		command=(bash -c 'python3 -B "$0" check | sed "s/^/not ok - /"
 			exit "${PIPESTATUS[0]}"' "$copy/scripts/lib/litmus")
 		;;
-	locks) command=("$copy/scripts/lint" context) ;;
+	locks) command=(env "KEEL_LINT_FILE=$file" "$copy/scripts/lint" context) ;;
 	suite)
 		command=("$copy/scripts/kunit" --built "$boot" --timeout "$limit" --suite "$3")
 		;;
