@@ -13,7 +13,8 @@
 #include <kunit/static_stub.h>
 
 /**
- * keel_stub() - let a unit test replace a function, for calls of its own thread
+ * keel_stub() - let a unit test replace a function, for calls of its own thread and of
+ *	workers that this thread creates
  * @fn: the function; this is its first statement
  * @args: its arguments
  */

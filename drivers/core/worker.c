@@ -98,6 +98,7 @@ void keel_worker_get(struct keel_worker *worker)
 {
 	kref_get(&worker->ref);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_get);
 
 /**
  * keel_worker_put() - drop a reference
@@ -110,6 +111,7 @@ void keel_worker_put(struct keel_worker *worker)
 	if (worker)
 		kref_put(&worker->ref, keel_worker_free);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_put);
 
 /**
  * keel_worker_is_dead() - check whether a worker accepts no more jobs
@@ -123,6 +125,7 @@ bool keel_worker_is_dead(const struct keel_worker *worker)
 	/* It changes once, and a caller that must not miss that has the lock. */
 	return context_unsafe(READ_ONCE(worker->dead));
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_is_dead);
 
 /**
  * keel_worker_is_busy() - check whether other jobs wait for a worker
@@ -136,6 +139,7 @@ bool keel_worker_is_busy(const struct keel_worker *worker)
 	/* A hint: a job may be queued just now. */
 	return context_unsafe(!list_empty_careful(&worker->jobs));
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_is_busy);
 
 /**
  * keel_worker_is_ours() - check whether a worker belongs to the calling process
@@ -149,6 +153,7 @@ bool keel_worker_is_ours(const struct keel_worker *worker)
 	return worker->owner == task_tgid(current) &&
 	       worker->mm == current->mm && !keel_worker_is_dead(worker);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_is_ours);
 
 /**
  * keel_job_init() - initialize a job that is not queued
@@ -221,6 +226,7 @@ bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job)
 	keel_job_dequeue(worker, job);
 	return true;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_job_take_back);
 
 /**
  * keel_job_cancel() - dequeue a job, or wait until it has run
@@ -358,6 +364,7 @@ int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm)
 	}
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_lock_mm);
 
 static void keel_worker_reap(struct work_struct *work)
 {
@@ -476,6 +483,7 @@ struct keel_worker *keel_worker_of_current(struct keel_workers *workers)
 	keel_workers_stop_all(&gone);
 	return worker;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_of_current);
 
 /**
  * keel_workers_setup() - initialize the workers of a context
@@ -487,6 +495,7 @@ void keel_workers_setup(struct keel_workers *workers)
 	/* No other thread has them yet. */
 	context_unsafe(INIT_LIST_HEAD(&workers->list));
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_workers_setup);
 
 /**
  * keel_workers_stop() - end the workers of a context
@@ -505,6 +514,7 @@ void keel_workers_stop(struct keel_workers *workers)
 	keel_workers_stop_all(&gone);
 	mutex_destroy(&workers->lock);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_workers_stop);
 
 static void keel_workers_free(void)
 {
@@ -540,6 +550,7 @@ void keel_worker_defer(struct work_struct *work)
 {
 	queue_work(keel_reaps.deferred, work);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_defer);
 
 static bool keel_reaps_done(void)
 {
