@@ -258,6 +258,7 @@ bool keel_events_are_orphaned(const struct keel_events *events)
 	worker = context_unsafe(READ_ONCE(events->worker));
 	return worker && keel_worker_is_dead(worker);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_events_are_orphaned);
 
 /**
  * keel_events_are_ours() - does the worker of the calling process raise the events?

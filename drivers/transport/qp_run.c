@@ -4,6 +4,7 @@
  * the workqueue if the QP has no worker. If the worker is dead, the workqueue fails
  * the QP, and flushes the queues once.
  */
+#include <kunit/visibility.h>
 #include <linux/ktime.h>
 
 #include "keel_qp.h"
@@ -130,6 +131,7 @@ int keel_qp_run(struct keel_qp *qp)
 	keel_qp_run_turn(qp, &turn, true);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_run);
 
 /* Run a turn of a QP in a worker or the workqueue. */
 static void keel_qp_run_job(struct keel_qp *qp)

@@ -53,6 +53,7 @@ void keel_qp_schedule(struct keel_qp *qp)
 	if (!keel_qp_queue(qp))
 		keel_obj_put(&qp->obj);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_schedule);
 
 /**
  * keel_qp_schedule_alive() - schedule a QP, unless it is being destroyed
@@ -129,6 +130,7 @@ bool keel_qp_is_orphan(const struct keel_qp *qp)
 	worker = keel_qp_worker(qp);
 	return worker && keel_worker_is_dead(worker);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_is_orphan);
 
 /**
  * keel_qp_has_orphans() - is the worker of a QP dead, or that of its events?
@@ -195,6 +197,7 @@ int keel_qp_own_worker(struct keel_qp *qp)
 	keel_qp_own_events(qp, workers);
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_own_worker);
 
 /**
  * keel_qp_own_events() - let the worker of the calling process raise the events of a
