@@ -13,6 +13,7 @@
  *	keel_qp.state_lock	spinlock
  *	keel_events.lock	spinlock; events that are to be raised
  *	keel_worker.lock	spinlock, innermost
+ *	the lock of orphans.c	spinlock, innermost
  * A responder never takes the lock of a send queue, so two QPs that send to each
  * other cannot deadlock.
  */
@@ -73,10 +74,14 @@
  * @worker: runs the send queue when no doorbell does, and flushes; a reference.
  *	Changes under @state_lock. NULL: kernel consumers, XRC_RECV
  * @job: for @worker
- * @work: used instead of @job if there is no worker, or a dead one
- * @ended: the workqueue flushes the send queue for a dead @worker, or has done so, and
- *	does not do so again; under @state_lock
- * @recv_ended: the same for the receive queue
+ * @work: used instead of @job for the QP of a kernel consumer
+ * @orphan: used instead of @job if there is no worker, or a dead one
+ * @ended: the queues are flushed for a dead @worker, or were, and this is not done again;
+ *	under @state_lock
+ * @send_left: if @ended: number of send WQEs that are left to be flushed for a dead
+ *	@worker
+ * @recv_left: the same for receive WQEs
+ * @go_on: @orphan is to be queued again; only the thread that runs it uses this
  * @mcast: groups it is attached to, under &keel_mcasts.lock
  */
 struct keel_qp {
@@ -110,8 +115,11 @@ struct keel_qp {
 	struct keel_worker *worker __guarded_by(&state_lock);
 	struct keel_job job;
 	struct work_struct work;
+	struct keel_orphan orphan;
 	bool ended __guarded_by(&state_lock);
-	bool recv_ended __guarded_by(&state_lock);
+	u32 send_left __guarded_by(&state_lock);
+	u32 recv_left __guarded_by(&state_lock);
+	bool go_on;
 	struct list_head mcast __guarded_by(&kdev->mcasts.lock);
 };
 
@@ -204,6 +212,43 @@ static __always_inline struct keel_qp *keel_qp_load(struct keel_dev *kdev,
 	return xa_load(&kdev->qps, qpn);
 }
 
+/**
+ * keel_qp_queue_orphan() - queue the work of a QP that no process runs
+ * @qp: the QP of a user; its reference for the work is passed on
+ *
+ * Context: any.
+ * Return: false if the work is queued already.
+ */
+static inline bool keel_qp_queue_orphan(struct keel_qp *qp)
+{
+	return keel_orphan_queue(&qp->obj.user->orphans, &qp->orphan);
+}
+
+/**
+ * keel_qp_cancel_orphan() - dequeue the work of a QP
+ * @qp: the QP
+ *
+ * Context: any.
+ * Return: true if it was queued: the caller now owns its reference.
+ */
+static inline bool keel_qp_cancel_orphan(struct keel_qp *qp)
+{
+	return qp->obj.user &&
+	       keel_orphan_cancel(&qp->obj.user->orphans, &qp->orphan);
+}
+
+/**
+ * keel_ud_keeps() - does a QP keep a datagram whose memory is not present?
+ * @qp: the QP
+ *
+ * Context: any. It may change at once.
+ * Return: true if so.
+ */
+static inline bool keel_ud_keeps(const struct keel_qp *qp)
+{
+	return qp->resp.dgram && READ_ONCE(qp->resp.dgram->pending);
+}
+
 /* qp_state.c */
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 void keel_qp_schedule(struct keel_qp *qp);
@@ -241,6 +286,9 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 int keel_qp_run(struct keel_qp *qp);
 void keel_qp_job(struct keel_job *job, bool alive);
 void keel_qp_work(struct work_struct *work);
+
+/* qp_orphan.c */
+void keel_qp_init_orphan(struct keel_qp *qp);
 
 /* sq.c */
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
@@ -281,6 +329,7 @@ enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
 /* recv.c */
 void keel_recv_drop(struct keel_qp *qp) __must_hold(&qp->resp.lock);
 void keel_rq_flush(struct keel_qp *qp);
+bool keel_rq_flush_some(struct keel_qp *qp, u32 most);
 int keel_recv_take(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
 enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)

@@ -81,6 +81,21 @@ static inline int keel_ring_posted(const struct keel_ring *ring)
 }
 
 /**
+ * keel_ring_posted_most() - how many WQEs may be posted now?
+ * @ring: the ring
+ *
+ * The producer index of userspace may be invalid now and valid later: this counts no
+ * more than the ring has.
+ *
+ * Return: the number.
+ */
+static inline u32 keel_ring_posted_most(const struct keel_ring *ring)
+{
+	return min(READ_ONCE(ring->head->user) - READ_ONCE(ring->index),
+		   ring->mask + 1);
+}
+
+/**
  * keel_ring_room() - free room in a CQ
  * @ring: the ring
  *

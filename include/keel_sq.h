@@ -102,8 +102,8 @@ struct keel_sq {
 
 /**
  * struct keel_turn - limits of one run of a queue
- * @doorbell: the turn ends at @end: a doorbell, another call of the owner, or the
- *	last flush for a dead process
+ * @doorbell: the turn ends at @end: a doorbell, another call of the owner, or a
+ *	step of the flush for a dead process
  * @flush: only flush, transfer nothing: if another process has taken the QP over,
  *	that process runs the rest
  * @end: @doorbell: index of the first WQE that is not part of this turn

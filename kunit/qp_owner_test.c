@@ -14,6 +14,8 @@
 #include "worker_jobs.h"
 
 #define LEN	100
+/* Of a user that the device does not have yet. */
+#define USER_ID	4000000000ULL
 
 /**
  * struct owner - what a test has
@@ -21,6 +23,7 @@
  * @t: the first worker of the test
  * @ctx: a context, which has nothing but workers
  * @mine: the worker of the test in @ctx, or NULL
+ * @user: a user who has the requester, or NULL
  * @visits: how often the thread of the test has left the send queue of the requester
  * @refs: references on the requester at the first visit
  */
@@ -29,6 +32,7 @@ struct owner {
 	struct worker_test t;
 	struct keel_ib_ctx ctx;
 	struct keel_worker *mine;
+	struct keel_user *user;
 	int visits;
 	unsigned int refs;
 };
@@ -57,14 +61,43 @@ static int owner_init(struct kunit *test)
 	return 0;
 }
 
+/* Give the requester a user, who is charged nothing. Its work is then that of the user. */
+static void owner_charge(struct owner *o)
+{
+	struct keel_obj *obj = &to_kqp(o->p->a.qp)->obj;
+
+	o->user = keel_user_get(&obj->reg->quotas, USER_ID, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(o->t.test, o->user);
+	obj->user = o->user;
+}
+
+static void owner_disown(struct owner *o)
+{
+	struct keel_qp *qp;
+
+	if (IS_ERR_OR_NULL(o->user))
+		return;
+	qp = to_kqp(o->p->a.qp);
+	/* A step that runs may queue itself again. */
+	keel_orphan_flush(&qp->orphan);
+	while (keel_qp_cancel_orphan(qp)) {
+		keel_obj_put(&qp->obj);
+		keel_orphan_flush(&qp->orphan);
+	}
+	qp->obj.user = NULL;
+	keel_user_put(o->user);
+}
+
 static void owner_exit(struct kunit *test)
 {
 	struct owner *o = owner;
 
 	WRITE_ONCE(keel_point_hook.hit, NULL);
 	owner = NULL;
-	if (o)
+	if (o) {
 		worker_test_release(&o->t);
+		owner_disown(o);
+	}
 	pair_exit(test);
 	if (!o)
 		return;
@@ -247,26 +280,20 @@ static void iso_2_qp_owner_events(struct kunit *test)
 		KUNIT_EXPECT_FALSE_MSG(test, keel_events_are_orphaned(events[i]), "%u", i);
 }
 
-static bool owner_ended(struct keel_qp *qp)
+/* Let the work of orphans take some steps, and return whether it has ended. */
+static bool owner_steps(struct owner *o, int steps)
 {
-	guard(spinlock)(&qp->state_lock);
-	return qp->ended;
-}
+	struct keel_orphans *orphans = &o->user->orphans;
 
-/* Wait for the work of a QP, which may schedule itself. */
-static void owner_flush(struct pair *p)
-{
-	int i;
-
-	for (i = 0; i < 4; i++)
-		flush_workqueue(to_kdev(p->ibdev)->wq);
-	end_collect(&p->a);
+	while (steps-- && keel_orphans_look(orphans))
+		keel_orphans_set(orphans, 0);
+	end_collect(&o->p->a);
+	return !keel_orphans_look(orphans);
 }
 
 /*
- * ISO-2: the workqueue flushes a QP of a dead process once. Fails if a turn that did not
- * get the lock of the send queue counts as the flush, or schedules the QP for ever; or
- * if there is a second flush.
+ * ISO-2: the QP of a dead process is flushed once. Fails if a step that did not get the
+ * lock of a queue waits for it, or counts as the flush; or if there is a second flush.
  */
 static void iso_2_qp_owner_flush(struct kunit *test)
 {
@@ -278,32 +305,91 @@ static void iso_2_qp_owner_flush(struct kunit *test)
 	pair_make(p, IB_QPT_RC);
 	pair_connect(p);
 	qp = to_kqp(p->a.qp);
+	owner_charge(o);
 	owner_give(&p->a, o->t.worker);
 	worker_test_stop(&o->t.workers);
 	end_recv(p, &p->a, 7, 0, LEN);
 	end_send_silently(p, &p->a, 1, LEN);
 	mutex_lock(&qp->sq.lock);
+	mutex_lock(&qp->resp.lock);
 	keel_qp_schedule(qp);
-	owner_flush(p);
-	KUNIT_EXPECT_FALSE(test, owner_ended(qp));
-	KUNIT_EXPECT_EQ(test, 0, work_busy(&qp->work));
+	KUNIT_EXPECT_FALSE(test, owner_steps(o, 4));
+	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
+	mutex_unlock(&qp->resp.lock);
+	KUNIT_EXPECT_FALSE(test, owner_steps(o, 4));
 	mutex_unlock(&qp->sq.lock);
 	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, keel_qp_state(qp));
 	KUNIT_ASSERT_EQ(test, 1, p->a.wcs);
 	KUNIT_EXPECT_EQ(test, 7, p->a.wc[0].wr_id);
 
-	keel_qp_schedule(qp);
-	owner_flush(p);
+	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
 	KUNIT_ASSERT_EQ(test, 2, p->a.wcs);
 	KUNIT_EXPECT_EQ(test, 1, p->a.wc[1].wr_id);
 	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[0].status);
 	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[1].status);
-	KUNIT_EXPECT_TRUE(test, owner_ended(qp));
 	end_send_silently(p, &p->a, 2, LEN);
 	/* This schedules the QP. */
 	end_recv(p, &p->a, 8, 0, LEN);
-	owner_flush(p);
+	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
 	KUNIT_EXPECT_EQ(test, 2, p->a.wcs);
+}
+
+/*
+ * ISO-1: whoever ends a dead worker calls its jobs. Fails if that thread flushes a QP for
+ * the dead process.
+ */
+static void iso_1_qp_owner_left(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct owner *o = owner;
+	struct keel_qp *qp;
+
+	owner_open(o);
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	qp = to_kqp(p->a.qp);
+	owner_charge(o);
+	owner_give(&p->a, o->t.worker);
+	worker_test_stop(&o->t.workers);
+	end_recv(p, &p->a, 7, 0, LEN);
+	end_send_silently(p, &p->a, 1, LEN);
+	keel_orphans_set(&o->user->orphans, KTIME_MAX);
+	/* The reference of the job. */
+	keel_obj_get(&qp->obj);
+	keel_qp_job(&qp->job, false);
+	end_collect(&p->a);
+	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
+	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, keel_qp_state(qp));
+	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
+	KUNIT_EXPECT_EQ(test, 2, p->a.wcs);
+}
+
+/*
+ * The flush for a dead process was done, and the QP is scheduled once more. Fails if this
+ * clears the flag that asks for a doorbell: another process that posts a receive WQE would
+ * not learn that the QP is in the error state.
+ */
+static void qp_owner_flag(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct owner *o = owner;
+	struct keel_qp *qp;
+
+	owner_open(o);
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	qp = to_kqp(p->a.qp);
+	owner_charge(o);
+	owner_give(&p->a, o->t.worker);
+	worker_test_stop(&o->t.workers);
+	keel_qp_fail(qp, IB_QPS_ERR, KEEL_EVENT_NONE);
+	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
+	WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_DOORBELL);
+	WRITE_ONCE(qp->rq.wanted, true);
+	keel_qp_schedule(qp);
+	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
+	KUNIT_EXPECT_FALSE(test, qp->rq.wanted);
+	KUNIT_EXPECT_EQ(test, KEEL_RING_F_DOORBELL, qp->rq.ring.head->flags);
 }
 
 static struct kunit_case owner_cases[] = {
@@ -311,6 +397,8 @@ static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(qp_owner_job),
 	KUNIT_CASE(iso_2_qp_owner_events),
 	KUNIT_CASE(iso_2_qp_owner_flush),
+	KUNIT_CASE(iso_1_qp_owner_left),
+	KUNIT_CASE(qp_owner_flag),
 	{}
 };
 

@@ -180,6 +180,7 @@ static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 	spin_lock_init(&qp->rq.post_lock);
 	INIT_WORK(&qp->work, keel_qp_work);
 	keel_job_init(&qp->job, keel_qp_job);
+	keel_qp_init_orphan(qp);
 	atomic64_set(&qp->gen, atomic64_inc_return(&qp->kdev->qp_gens));
 	INIT_LIST_HEAD(&qp->mcast);
 	keel_sq_init(qp);
@@ -330,6 +331,9 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	hrtimer_cancel(&qp->sq.timer);
 	if (cancel_work_sync(&qp->work))
 		keel_obj_put(&qp->obj);
+	if (keel_qp_cancel_orphan(qp))
+		keel_obj_put(&qp->obj);
+	keel_orphan_flush(&qp->orphan);
 	if (worker && keel_job_cancel(worker, &qp->job))
 		keel_obj_put(&qp->obj);
 	keel_qp_wake_peer(qp);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Turns of a queue pair. A doorbell or the worker of the process runs them, or
- * the workqueue if the QP has no worker. If the worker is dead, the workqueue fails
- * the QP, and flushes the queues once.
+ * Turns of a queue pair. A doorbell or the worker of the process runs them, and a
+ * workqueue those of a kernel consumer. If the worker is dead: qp_orphan.c.
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
@@ -55,39 +54,22 @@ static void keel_qp_serve_peer(struct keel_qp *qp)
 	keel_obj_put(&peer->obj);
 }
 
-/*
- * Index behind the send WQEs that are posted now. The producer index of userspace
- * may be invalid now and valid later: count no more than the ring has.
- */
-static u32 keel_qp_posted_end(const struct keel_qp *qp)
-{
-	const struct keel_ring *ring = &qp->sq.ring;
-	u32 index = READ_ONCE(ring->index);
-
-	return index + min(READ_ONCE(ring->head->user) - index,
-			   keel_ring_size(ring));
-}
-
-/*
- * @recv: flush the receive queue in the error state. Returns false if another thread
- * runs the send queue.
- */
-static bool keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn,
-			     bool recv)
+static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	if (keel_rq_was_wanted(&qp->rq))
 		keel_qp_serve_peer(qp);
 	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
-	if (context_unsafe(smp_load_acquire(&qp->state)) == IB_QPS_ERR && recv)
+	if (context_unsafe(smp_load_acquire(&qp->state)) == IB_QPS_ERR)
 		keel_rq_flush(qp);
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
-	return !qp->sq.ring.head || keel_sq_run(qp, turn);
+	if (qp->sq.ring.head)
+		keel_sq_run(qp, turn);
 }
 
 /*
  * This thread cannot run the QP. Another thread may have found the lock of the send
- * queue taken by this thread, and left the queue to it: let the workqueue run it.
+ * queue taken by this thread, and left the queue to it: schedule the QP.
  */
 static void keel_qp_pass_on(struct keel_qp *qp)
 {
@@ -127,88 +109,21 @@ int keel_qp_run(struct keel_qp *qp)
 		}
 	}
 	if (qp->sq.ring.head)
-		turn.end = keel_qp_posted_end(qp) + KEEL_DOORBELL_MORE;
-	keel_qp_run_turn(qp, &turn, true);
+		turn.end = READ_ONCE(qp->sq.ring.index) +
+			   keel_ring_posted_most(&qp->sq.ring) + KEEL_DOORBELL_MORE;
+	keel_qp_run_turn(qp, &turn);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_run);
 
-/* Run a turn of a QP in a worker or the workqueue. */
+/* Run a turn of a QP in a worker, or in the workqueue. */
 static void keel_qp_run_job(struct keel_qp *qp)
 {
 	const struct keel_turn turn = {
 		.until = ktime_get_ns() + KEEL_TURN_NS,
 	};
 
-	keel_qp_run_turn(qp, &turn, true);
-}
-
-/*
- * The kernel flushes the queues of a QP for a dead process, but only once, and no
- * more WQEs than they have. Other processes that share the queues could let them
- * die and post without end, and none of them would be charged for this work. Later
- * flushes are left to a process that takes the QP over. @recv: the receive queue is to
- * be flushed, too.
- */
-static bool keel_qp_may_flush(struct keel_qp *qp, bool *recv)
-{
-	guard(spinlock)(&qp->state_lock);
-	/* keel_qp_reported() schedules the QP again. */
-	if (qp->ended || qp->sq.reporting || !keel_qp_is_orphan(qp))
-		return false;
-	qp->ended = true;
-	*recv = !qp->recv_ended;
-	qp->recv_ended = true;
-	return true;
-}
-
-/*
- * Another thread runs the send queue, and schedules the QP when its own turn is over:
- * the flush of the send queue is still to come.
- */
-static void keel_qp_flush_later(struct keel_qp *qp)
-{
-	guard(spinlock)(&qp->state_lock);
-	qp->ended = false;
-	/* It has left meanwhile, and the turn that it scheduled found @ended set. */
-	if (!qp->dying && !mutex_is_locked(&qp->sq.lock))
-		keel_qp_schedule(qp);
-}
-
-/*
- * The worker of a QP is dead, and no other process has taken the QP over.
- * Nothing is transferred for it any more: a QP that has send WQEs fails. Another
- * process may take the QP over at any time, and then runs transfers itself.
- */
-static void keel_qp_run_orphan(struct keel_qp *qp)
-{
-	enum ib_qp_state state = keel_qp_state(qp);
-	struct keel_turn turn = {
-		.doorbell = true,
-		.flush = true,
-		.until = U64_MAX,
-	};
-	bool flush = false, recv = false;
-
-	/* In SQE, too: else the one flush would not be of the receive queue. */
-	if (state == IB_QPS_SQE ||
-	    ((state == IB_QPS_RTS || state == IB_QPS_SQD) &&
-	     keel_ring_posted(&qp->sq.ring)))
-		keel_qp_fail_orphan(qp);
-	state = keel_qp_state(qp);
-	if (state == IB_QPS_ERR || state == IB_QPS_SQE) {
-		flush = keel_qp_may_flush(qp, &recv);
-		if (!flush && !keel_qp_is_orphan(qp))
-			keel_qp_schedule_alive(qp);
-		if (!flush)
-			return;
-	}
-	/* Without permission, a queue that fails now is scheduled again. */
-	if (qp->sq.ring.head)
-		turn.end = flush ? keel_qp_posted_end(qp) :
-				   READ_ONCE(qp->sq.ring.index);
-	if (!keel_qp_run_turn(qp, &turn, recv) && flush)
-		keel_qp_flush_later(qp);
+	keel_qp_run_turn(qp, &turn);
 }
 
 /**
@@ -222,28 +137,21 @@ void keel_qp_job(struct keel_job *job, bool alive)
 
 	if (alive)
 		keel_qp_run_job(qp);
-	else if (keel_qp_is_orphan(qp))
-		keel_qp_run_orphan(qp);
 	else
-		/* Another process has taken the QP over: its worker runs it. */
+		/* The thread may be that of another user: it does nothing else. */
 		keel_qp_schedule_alive(qp);
 	keel_obj_put(&qp->obj);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_job);
 
 /**
- * keel_qp_work() - the work of a QP that has no worker, or a dead one
+ * keel_qp_work() - the work of a QP of a kernel consumer
  * @work: &keel_qp.work, queued with a reference on the QP
  */
 void keel_qp_work(struct work_struct *work)
 {
 	struct keel_qp *qp = container_of(work, struct keel_qp, work);
 
-	if (keel_qp_is_orphan(qp))
-		keel_qp_run_orphan(qp);
-	else if (qp->user && qp->context)
-		/* As in keel_qp_job(). */
-		keel_qp_schedule_alive(qp);
-	else
-		keel_qp_run_job(qp);
+	keel_qp_run_job(qp);
 	keel_obj_put(&qp->obj);
 }

@@ -26,18 +26,36 @@ struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn)
 	return qp && keel_obj_tryget(&qp->obj) ? qp : NULL;
 }
 
-static bool keel_qp_queue(struct keel_qp *qp)
+/* Returns -ESRCH if there is no worker (kernel consumers, XRC_RECV), or a dead one. */
+static int keel_qp_queue_job(struct keel_qp *qp)
 {
 	struct keel_worker *worker;
-	int ret = -ESRCH;
 
-	scoped_guard(rcu) {
-		worker = keel_qp_worker(qp);
-		if (worker)
-			ret = keel_job_queue(worker, &qp->job);
-	}
-	/* No worker (kernel consumers, XRC_RECV), or a dead one. */
-	return ret == -ESRCH ? queue_work(qp->kdev->wq, &qp->work) : ret;
+	guard(rcu)();
+	worker = keel_qp_worker(qp);
+	return worker ? keel_job_queue(worker, &qp->job) : -ESRCH;
+}
+
+static bool keel_qp_queue(struct keel_qp *qp)
+{
+	int ret = keel_qp_queue_job(qp);
+
+	if (ret != -ESRCH)
+		return ret;
+	if (!qp->obj.user)
+		return queue_work(qp->kdev->wq, &qp->work);
+	if (!keel_qp_queue_orphan(qp))
+		return false;
+	/*
+	 * Pairs with keel_qp_own_worker(): either that finds the work of the orphan, or
+	 * this thread finds the new worker, for which the job may have looked queued.
+	 * The work of the orphan may wait for long.
+	 */
+	smp_mb();
+	if (!qp->context || keel_qp_is_orphan(qp) || !keel_qp_cancel_orphan(qp))
+		return true;
+	ret = keel_qp_queue_job(qp);
+	return ret == -ESRCH ? keel_qp_queue_orphan(qp) : ret;
 }
 
 /**
@@ -159,6 +177,9 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 	/* Another thread has replaced it, or the QP is being destroyed. */
 	if (qp->dying || (old && !keel_worker_is_dead(old)))
 		return worker;
+	/* The next death flushes nothing: also not what was left of the first flush. */
+	qp->send_left = 0;
+	qp->recv_left = 0;
 	/* A thread that reads it under RCU sees an initialized worker. */
 	smp_store_release(&qp->worker, worker);
 	return old;
@@ -189,9 +210,14 @@ int keel_qp_own_worker(struct keel_qp *qp)
 	/* The replaced worker is dead: it has run its jobs, or does so now. */
 	if (old && old != worker && keel_job_cancel(old, &qp->job))
 		keel_obj_put(&qp->obj);
-	/* The workqueue may have left the flush to this process. */
-	if (old && old != worker)
+	/* The work of orphans may wait for long, or have left the flush to this process. */
+	if (old && old != worker) {
+		/* Pairs with keel_qp_queue(). */
+		smp_mb();
+		if (keel_qp_cancel_orphan(qp))
+			keel_obj_put(&qp->obj);
 		keel_qp_schedule_alive(qp);
+	}
 	keel_worker_put(old);
 	/* After an error, the workqueue goes on to raise the events. */
 	keel_qp_own_events(qp, workers);

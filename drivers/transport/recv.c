@@ -156,31 +156,15 @@ static bool keel_rq_is_flushed(const struct keel_qp *qp)
 	return keel_qp_state(qp) == IB_QPS_ERR && !keel_qp_is_dying(qp);
 }
 
-/**
- * keel_rq_flush() - flush the receive queue of a QP in the error state
- * @qp: the QP
- *
- * Receive WQEs of an SRQ stay there, except one that the QP has taken. Then the
- * QP raises IB_EVENT_QP_LAST_WQE_REACHED. An error of the send queue is
- * reported before any receive WQE is flushed for it.
- *
- * Context: may sleep; takes the responder's lock.
- */
-void keel_rq_flush(struct keel_qp *qp)
+/* Flush no more receive WQEs than @budget. Return: true if there may be more. */
+static bool keel_rq_flush_locked(struct keel_qp *qp, u32 budget)
+	__must_hold(&qp->resp.lock)
 {
 	struct keel_resp *resp = &qp->resp;
 	struct keel_ring *ring = &qp->rq.ring;
 	struct keel_srq *srq;
-	/* The owner may post without end, and other threads need the lock. */
-	u32 budget = ring->head ? keel_ring_size(ring) + 1 : 1;
+	bool more = false;
 
-	/* keel_qp_reported() reschedules the QP afterwards. */
-	if (smp_load_acquire(&qp->sq.reporting))
-		return;
-	if (!keel_resp_enter(qp, keel_rq_is_flushed))
-		return;
-	/* No requester sends to it before a reset, which waits for the lock. */
-	keel_resp_relax();
 	/* Again: keel_rq_was_wanted() may have cleared it. */
 	if (ring->head && keel_qp_state(qp) == IB_QPS_ERR)
 		WRITE_ONCE(ring->head->flags, KEEL_RING_F_DOORBELL);
@@ -197,17 +181,80 @@ void keel_rq_flush(struct keel_qp *qp)
 		srq = keel_recv_flush_one(qp);
 		if (srq)
 			keel_obj_put(&srq->obj);
-		if (!--budget) {
-			keel_qp_schedule(qp);
+		more = !--budget;
+		if (more)
 			break;
-		}
 		cond_resched();
 	}
 	keel_point("rq_flushed");
 	keel_rq_last(qp);
-	mutex_unlock(&resp->lock);
+	return more;
+}
+
+/**
+ * keel_rq_flush() - flush the receive queue of a QP in the error state
+ * @qp: the QP
+ *
+ * Receive WQEs of an SRQ stay there, except one that the QP has taken. Then the
+ * QP raises IB_EVENT_QP_LAST_WQE_REACHED. An error of the send queue is
+ * reported before any receive WQE is flushed for it.
+ *
+ * Context: may sleep; takes the responder's lock.
+ */
+void keel_rq_flush(struct keel_qp *qp)
+{
+	struct keel_ring *ring = &qp->rq.ring;
+	/* The owner may post without end, and other threads need the lock. */
+	u32 budget = ring->head ? keel_ring_size(ring) + 1 : 1;
+
+	/* keel_qp_reported() reschedules the QP afterwards. */
+	if (smp_load_acquire(&qp->sq.reporting))
+		return;
+	if (!keel_resp_enter(qp, keel_rq_is_flushed))
+		return;
+	/* No requester sends to it before a reset, which waits for the lock. */
+	keel_resp_relax();
+	if (keel_rq_flush_locked(qp, budget))
+		keel_qp_schedule(qp);
+	mutex_unlock(&qp->resp.lock);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_rq_flush);
+
+/**
+ * keel_rq_flush_some() - flush receive WQEs of a QP that no process runs
+ * @qp: the QP
+ * @most: no more receive WQEs than this
+ *
+ * As keel_rq_flush(), but does not wait for another thread.
+ *
+ * Context: may sleep; takes the responder's lock.
+ * Return: false if that lock is taken: nothing was done.
+ */
+bool keel_rq_flush_some(struct keel_qp *qp, u32 most)
+{
+	bool flushes;
+
+	keel_resp_stay();
+	if (!mutex_trylock(&qp->resp.lock)) {
+		keel_resp_relax();
+		return false;
+	}
+	/* Another process may have taken it over. Pairs with keel_qp_fail(). */
+	flushes = context_unsafe(smp_load_acquire(&qp->state)) == IB_QPS_ERR &&
+		  !keel_qp_is_dying(qp);
+	/* Set before that state. Then keel_qp_reported() reschedules the QP. */
+	if (flushes && smp_load_acquire(&qp->sq.reporting))
+		flushes = false;
+	if (flushes) {
+		/* No requester sends to it before a reset, which waits for the lock. */
+		keel_resp_relax();
+		keel_rq_flush_locked(qp, most);
+	}
+	mutex_unlock(&qp->resp.lock);
+	if (!flushes)
+		keel_resp_relax();
+	return true;
+}
 
 /* Take a receive WQE from the QP's own queue or from its SRQ. */
 static int keel_recv_next(struct keel_qp *qp)

@@ -375,7 +375,7 @@ static bool keel_sq_turn_over(const struct keel_qp *qp,
 
 /*
  * Other threads may set @again without end, and this thread may be a doorbell of
- * another process. The last turn for a dead process flushes what was posted, and
+ * another process. A step of a flush for a dead process ends after its WQEs, and
  * has no limit of time: it never runs the queue again for others.
  */
 static bool keel_sq_must_leave(const struct keel_qp *qp,

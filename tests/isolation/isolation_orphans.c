@@ -15,8 +15,8 @@
 #include "qp.h"
 #include "t.h"
 
-#define WRS		16384
-#define QUEUES		16
+#define WRS		2048
+#define QUEUES		4
 
 static struct keel_uapi_ring *rings[2];
 static int n_rings;
