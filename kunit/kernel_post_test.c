@@ -65,6 +65,35 @@ static void post_atomic(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, LEN));
 }
 
+/* Fails if what an earlier WQE has left in the ring becomes part of a later one. */
+static void post_stale(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	const struct keel_uapi_send_wqe *wqe;
+	struct keel_ring *ring;
+	struct ib_rdma_wr wr;
+	struct ib_sge sge;
+
+	connected(test);
+	ring = &to_kqp(p->a.qp)->sq.ring;
+	sge = end_sge(p, &p->a, 0, LEN);
+	wr = send_wr(8, &sge);
+	end_recv(p, &p->b, 7, 0, LEN);
+	memset(keel_ring_entry(ring, 0), 0xff, (size_t)keel_ring_size(ring) * ring->stride);
+	wqe = keel_ring_entry(ring, ring->head->user);
+	KUNIT_EXPECT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
+	KUNIT_EXPECT_EQ(test, 0, wqe->inline_len);
+	KUNIT_EXPECT_EQ(test, 0, wqe->imm);
+	KUNIT_EXPECT_EQ(test, 0, wqe->srqn);
+	KUNIT_EXPECT_EQ(test, 0, wqe->rdma.remote_addr);
+	KUNIT_EXPECT_EQ(test, 0, wqe->rdma.rkey);
+	KUNIT_EXPECT_EQ(test, 0, wqe->rdma.reserved);
+	pair_settle(p, &p->a, 1);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[0].status);
+	KUNIT_EXPECT_EQ(test, 1, p->b.wcs);
+	arrived(p, 0, 7);
+}
+
 #define ROUNDS	10
 
 /* The completion handler posts the next send. */
@@ -462,6 +491,7 @@ static void post_chain(struct kunit *test)
 
 static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_atomic),
+	KUNIT_CASE(post_stale),
 	KUNIT_CASE(post_in_handler),
 	KUNIT_CASE(post_error_state),
 	KUNIT_CASE(post_error_state_recv),
