@@ -49,6 +49,7 @@ struct keel_orphans {
 int keel_orphans_load(void);
 void keel_orphans_unload(void);
 void keel_orphans_init(struct keel_orphans *orphans);
+bool keel_orphans_owe(const struct keel_orphans *orphans);
 void keel_orphan_init(struct keel_orphan *orphan,
 		      void (*run)(struct keel_orphan *orphan),
 		      void (*end)(struct keel_orphan *orphan));

@@ -45,7 +45,7 @@ struct keel_quotas {
  * @quotas: the device's
  * @id: as keel_user_id()
  * @ref: one for each keel_user_get(); the last keel_user_put() frees the user
- * @kept: stays until keel_quotas_fini(), see keel_user_keep()
+ * @kept: stays until keel_quotas_fini(), see keel_user_keep() and keel_user_put()
  * @lock: serializes keel_user_charge()
  * @held: amount of each resource that the user holds
  * @orphans: work for objects of its dead processes

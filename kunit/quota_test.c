@@ -5,6 +5,7 @@
 #include <kunit/test.h>
 #include <linux/cred.h>
 #include <linux/err.h>
+#include <linux/ktime.h>
 #include <linux/user_namespace.h>
 
 #include "compat.h"
@@ -37,6 +38,16 @@ static void quota_exit(struct kunit *test)
 	keel_quotas_fini(quotas);
 	KUNIT_EXPECT_TRUE(test, hash_empty(quotas->users));
 	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[WHAT]));
+}
+
+static struct keel_user *user_of(struct keel_quotas *quotas, u64 id)
+{
+	struct keel_user *user;
+
+	hash_for_each_possible(quotas->users, user, node, id)
+		if (user->id == id)
+			return user;
+	return NULL;
 }
 
 static struct keel_user *user_new(struct kunit *test, u64 id)
@@ -96,6 +107,31 @@ static u64 take_all(struct keel_user *user, bool all)
 	while (!keel_user_charge(user, WHAT, 1, all))
 		n++;
 	return n;
+}
+
+/*
+ * ISO-2: a user that waits for its part of the time still waits if its last object is
+ * destroyed and another one is created; a user that does not is freed.
+ */
+static void iso_2_debt(struct kunit *test)
+{
+	u64 until = ktime_get_ns() + 3600ULL * NSEC_PER_SEC;
+	struct keel_quotas *quotas = test->priv;
+	struct keel_user *user = user_new(test, 1000);
+
+	keel_orphans_set(&user->orphans, until);
+	/* Twice: it is kept once. */
+	keel_user_put(user);
+	KUNIT_EXPECT_PTR_EQ(test, user, user_new(test, 1000));
+	KUNIT_EXPECT_EQ(test, until, (u64)user->orphans.turn.expires);
+	keel_user_put(user);
+	KUNIT_EXPECT_FALSE(test, hash_empty(quotas->users));
+	KUNIT_EXPECT_EQ(test, 1, refcount_read(&user->ref));
+	user = user_new(test, 1001);
+	keel_orphans_set(&user->orphans, ktime_get_ns());
+	keel_user_put(user);
+	scoped_guard(spinlock_irqsave, &quotas->lock)
+		KUNIT_EXPECT_PTR_EQ(test, NULL, user_of(quotas, 1001));
 }
 
 struct greedy_case {
@@ -414,6 +450,7 @@ static void quota_threads_users(struct kunit *test)
 }
 
 static struct kunit_case quota_test_cases[] = {
+	KUNIT_CASE(iso_2_debt),
 	KUNIT_CASE_PARAM(iso_5_check, check_gen_params),
 	KUNIT_CASE_PARAM(iso_5_greedy, greedy_gen_params),
 	KUNIT_CASE(iso_5_equal),

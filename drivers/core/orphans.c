@@ -142,6 +142,19 @@ void keel_orphans_init(struct keel_orphans *orphans)
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_init);
 
 /**
+ * keel_orphans_owe() - has a user to wait before the next work?
+ * @orphans: the work of the user
+ *
+ * Context: any.
+ * Return: true if so, although no work may be queued.
+ */
+bool keel_orphans_owe(const struct keel_orphans *orphans)
+{
+	guard(spinlock_irqsave)(&keel_orphans.lock);
+	return orphans->turn.expires > ktime_get_ns();
+}
+
+/**
  * keel_orphan_init() - initialize work that is not queued
  * @orphan: the work
  * @run: &keel_orphan.run

@@ -147,19 +147,34 @@ EXPORT_SYMBOL_IF_KUNIT(keel_user_get);
  * keel_user_put() - drop a reference
  * @user: the user; may be freed afterwards. NULL is no user.
  *
+ * A user that has to wait for the work of dead processes is remembered until the device
+ * is freed.
+ *
  * Context: any.
  */
 void keel_user_put(struct keel_user *user)
 {
 	unsigned long flags;
+	bool kept;
 
 	if (!user || !refcount_dec_and_lock_irqsave(&user->ref,
 						    &user->quotas->lock,
 						    &flags))
 		return;
-	hash_del_rcu(&user->node);
+	/*
+	 * Else the same user, created again, would owe nothing. A lookup finds no reference
+	 * before, and looks again with the lock.
+	 */
+	kept = keel_orphans_owe(&user->orphans);
+	if (kept) {
+		set_bit(0, &user->kept);
+		refcount_set(&user->ref, 1);
+	} else {
+		hash_del_rcu(&user->node);
+	}
 	spin_unlock_irqrestore(&user->quotas->lock, flags);
-	kfree_rcu(user, rcu);
+	if (!kept)
+		kfree_rcu(user, rcu);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_user_put);
 
