@@ -19,6 +19,7 @@
  * @dmabuf: the dma-buf
  * @began: number of accesses that began
  * @ended: number of accesses that ended
+ * @ender: the thread of the last end, only compared
  * @refuse: 0, or the error of an access that begins
  * @leaves: the transfer of this request gives up while access begins, or NULL
  */
@@ -26,6 +27,7 @@ struct opened {
 	struct dma_buf *dmabuf;
 	int began;
 	int ended;
+	const struct task_struct *ender;
 	int refuse;
 	struct keel_memreq *leaves;
 };
@@ -49,6 +51,7 @@ static int opened_end(struct dma_buf *dmabuf, enum dma_data_direction dir)
 	struct opened *o = dmabuf->priv;
 
 	o->ended++;
+	o->ender = current;
 	return 0;
 }
 
@@ -131,6 +134,37 @@ static void memreq_opens(struct kunit *test)
 	req->qp = NULL;
 	keel_memreq_run(&req->job, true);
 	KUNIT_EXPECT_EQ(test, 1, o->began);
+	KUNIT_EXPECT_EQ(test, 1, o->ended);
+	KUNIT_EXPECT_PTR_EQ(test, current, o->ender);
+}
+
+/*
+ * ISO-1: if the owner is dead, the access ends, too, but not in the thread that runs what
+ * its worker has left: that may be one of another process, and the exporter may wait.
+ */
+static void iso_1_memreq_orphan(struct kunit *test)
+{
+	struct opened *o = opened_new(test);
+	struct keel_memreq *req;
+
+	pair_make(test->priv, IB_QPT_RC);
+	req = request_new(test, o);
+	kref_get(&req->ref);
+	keel_memreq_run(&req->job, true);
+	req->open.need.kind = KEEL_NEED_CLOSE;
+	req->finished = false;
+	kref_get(&req->ref);
+	keel_memreq_run(&req->job, false);
+	flush_work(&req->work);
+	KUNIT_EXPECT_TRUE(test, req->finished);
+	KUNIT_EXPECT_EQ(test, 0, req->result);
+	KUNIT_EXPECT_EQ(test, 1, o->ended);
+	KUNIT_EXPECT_PTR_NE(test, current, o->ender);
+	KUNIT_ASSERT_EQ(test, 1, kref_read(&req->ref));
+	/* Drop the transfer's. */
+	req->open.need.kind = KEEL_NEED_OPEN;
+	req->qp = NULL;
+	keel_memreq_run(&req->job, false);
 	KUNIT_EXPECT_EQ(test, 1, o->ended);
 }
 
@@ -286,6 +320,7 @@ static void iso_2_memreq_killed(struct kunit *test)
 
 static struct kunit_case memreq_cases[] = {
 	KUNIT_CASE(memreq_opens),
+	KUNIT_CASE(iso_1_memreq_orphan),
 	KUNIT_CASE(memreq_abandoned),
 	KUNIT_CASE(memreq_refused),
 	KUNIT_CASE(iso_1_memreq_stopped),

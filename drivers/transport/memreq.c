@@ -70,12 +70,34 @@ static bool keel_memreq_finish(struct keel_memreq *req, int result)
 	return req->qp;
 }
 
+static void keel_memreq_close_work(struct work_struct *work)
+{
+	struct keel_memreq *req = container_of(work, struct keel_memreq, work);
+
+	keel_memreq_finish(req, keel_dmabuf_close(&req->open.need));
+	keel_memreq_put(req);
+}
+
+/*
+ * The owner is dead, but the exporter must be notified. That may take long, and the
+ * caller may belong to another process.
+ */
+static void keel_memreq_close_later(struct keel_memreq *req)
+{
+	INIT_WORK(&req->work, keel_memreq_close_work);
+	keel_worker_defer(&req->work);
+}
+
 VISIBLE_IF_KUNIT void keel_memreq_run(struct keel_job *job, bool alive)
 {
 	struct keel_memreq *req = container_of(job, struct keel_memreq, job);
 	struct keel_need *need = &req->open.need;
 	int ret = -EFAULT;
 
+	if (need->kind == KEEL_NEED_CLOSE && !alive) {
+		keel_memreq_close_later(req);
+		return;
+	}
 	if (need->kind == KEEL_NEED_CLOSE)
 		ret = keel_dmabuf_close(need);
 	else if (alive && keel_memreq_is_wanted(req))
@@ -90,12 +112,6 @@ VISIBLE_IF_KUNIT void keel_memreq_run(struct keel_job *job, bool alive)
 	keel_memreq_put(req);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_memreq_run);
-
-static void keel_memreq_close_work(struct work_struct *work)
-{
-	keel_memreq_run(&container_of(work, struct keel_memreq, work)->job,
-			false);
-}
 
 /* Takes over the references of @need on success. */
 static struct keel_memreq *keel_memreq_new(struct keel_qp *qp,
@@ -127,9 +143,7 @@ static void keel_memreq_submit(struct keel_memreq *req)
 	if (worker && keel_job_queue(worker, &req->job) > 0)
 		return;
 	if (req->open.need.kind == KEEL_NEED_CLOSE) {
-		/* The owner is dead, but the exporter must be notified. */
-		INIT_WORK(&req->work, keel_memreq_close_work);
-		keel_worker_defer(&req->work);
+		keel_memreq_close_later(req);
 		return;
 	}
 	keel_memreq_finish(req, -EFAULT);
