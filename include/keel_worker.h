@@ -16,7 +16,6 @@
 
 #include <linux/kref.h>
 #include <linux/list.h>
-#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/workqueue.h>
@@ -50,7 +49,7 @@ struct keel_job {
  * @list: struct keel_worker
  */
 struct keel_workers {
-	struct mutex lock;
+	spinlock_t lock;
 	struct list_head list __guarded_by(&lock);
 };
 

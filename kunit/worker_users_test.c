@@ -11,6 +11,7 @@
 #include <linux/mmu_context.h>
 #include <linux/sched/signal.h>
 
+#include "keel_point.h"
 #include "worker_jobs.h"
 
 /**
@@ -87,7 +88,7 @@ static void other_ends(struct other_process *o)
 
 static bool has_one_worker(struct keel_workers *workers)
 {
-	guard(mutex)(&workers->lock);
+	guard(spinlock)(&workers->lock);
 	return list_is_singular(&workers->list);
 }
 
@@ -119,6 +120,42 @@ static void iso_2_worker_of(struct kunit *test)
 		KUNIT_EXPECT_FALSE(test, has_one_worker(&t->workers));
 	}
 	other_ends(&o);
+}
+
+static struct {
+	struct worker_test *t;
+	struct keel_worker *worker;
+} first;
+
+/* Another thread of the process of the test gets the worker. */
+static void first_hook(const char *name)
+{
+	if (current != first.t->task || first.worker || strcmp(name, "worker_made"))
+		return;
+	/* Until the call returns. */
+	first.worker = ERR_PTR(-EBUSY);
+	first.worker = worker_of_thread(&first.t->workers);
+}
+
+/*
+ * ISO-1: a worker is created without the lock that others need. If two threads of a
+ * process create it, both get the one that is listed first, and the other one ends.
+ */
+static void iso_1_worker_made(struct kunit *test)
+{
+	struct worker_test *t = test->priv;
+
+	first.t = t;
+	first.worker = NULL;
+	KUNIT_ASSERT_EQ(test, 0, kunit_attach_mm());
+	WRITE_ONCE(keel_point_hook.hit, first_hook);
+	t->worker = worker_of_thread(&t->workers);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, t->worker);
+	KUNIT_EXPECT_PTR_EQ(test, t->worker, first.worker);
+	KUNIT_EXPECT_TRUE(test, has_one_worker(&t->workers));
+	KUNIT_EXPECT_FALSE(test, keel_worker_is_dead(t->worker));
+	keel_worker_put(first.worker);
 }
 
 /*
@@ -230,6 +267,7 @@ static void iso_1_worker_lock_mm(struct kunit *test)
 
 static struct kunit_case users_cases[] = {
 	KUNIT_CASE(iso_2_worker_of),
+	KUNIT_CASE(iso_1_worker_made),
 	KUNIT_CASE(iso_2_worker_shared),
 	KUNIT_CASE(iso_2_worker_killed),
 	KUNIT_CASE(iso_1_worker_lock_mm),

@@ -432,7 +432,7 @@ static void keel_workers_stop_all(struct list_head *gone)
 }
 
 /*
- * Returns a worker with a reference for the caller, or an error. Workers of
+ * Returns the worker of the calling process with a reference, or NULL. Workers of
  * processes that have exited move to @gone.
  */
 static struct keel_worker *keel_worker_find(struct keel_workers *workers,
@@ -453,12 +453,25 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 			return worker;
 		}
 	}
-	worker = keel_worker_new();
-	if (IS_ERR(worker))
+	return NULL;
+}
+
+/* List @new, unless another thread of the process was first: then @new moves to @gone. */
+static struct keel_worker *keel_worker_add(struct keel_workers *workers,
+					   struct keel_worker *new,
+					   struct list_head *gone)
+{
+	struct keel_worker *worker;
+
+	guard(spinlock)(&workers->lock);
+	worker = keel_worker_find(workers, gone);
+	if (worker) {
+		list_add_tail(&new->node, gone);
 		return worker;
-	keel_worker_get(worker);
-	list_add_tail(&worker->node, &workers->list);
-	return worker;
+	}
+	keel_worker_get(new);
+	list_add_tail(&new->node, &workers->list);
+	return new;
 }
 
 /**
@@ -478,8 +491,15 @@ struct keel_worker *keel_worker_of_current(struct keel_workers *workers)
 
 	if (!current->mm)
 		return ERR_PTR(-EINVAL);
-	scoped_guard(mutex, &workers->lock)
+	scoped_guard(spinlock, &workers->lock)
 		worker = keel_worker_find(workers, &gone);
+	if (!worker) {
+		/* Without the lock, which other processes need that share the context. */
+		worker = keel_worker_new();
+		keel_point("worker_made");
+		if (!IS_ERR(worker))
+			worker = keel_worker_add(workers, worker, &gone);
+	}
 	keel_workers_stop_all(&gone);
 	return worker;
 }
@@ -491,7 +511,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_worker_of_current);
  */
 void keel_workers_setup(struct keel_workers *workers)
 {
-	mutex_init(&workers->lock);
+	spin_lock_init(&workers->lock);
 	/* No other thread has them yet. */
 	context_unsafe(INIT_LIST_HEAD(&workers->list));
 }
@@ -509,10 +529,9 @@ void keel_workers_stop(struct keel_workers *workers)
 {
 	LIST_HEAD(gone);
 
-	scoped_guard(mutex, &workers->lock)
+	scoped_guard(spinlock, &workers->lock)
 		list_splice_init(&workers->list, &gone);
 	keel_workers_stop_all(&gone);
-	mutex_destroy(&workers->lock);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_workers_stop);
 
