@@ -253,6 +253,12 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 {
 	vhost_task_stop(thread->task);
 }
+
+/* May be true for threads of other drivers, too. */
+static inline bool keel_thread_is_one(const struct task_struct *task)
+{
+	return task->flags & PF_USER_WORKER;
+}
 #else
 struct keel_thread {
 	struct workqueue_struct *wq;
@@ -296,7 +302,22 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 {
 	destroy_workqueue(thread->wq);
 }
+
+static inline bool keel_thread_is_one(const struct task_struct *task)
+{
+	return false;
+}
 #endif
+
+/* Run a thread before those with a usual priority, until sched_set_normal(). */
+static inline void keel_thread_hurry(struct task_struct *task)
+{
+	/* A cgroup may have no time for real-time threads. */
+	if (IS_ENABLED(CONFIG_RT_GROUP_SCHED))
+		sched_set_normal(task, MIN_NICE);
+	else
+		sched_set_fifo_low(task);
+}
 
 /* Older kernels remove address tags only for the current process. */
 #ifndef KEEL_HAVE_UNTAGGED_REMOTE

@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "keel_orphans.h"
+#include "keel_reap.h"
 
 struct cred;
 
@@ -49,6 +50,7 @@ struct keel_quotas {
  * @lock: serializes keel_user_charge()
  * @held: amount of each resource that the user holds
  * @orphans: work for objects of its dead processes
+ * @reaps: threads of its processes that are to end
  * @rcu: a lookup may still read it
  */
 struct keel_user {
@@ -60,6 +62,7 @@ struct keel_user {
 	spinlock_t lock;
 	atomic64_t held[KEEL_QUOTAS];
 	struct keel_orphans orphans;
+	struct keel_reaps_of_user reaps;
 	struct rcu_head rcu;
 };
 

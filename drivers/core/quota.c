@@ -133,6 +133,7 @@ struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp)
 		return NULL;
 	spin_lock_init(&new->lock);
 	keel_orphans_init(&new->orphans);
+	keel_reaps_of_user_init(&new->reaps);
 	refcount_set(&new->ref, 1);
 	new->quotas = quotas;
 	new->id = id;

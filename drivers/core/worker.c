@@ -23,25 +23,13 @@
 
 #include "compat.h"
 #include "keel_point.h"
+#include "keel_reap.h"
 #include "keel_worker.h"
 
-/* How long rmmod waits for stopped processes before it kills them. */
-#define KEEL_REAP_PATIENCE	(HZ / 4)
 /* The longest pause between two attempts to take an mmap_lock. */
 #define KEEL_LOCK_PAUSE		max(HZ / 100L, 1L)
 
-/* Threads that will end, and the work that waits for them. */
-static struct {
-	spinlock_t lock;
-	struct list_head list __guarded_by(&lock);
-	wait_queue_head_t wait;
-	struct workqueue_struct *wq;
-	struct workqueue_struct *deferred;
-} keel_reaps = {
-	.lock = __SPIN_LOCK_UNLOCKED(keel_reaps.lock),
-	.list = LIST_HEAD_INIT(keel_reaps.list),
-	.wait = __WAIT_QUEUE_HEAD_INITIALIZER(keel_reaps.wait),
-};
+static struct workqueue_struct *keel_worker_wq;
 
 /**
  * struct keel_worker - a thread that works for a process
@@ -53,14 +41,13 @@ static struct {
  *	locks
  * @jobs: struct keel_job, the oldest first
  * @dead: accepts no more jobs
- * @ending: in keel_reaps.list: the thread queues @reap when it runs
+ * @ending: the thread is to call keel_reap_ready() when it runs
  * @killed: the thread no longer runs, because its process was killed
  * @running: the job that the thread runs, and the job that runs where the
  *	worker is ended; only compared
  * @task: the thread
  * @rcu: for readers that look for the worker of a QP
- * @reap: waits until the thread has ended, which is soon once @reap is queued
- * @reaping: in keel_reaps.list, from @ending on
+ * @reap: the end of @task, from @ending on
  */
 struct keel_worker {
 	struct kref ref;
@@ -75,14 +62,14 @@ struct keel_worker {
 	const struct keel_job *running[2];
 	struct keel_thread task;
 	struct rcu_head rcu;
-	struct work_struct reap;
-	struct list_head reaping __guarded_by(&keel_reaps.lock);
+	struct keel_reap reap;
 };
 
 static void keel_worker_free(struct kref *ref)
 {
 	struct keel_worker *worker = container_of(ref, struct keel_worker, ref);
 
+	keel_reap_fini(&worker->reap);
 	put_pid(worker->owner);
 	mmdrop(worker->mm);
 	kfree_rcu(worker, rcu);
@@ -276,16 +263,17 @@ static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
 }
 
 /*
- * Queue the reaper. The thread runs, or will never run again, so waiting for
- * its end is short.
+ * The thread runs, or will never run again, so its end is near. Returns true once: the
+ * caller calls keel_reap_ready(), without the lock.
  */
-static void keel_worker_reap_once(struct keel_worker *worker)
-	__must_hold(&worker->lock)
+static bool keel_worker_is_ready(struct keel_worker *worker)
 {
-	if (!worker->ending)
-		return;
+	bool ending;
+
+	guard(spinlock_irqsave)(&worker->lock);
+	ending = worker->ending;
 	worker->ending = false;
-	queue_work(keel_reaps.wq, &worker->reap);
+	return ending;
 }
 
 /* The thread's function: run one job. Returns false if none is queued. */
@@ -301,8 +289,8 @@ static bool keel_worker_run(void *data)
 	job = keel_worker_next(worker, 0);
 	/* Without a job, keep the task state: a new job changes it. */
 	if (!job) {
-		guard(spinlock_irqsave)(&worker->lock);
-		keel_worker_reap_once(worker);
+		if (keel_worker_is_ready(worker))
+			keel_reap_ready(&worker->reap);
 		return false;
 	}
 	__set_current_state(TASK_RUNNING);
@@ -334,9 +322,10 @@ static void keel_worker_killed(void *data)
 	struct keel_worker *worker = data;
 
 	keel_worker_drain(worker, 0);
-	guard(spinlock_irqsave)(&worker->lock);
-	worker->killed = true;
-	keel_worker_reap_once(worker);
+	scoped_guard(spinlock_irqsave, &worker->lock)
+		worker->killed = true;
+	if (keel_worker_is_ready(worker))
+		keel_reap_ready(&worker->reap);
 }
 
 /**
@@ -366,37 +355,32 @@ int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_lock_mm);
 
-static void keel_worker_reap(struct work_struct *work)
+static void keel_worker_ended(struct keel_reap *reap)
 {
-	struct keel_worker *worker = container_of(work, struct keel_worker,
-						  reap);
-
-	keel_thread_stop(&worker->task);
-	scoped_guard(spinlock, &keel_reaps.lock) {
-		list_del(&worker->reaping);
-		/* Locked: rmmod must not see an empty list before this ends. */
-		wake_up_all(&keel_reaps.wait);
-	}
-	keel_worker_put(worker);
+	keel_worker_put(container_of(reap, struct keel_worker, reap));
 }
 
 /*
  * End the thread and drop the reference of the context's list. The thread soon
- * runs and queues its own reaper. If its process is stopped, it does so when
- * the process continues or is killed. Nothing waits for the thread before that.
+ * runs and is ready to end. If its process is stopped, it does so when the process
+ * continues or is killed. Nothing waits for the thread before that.
  */
 static void keel_worker_stop(struct keel_worker *worker)
 {
+	bool killed;
+
 	keel_worker_drain(worker, 1);
 	list_del(&worker->node);
-	scoped_guard(spinlock, &keel_reaps.lock)
-		list_add_tail(&worker->reaping, &keel_reaps.list);
-	guard(spinlock_irqsave)(&worker->lock);
-	worker->ending = true;
-	if (worker->killed)
-		keel_worker_reap_once(worker);
-	else
-		keel_thread_wake(&worker->task);
+	keel_reap_add(&worker->reap);
+	scoped_guard(spinlock_irqsave, &worker->lock) {
+		worker->ending = true;
+		/* Under the lock: else the thread may have ended. */
+		if (!worker->killed)
+			keel_thread_wake(&worker->task);
+		killed = worker->killed;
+	}
+	if (killed && keel_worker_is_ready(worker))
+		keel_reap_ready(&worker->reap);
 }
 
 static struct keel_worker *keel_worker_new(void)
@@ -410,14 +394,20 @@ static struct keel_worker *keel_worker_new(void)
 	spin_lock_init(&worker->lock);
 	/* No other thread has the worker yet. */
 	context_unsafe(INIT_LIST_HEAD(&worker->jobs));
-	INIT_WORK(&worker->reap, keel_worker_reap);
 	mmgrab(current->mm);
 	worker->mm = current->mm;
 	worker->owner = get_pid(task_tgid(current));
+	worker->reap.thread = &worker->task;
+	worker->reap.owner = worker->owner;
+	worker->reap.ended = keel_worker_ended;
+	ret = keel_reap_init(&worker->reap);
+	if (ret)
+		goto err;
 	ret = keel_thread_start(&worker->task, keel_worker_run,
 				keel_worker_killed, worker);
 	if (!ret)
 		return worker;
+err:
 	keel_worker_put(worker);
 	return ERR_PTR(ret);
 }
@@ -535,28 +525,33 @@ void keel_workers_stop(struct keel_workers *workers)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_workers_stop);
 
-static void keel_workers_free(void)
-{
-	if (keel_reaps.deferred)
-		destroy_workqueue(keel_reaps.deferred);
-	if (keel_reaps.wq)
-		destroy_workqueue(keel_reaps.wq);
-}
-
 /**
- * keel_workers_init() - allocate the workqueues that all workers share
+ * keel_workers_init() - allocate what all workers share
  *
  * Return: 0, or -ENOMEM.
  */
 int keel_workers_init(void)
 {
-	/* A reaper may wait for a thread that does not get a processor. */
-	keel_reaps.wq = alloc_workqueue("keel_reap", WQ_UNBOUND, WQ_MAX_ACTIVE);
-	keel_reaps.deferred = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
-	if (keel_reaps.wq && keel_reaps.deferred)
+	int ret = keel_reaps_init();
+
+	if (ret)
+		return ret;
+	keel_worker_wq = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
+	if (keel_worker_wq)
 		return 0;
-	keel_workers_free();
+	keel_reaps_exit();
 	return -ENOMEM;
+}
+
+/**
+ * keel_workers_exit() - undo keel_workers_init(), when no device is left
+ *
+ * Kills processes whose workers do not end: see keel_reaps_exit().
+ */
+void keel_workers_exit(void)
+{
+	keel_reaps_exit();
+	destroy_workqueue(keel_worker_wq);
 }
 
 /**
@@ -567,43 +562,6 @@ int keel_workers_init(void)
  */
 void keel_worker_defer(struct work_struct *work)
 {
-	queue_work(keel_reaps.deferred, work);
+	queue_work(keel_worker_wq, work);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_defer);
-
-static bool keel_reaps_done(void)
-{
-	guard(spinlock)(&keel_reaps.lock);
-	return list_empty(&keel_reaps.list);
-}
-
-/* Kill processes with threads left: the module, and so their code, unloads. */
-static void keel_reaps_kill(void)
-{
-	struct keel_worker *worker;
-
-	guard(spinlock)(&keel_reaps.lock);
-	list_for_each_entry(worker, &keel_reaps.list, reaping) {
-		pr_warn("keel: killing process %d: it does not run, and the module cannot be unloaded before its thread ends\n",
-			pid_nr(worker->owner));
-		kill_pid(worker->owner, SIGKILL, 1);
-	}
-}
-
-/**
- * keel_workers_exit() - undo keel_workers_init(), when no device is left
- *
- * A process that was stopped at device removal, or that gets no processor,
- * still has its thread. keel kills it after a short wait: nothing else ends the
- * thread, and the module must not wait until another process continues the
- * stopped one.
- */
-void keel_workers_exit(void)
-{
-	if (!wait_event_timeout(keel_reaps.wait, keel_reaps_done(),
-				KEEL_REAP_PATIENCE))
-		keel_reaps_kill();
-	wait_event(keel_reaps.wait, keel_reaps_done());
-	/* Waits for reapers that have left the list but not returned yet. */
-	keel_workers_free();
-}

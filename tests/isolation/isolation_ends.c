@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Workers that are to end, of processes that are stopped at that moment, or get no
+ * processor: the workers of other processes end, and so does rmmod.
+ */
+#include <dirent.h>
+#include <sched.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "dev.h"
+#include "iso.h"
+#include "qp.h"
+#include "t.h"
+#include "user.h"
+
+#define CONTEXTS	400
+/* As KEEL_REAPS_OF_USER in drivers/core/. */
+#define WAITING		8
+#define ATTEMPTS	40
+#define CGROUPS		"/sys/fs/cgroup"
+#define HOSTILE		CGROUPS "/keel-ends"
+#define LOOPS		32
+/* Without help, such a worker gets a processor after more than ten seconds. */
+#define RMMOD_MS	5000
+
+void t_after(void)
+{
+	module_restore();
+	rmdir(HOSTILE);
+}
+
+/* Count threads that sleep uninterruptibly, kernel threads included. */
+static int in_state_d(void)
+{
+	char *out = t_shell("grep -l '^State:.D' /proc/[0-9]*/status 2>/dev/null | wc -l");
+	int n = atoi(out);
+
+	free(out);
+	return n;
+}
+
+/* Count the threads of a process, and call @fn for each but the first, if not NULL. */
+static int threads(pid_t pid, void (*fn)(pid_t tid))
+{
+	char path[40];
+	struct dirent *e;
+	DIR *dir;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	dir = MUST(opendir(path));
+	while ((e = readdir(dir))) {
+		if (e->d_name[0] == '.')
+			continue;
+		n++;
+		if (fn && atoi(e->d_name) != pid)
+			fn(atoi(e->d_name));
+	}
+	closedir(dir);
+	return n;
+}
+
+static void pin(pid_t tid, int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	SYS(sched_setaffinity(tid, sizeof(set), &set));
+}
+
+static void make_idle(pid_t tid)
+{
+	struct sched_param none = {};
+
+	pin(tid, 0);
+	SYS(sched_setscheduler(tid, SCHED_IDLE, &none));
+}
+
+static void loop(struct peer *parent)
+{
+	user_become(1000);
+	pin(0, 0);
+	peer_tell(parent);
+	for (;;)
+		;
+}
+
+/* The workers of this process are to end when its child exits. */
+static void hostile(struct peer *parent)
+{
+	struct ibv_context *ctx[CONTEXTS];
+	int i, status;
+
+	user_become(1000);
+	for (i = 0; i < CONTEXTS; i++) {
+		ctx[i] = dev_open(KEEL0);
+		cq_new(ctx[i]);
+	}
+	if (!SYS(fork())) {
+		peer_wait(parent);
+		_exit(0);
+	}
+	for (i = 0; i < CONTEXTS; i++)
+		CHECK_OK(ibv_close_device(ctx[i]));
+	threads(getpid(), make_idle);
+	peer_tell(parent);
+	SYS(wait(&status));
+	peer_tell(parent);
+	pause();
+}
+
+/* This process, of another user, opens and closes the device. */
+static void innocent(struct peer *parent)
+{
+	struct ibv_context *ctx;
+
+	user_become(1001);
+	for (;;) {
+		ctx = dev_open(KEEL0);
+		CHECK_OK(ibv_destroy_cq(cq_new(ctx)));
+		CHECK_OK(ibv_close_device(ctx));
+		peer_tell(parent);
+		peer_wait(parent);
+	}
+}
+
+/* Returns how many kernel threads wait, and the process in @h, if it has threads left. */
+static int attempt(struct peer *h, int ms)
+{
+	int before = in_state_d(), waits;
+	struct peer l;
+
+	peer_start(h, hostile);
+	peer_wait(h);
+	peer_start(&l, loop);
+	peer_wait(&l);
+	peer_tell(h);
+	peer_wait(h);
+	usleep(ms * 1000);
+	/* Now some were about to end, but got no processor. */
+	SYS(kill(h->pid, SIGSTOP));
+	peer_kill(&l, SIGKILL);
+	SYS(waitpid(h->pid, NULL, WUNTRACED));
+	/* The others, that are about to end, do so. */
+	usleep(200000);
+	waits = in_state_d() - before;
+	t_note("stopped after %d ms: %d threads are left, %d kernel threads wait", ms,
+	       threads(h->pid, NULL), waits);
+	return waits;
+}
+
+static void check_ends(struct peer *p)
+{
+	int ms;
+
+	for (ms = 0; threads(p->pid, NULL) > 1; ms += 10) {
+		if (ms > ISO_MS)
+			FAIL("got %d threads, want 1", threads(p->pid, NULL));
+		usleep(10000);
+	}
+}
+
+TEST_CASE(stopped, "ISO-1,ISO-2", "a process that is stopped while its workers end keeps few kernel threads waiting, and rmmod kills nobody else", .limit = 240, ISO_NEEDS_THREADS)
+{
+	struct peer h, p;
+	int i, waits = 0;
+
+	module_will_go();
+	peer_start(&p, innocent);
+	peer_wait(&p);
+	for (i = 0; i < ATTEMPTS; i++) {
+		waits = attempt(&h, i * 7 % 30);
+		CHECK(waits <= WAITING);
+		if (waits == WAITING && threads(h.pid, NULL) > WAITING + 1)
+			break;
+		peer_kill(&h, SIGKILL);
+	}
+	/* The moment has come. */
+	CHECK_EQ(waits, WAITING);
+	peer_tell(&p);
+	peer_wait(&p);
+	check_ends(&p);
+	module_unload();
+	CHECK_EQ(waitpid(p.pid, NULL, WNOHANG), 0);
+	CHECK_EQ(threads(p.pid, NULL), 1);
+	peer_kill(&p, SIGKILL);
+	peer_kill(&h, SIGKILL);
+}
+
+static void starved(struct peer *parent)
+{
+	user_become(1000);
+	cq_new(dev_open(KEEL0));
+	threads(getpid(), make_idle);
+	peer_tell(parent);
+	pause();
+}
+
+static void unloads(struct peer *parent)
+{
+	peer_wait(parent);
+	CHECK_EQ(t_shell_status("rmmod keel"), 0);
+	peer_tell(parent);
+	pause();
+}
+
+static void put_in_cgroup(pid_t pid)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%d", pid);
+	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
+}
+
+TEST_CASE(starved, "ISO-1", "rmmod does not wait for a worker of the lowest priority beside busy loops of its cgroup", .limit = 120, ISO_NEEDS_THREADS)
+{
+	struct peer s, u, l[LOOPS];
+	int i;
+
+	module_will_go();
+	if (mkdir(HOSTILE, 0755))
+		CHECK_EQ(errno, EEXIST);
+	CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control", "+cpu"));
+	peer_start(&u, unloads);
+	peer_start(&s, starved);
+	peer_wait(&s);
+	put_in_cgroup(s.pid);
+	for (i = 0; i < LOOPS; i++) {
+		peer_start(&l[i], loop);
+		put_in_cgroup(l[i].pid);
+		peer_wait(&l[i]);
+	}
+	peer_tell(&u);
+	iso_within(__FILE__, __LINE__, &u, RMMOD_MS, "rmmod");
+	for (i = 0; i < LOOPS; i++)
+		peer_kill(&l[i], SIGKILL);
+	peer_kill(&s, SIGKILL);
+	peer_kill(&u, SIGKILL);
+}
