@@ -154,6 +154,10 @@ static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 			       p, &cq_attr);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, end->cq);
 	init = end_init_attr(end, type);
+	if (p->wrs && end == &p->a) {
+		init.cap.max_send_wr = p->wrs;
+		init.cap.max_recv_wr = p->wrs;
+	}
 	if (p->with_srq && end == &p->b)
 		end_make_srq(p, &init);
 	end->qp = ib_create_qp(p->pd, &init);

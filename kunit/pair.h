@@ -70,6 +70,7 @@ struct end {
  * @srq: SRQ of @b, or NULL
  * @one_cq: both ends complete in the CQ of @a, which has room for PAIR_MANY
  *	CQEs; set before pair_make()
+ * @wrs: work requests of each queue of @a, if not 0; set before pair_make()
  * @before: number of objects of the device before the pair was created
  */
 struct pair {
@@ -83,6 +84,7 @@ struct pair {
 	bool with_srq;
 	struct ib_srq *srq;
 	bool one_cq;
+	unsigned int wrs;
 	unsigned int before[KEEL_KINDS];
 };
 

@@ -1,130 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * QPs that have the worker of a process. The process is that of the test, whose thread
- * gets memory of its own. In all else the QPs are those of a kernel consumer.
+ * QPs that have the worker of a process, which lives or is replaced: see qp_owner.h.
  */
 #include <linux/delay.h>
-#include <linux/mm.h>
-#include <linux/sched.h>
 
 #include <kunit/static_stub.h>
 
 #include "keel_point.h"
-#include "pair.h"
-#include "worker_jobs.h"
-
-#define LEN	100
-/* Of a user that the device does not have yet. */
-#define USER_ID	4000000000ULL
-
-/**
- * struct owner - what a test has
- * @p: the QPs
- * @t: the first worker of the test
- * @ctx: a context, which has nothing but workers
- * @mine: the worker of the test in @ctx, or NULL
- * @user: a user who has the requester, or NULL
- * @visits: how often the thread of the test has left the send queue of the requester
- * @refs: references on the requester at the first visit
- */
-struct owner {
-	struct pair *p;
-	struct worker_test t;
-	struct keel_ib_ctx ctx;
-	struct keel_worker *mine;
-	struct keel_user *user;
-	int visits;
-	unsigned int refs;
-};
-
-static struct owner *owner;
+#include "qp_owner.h"
 
 static unsigned int qp_refs(struct ib_qp *qp)
 {
 	return kref_read(&to_kqp(qp)->obj.ref);
-}
-
-static int owner_init(struct kunit *test)
-{
-	struct owner *o;
-	int ret = pair_init(test);
-
-	if (ret)
-		return ret;
-	o = kunit_kzalloc(test, sizeof(*o), GFP_KERNEL);
-	if (!o)
-		return -ENOMEM;
-	o->p = test->priv;
-	worker_test_setup(&o->t, test);
-	keel_workers_setup(&o->ctx.workers);
-	owner = o;
-	return 0;
-}
-
-/* Give the requester a user, who is charged nothing. Its work is then that of the user. */
-static void owner_charge(struct owner *o)
-{
-	struct keel_obj *obj = &to_kqp(o->p->a.qp)->obj;
-
-	o->user = keel_user_get(&obj->reg->quotas, USER_ID, GFP_KERNEL);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(o->t.test, o->user);
-	obj->user = o->user;
-}
-
-static void owner_disown(struct owner *o)
-{
-	struct keel_qp *qp;
-
-	if (IS_ERR_OR_NULL(o->user))
-		return;
-	qp = to_kqp(o->p->a.qp);
-	/* A step that runs may queue itself again. */
-	keel_orphan_flush(&qp->orphan);
-	while (keel_qp_cancel_orphan(qp)) {
-		keel_obj_put(&qp->obj);
-		keel_orphan_flush(&qp->orphan);
-	}
-	qp->obj.user = NULL;
-	keel_user_put(o->user);
-}
-
-static void owner_exit(struct kunit *test)
-{
-	struct owner *o = owner;
-
-	WRITE_ONCE(keel_point_hook.hit, NULL);
-	owner = NULL;
-	if (o) {
-		worker_test_release(&o->t);
-		owner_disown(o);
-	}
-	pair_exit(test);
-	if (!o)
-		return;
-	worker_test_end(&o->t);
-	keel_workers_stop(&o->ctx.workers);
-	keel_worker_put(o->mine);
-}
-
-/* Give the thread of the test a worker in each of three lists. */
-static void owner_open(struct owner *o)
-{
-	struct keel_worker *worker;
-
-	worker_test_open(&o->t);
-	worker = worker_of_thread(&o->ctx.workers);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(o->t.test, worker);
-	o->mine = worker;
-}
-
-/* Give a QP a worker. The destroy of the QP drops the reference. */
-static void owner_give(const struct end *end, struct keel_worker *worker)
-{
-	struct keel_qp *qp = to_kqp(end->qp);
-
-	keel_worker_get(worker);
-	guard(spinlock)(&qp->state_lock);
-	qp->worker = worker;
 }
 
 /*
@@ -160,14 +47,14 @@ static void qp_run_peer(struct kunit *test)
 	pair_make(p, IB_QPT_RC);
 	pair_connect(p);
 	owner_give(&p->a, o->t.worker);
-	end_send_silently(p, &p->a, 1, LEN);
+	end_send_silently(p, &p->a, 1, OWNER_LEN);
 	KUNIT_EXPECT_EQ(test, 0, keel_qp_run(to_kqp(p->a.qp)));
 	end_collect(&p->a);
 	KUNIT_ASSERT_EQ(test, 0, p->a.wcs);
 	worker_test_hold(&o->t, o->t.worker);
 	refs = qp_refs(p->a.qp);
 	WRITE_ONCE(keel_point_hook.hit, owner_hook);
-	end_recv(p, &p->b, 7, 0, LEN);
+	end_recv(p, &p->b, 7, 0, OWNER_LEN);
 	WRITE_ONCE(keel_point_hook.hit, NULL);
 	KUNIT_EXPECT_EQ(test, 1, o->visits);
 	KUNIT_EXPECT_EQ(test, refs + 1, o->refs);
@@ -280,125 +167,10 @@ static void iso_2_qp_owner_events(struct kunit *test)
 		KUNIT_EXPECT_FALSE_MSG(test, keel_events_are_orphaned(events[i]), "%u", i);
 }
 
-/* Let the work of orphans take some steps, and return whether it has ended. */
-static bool owner_steps(struct owner *o, int steps)
-{
-	struct keel_orphans *orphans = &o->user->orphans;
-
-	while (steps-- && keel_orphans_look(orphans))
-		keel_orphans_set(orphans, 0);
-	end_collect(&o->p->a);
-	return !keel_orphans_look(orphans);
-}
-
-/*
- * ISO-2: the QP of a dead process is flushed once. Fails if a step that did not get the
- * lock of a queue waits for it, or counts as the flush; or if there is a second flush.
- */
-static void iso_2_qp_owner_flush(struct kunit *test)
-{
-	struct pair *p = test->priv;
-	struct owner *o = owner;
-	struct keel_qp *qp;
-
-	owner_open(o);
-	pair_make(p, IB_QPT_RC);
-	pair_connect(p);
-	qp = to_kqp(p->a.qp);
-	owner_charge(o);
-	owner_give(&p->a, o->t.worker);
-	worker_test_stop(&o->t.workers);
-	end_recv(p, &p->a, 7, 0, LEN);
-	end_send_silently(p, &p->a, 1, LEN);
-	mutex_lock(&qp->sq.lock);
-	mutex_lock(&qp->resp.lock);
-	keel_qp_schedule(qp);
-	KUNIT_EXPECT_FALSE(test, owner_steps(o, 4));
-	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
-	mutex_unlock(&qp->resp.lock);
-	KUNIT_EXPECT_FALSE(test, owner_steps(o, 4));
-	mutex_unlock(&qp->sq.lock);
-	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, keel_qp_state(qp));
-	KUNIT_ASSERT_EQ(test, 1, p->a.wcs);
-	KUNIT_EXPECT_EQ(test, 7, p->a.wc[0].wr_id);
-
-	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
-	KUNIT_ASSERT_EQ(test, 2, p->a.wcs);
-	KUNIT_EXPECT_EQ(test, 1, p->a.wc[1].wr_id);
-	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[0].status);
-	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, p->a.wc[1].status);
-	end_send_silently(p, &p->a, 2, LEN);
-	/* This schedules the QP. */
-	end_recv(p, &p->a, 8, 0, LEN);
-	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
-	KUNIT_EXPECT_EQ(test, 2, p->a.wcs);
-}
-
-/*
- * ISO-1: whoever ends a dead worker calls its jobs. Fails if that thread flushes a QP for
- * the dead process.
- */
-static void iso_1_qp_owner_left(struct kunit *test)
-{
-	struct pair *p = test->priv;
-	struct owner *o = owner;
-	struct keel_qp *qp;
-
-	owner_open(o);
-	pair_make(p, IB_QPT_RC);
-	pair_connect(p);
-	qp = to_kqp(p->a.qp);
-	owner_charge(o);
-	owner_give(&p->a, o->t.worker);
-	worker_test_stop(&o->t.workers);
-	end_recv(p, &p->a, 7, 0, LEN);
-	end_send_silently(p, &p->a, 1, LEN);
-	keel_orphans_set(&o->user->orphans, KTIME_MAX);
-	/* The reference of the job. */
-	keel_obj_get(&qp->obj);
-	keel_qp_job(&qp->job, false);
-	end_collect(&p->a);
-	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
-	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, keel_qp_state(qp));
-	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
-	KUNIT_EXPECT_EQ(test, 2, p->a.wcs);
-}
-
-/*
- * The flush for a dead process was done, and the QP is scheduled once more. Fails if this
- * clears the flag that asks for a doorbell: another process that posts a receive WQE would
- * not learn that the QP is in the error state.
- */
-static void qp_owner_flag(struct kunit *test)
-{
-	struct pair *p = test->priv;
-	struct owner *o = owner;
-	struct keel_qp *qp;
-
-	owner_open(o);
-	pair_make(p, IB_QPT_RC);
-	pair_connect(p);
-	qp = to_kqp(p->a.qp);
-	owner_charge(o);
-	owner_give(&p->a, o->t.worker);
-	worker_test_stop(&o->t.workers);
-	keel_qp_fail(qp, IB_QPS_ERR, KEEL_EVENT_NONE);
-	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
-	WRITE_ONCE(qp->rq.ring.head->flags, KEEL_RING_F_DOORBELL);
-	WRITE_ONCE(qp->rq.wanted, true);
-	keel_qp_schedule(qp);
-	KUNIT_EXPECT_TRUE(test, owner_steps(o, 100));
-	KUNIT_EXPECT_FALSE(test, qp->rq.wanted);
-	KUNIT_EXPECT_EQ(test, KEEL_RING_F_DOORBELL, qp->rq.ring.head->flags);
-}
-
 static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(qp_run_peer),
 	KUNIT_CASE(qp_owner_job),
 	KUNIT_CASE(iso_2_qp_owner_events),
-	KUNIT_CASE(iso_2_qp_owner_flush),
-	KUNIT_CASE(iso_1_qp_owner_left),
-	KUNIT_CASE(qp_owner_flag),
 	{}
 };
 
