@@ -213,13 +213,14 @@ static void keel_reaps_kill(struct pid *owner, struct xarray *tasks)
  */
 static bool keel_reaps_hurry(void)
 {
-	DEFINE_XARRAY(owners);
-	DEFINE_XARRAY(tasks);
+	struct xarray owners, tasks;
 	struct task_struct *task;
 	struct pid *owner;
 	unsigned long nr;
 	bool done;
 
+	xa_init(&owners);
+	xa_init(&tasks);
 	keel_reaps_find(&owners);
 	xa_for_each(&owners, nr, owner) {
 		keel_reaps_kill(owner, &tasks);
