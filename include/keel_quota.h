@@ -40,13 +40,19 @@ struct keel_quotas {
 	DECLARE_HASHTABLE(users, 6) __guarded_by(&lock);
 };
 
+/* Bits of &keel_user.kept. */
+#define KEEL_KEPT_ALWAYS	0
+#define KEEL_KEPT_DEBT		1
+
 /**
  * struct keel_user - a user of a device
  * @node: in &keel_quotas.users
  * @quotas: the device's
  * @id: as keel_user_id()
  * @ref: one for each keel_user_get(); the last keel_user_put() frees the user
- * @kept: stays until keel_quotas_fini(), see keel_user_keep() and keel_user_put()
+ * @kept: bit 0: stays until keel_quotas_fini(), see keel_user_keep(); bit 1: stays
+ *	until a lookup finds that it owes no time any more, see keel_user_put(). Each has a
+ *	reference.
  * @lock: serializes keel_user_charge()
  * @held: amount of each resource that the user holds
  * @orphans: work for objects of its dead processes

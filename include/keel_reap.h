@@ -9,6 +9,7 @@
 #ifndef KEEL_REAP_H
 #define KEEL_REAP_H
 
+#include <linux/kernel.h>
 #include <linux/list.h>
 #include <linux/workqueue.h>
 
@@ -17,7 +18,7 @@
 struct keel_user;
 struct pid;
 
-/* Threads of the kernel that wait for threads of one user. */
+/* Threads of the kernel that wait for threads of one user, and so many for killed ones. */
 #define KEEL_REAPS_OF_USER	8U
 
 /**
@@ -27,7 +28,8 @@ struct pid;
  * @ended: called when the thread has ended; may free the structure
  * @user: the user of the process
  * @node: in the list of all threads that are to end, from keel_reap_add() on
- * @turn: in &keel_reaps_of_user.waiting
+ * @turn: in &keel_reaps_line.waiting
+ * @killed: the process was killed: the line that it is in
  * @queued: @work is queued
  * @waits: @work waits
  * @work: waits for the end
@@ -39,20 +41,30 @@ struct keel_reap {
 	struct keel_user *user;
 	struct list_head node;
 	struct list_head turn;
+	bool killed;
 	bool queued;
 	bool waits;
 	struct work_struct work;
 };
 
 /**
- * struct keel_reaps_of_user - the threads of a user that are to end; a lock of reap.c
- *	protects it
+ * struct keel_reaps_line - threads that are to end; a lock of reap.c protects it
  * @waiting: struct keel_reap: threads that have nothing to do, the oldest first
  * @begun: number of threads of the kernel that wait
  */
-struct keel_reaps_of_user {
+struct keel_reaps_line {
 	struct list_head waiting;
 	unsigned int begun;
+};
+
+/**
+ * struct keel_reaps_of_user - the threads of a user that are to end
+ * @line: those of processes that live, and of killed processes. The latter take more
+ *	memory than the user is charged for, but nothing stops them: they do not wait
+ *	for the former.
+ */
+struct keel_reaps_of_user {
+	struct keel_reaps_line line[2];
 };
 
 /**
@@ -61,16 +73,22 @@ struct keel_reaps_of_user {
  */
 static inline void keel_reaps_of_user_init(struct keel_reaps_of_user *reaps)
 {
-	INIT_LIST_HEAD(&reaps->waiting);
-	reaps->begun = 0;
+	int i;
+
+	for (i = 0; i < ARRAY_SIZE(reaps->line); i++) {
+		INIT_LIST_HEAD(&reaps->line[i].waiting);
+		reaps->line[i].begun = 0;
+	}
 }
 
 int keel_reaps_init(void);
+void keel_reaps_end(void);
 void keel_reaps_exit(void);
 
 int keel_reap_init(struct keel_reap *reap);
 void keel_reap_fini(struct keel_reap *reap);
 void keel_reap_add(struct keel_reap *reap);
-void keel_reap_ready(struct keel_reap *reap);
+void keel_reap_ready(struct keel_reap *reap, bool killed);
+void keel_reap_killed(struct keel_reap *reap);
 
 #endif /* KEEL_REAP_H */

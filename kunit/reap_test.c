@@ -103,7 +103,7 @@ static void thread_begin_other(struct kunit *test, struct thread *t)
 static void thread_ready(struct thread *t)
 {
 	t->ready = true;
-	keel_reap_ready(&t->reap);
+	keel_reap_ready(&t->reap, false);
 }
 
 static int reap_init(struct kunit *test)
@@ -119,7 +119,7 @@ static void thread_end(struct kunit *test, struct thread *t)
 	complete_all(&t->leave);
 	/* Only if the test has failed. */
 	if (!t->ready)
-		keel_reap_ready(&t->reap);
+		keel_reap_ready(&t->reap, false);
 	test_waits(test, &t->ended);
 	keel_reap_fini(&t->reap);
 }
@@ -148,26 +148,26 @@ static unsigned int waiting(struct reap_test *r)
 
 /*
  * ISO-1: only a few threads of the kernel wait for threads of a user that do not end,
- * and threads of another user end meanwhile.
+ * and threads of another user, or of a killed process, end meanwhile.
  */
 static void iso_1_reap_turns(struct kunit *test)
 {
 	struct reap_test *r = test->priv;
-	struct keel_reaps_of_user *reaps;
+	struct keel_reaps_line *line;
 	unsigned int i;
 
 	KUNIT_ASSERT_EQ(test, 0, kunit_attach_mm());
 	for (i = 0; i < THREADS; i++)
 		thread_begin(test, &r->all[i]);
 	thread_begin_other(test, &r->other);
-	reaps = &r->all[0].reap.user->reaps;
+	line = &r->all[0].reap.user->reaps.line[0];
 	KUNIT_EXPECT_PTR_EQ(test, r->all[0].reap.user, r->all[1].reap.user);
 	KUNIT_EXPECT_PTR_NE(test, r->all[0].reap.user, r->other.reap.user);
 	for (i = 0; i < THREADS; i++) {
-		KUNIT_EXPECT_EQ(test, min(i, KEEL_REAPS_OF_USER), READ_ONCE(reaps->begun));
+		KUNIT_EXPECT_EQ(test, min(i, KEEL_REAPS_OF_USER), READ_ONCE(line->begun));
 		thread_ready(&r->all[i]);
 	}
-	KUNIT_EXPECT_EQ(test, KEEL_REAPS_OF_USER, READ_ONCE(reaps->begun));
+	KUNIT_EXPECT_EQ(test, KEEL_REAPS_OF_USER, READ_ONCE(line->begun));
 	KUNIT_EXPECT_EQ(test, MORE, waiting(r));
 	complete_all(&r->other.leave);
 	thread_ready(&r->other);
@@ -175,15 +175,23 @@ static void iso_1_reap_turns(struct kunit *test)
 	/* One ends, and the oldest of the others has its turn. */
 	complete_all(&r->all[1].leave);
 	test_waits(test, &r->all[1].ended);
-	KUNIT_EXPECT_EQ(test, KEEL_REAPS_OF_USER, READ_ONCE(reaps->begun));
+	KUNIT_EXPECT_EQ(test, KEEL_REAPS_OF_USER, READ_ONCE(line->begun));
 	KUNIT_EXPECT_EQ(test, MORE - 1, waiting(r));
 	KUNIT_EXPECT_TRUE(test, list_empty_careful(&r->all[KEEL_REAPS_OF_USER].reap.turn));
+	/* One is killed, and does not wait for the others. Nothing happens the second time. */
+	complete_all(&r->all[THREADS - 1].leave);
+	keel_reap_killed(&r->all[THREADS - 1].reap);
+	keel_reap_killed(&r->all[THREADS - 1].reap);
+	test_waits(test, &r->all[THREADS - 1].ended);
+	KUNIT_EXPECT_EQ(test, KEEL_REAPS_OF_USER, READ_ONCE(line->begun));
+	KUNIT_EXPECT_EQ(test, 0, READ_ONCE(r->all[0].reap.user->reaps.line[1].begun));
+	KUNIT_EXPECT_EQ(test, MORE - 2, waiting(r));
 	/* All can end. If the turns were not passed on, the end of the test would wait. */
 	for (i = 0; i < THREADS; i++)
 		complete_all(&r->all[i].leave);
 	for (i = 0; i < THREADS; i++)
 		test_waits(test, &r->all[i].ended);
-	KUNIT_EXPECT_EQ(test, 0, READ_ONCE(reaps->begun));
+	KUNIT_EXPECT_EQ(test, 0, READ_ONCE(line->begun));
 }
 
 static struct kunit_case reap_cases[] = {

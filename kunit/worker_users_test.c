@@ -9,7 +9,9 @@
 #include <linux/mm.h>
 #include <linux/mmap_lock.h>
 #include <linux/mmu_context.h>
+#include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/task.h>
 
 #include "keel_point.h"
 #include "worker_jobs.h"
@@ -143,7 +145,9 @@ static void first_hook(const char *name)
  */
 static void iso_1_worker_made(struct kunit *test)
 {
+	unsigned long until = jiffies + TEST_PATIENCE;
 	struct worker_test *t = test->priv;
+	int threads = get_nr_threads(current);
 
 	first.t = t;
 	first.worker = NULL;
@@ -155,7 +159,52 @@ static void iso_1_worker_made(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, t->worker, first.worker);
 	KUNIT_EXPECT_TRUE(test, has_one_worker(&t->workers));
 	KUNIT_EXPECT_FALSE(test, keel_worker_is_dead(t->worker));
-	keel_worker_put(first.worker);
+	if (!IS_ERR_OR_NULL(first.worker))
+		keel_worker_put(first.worker);
+	while (get_nr_threads(current) != threads + 1 && time_before(jiffies, until))
+		usleep_range(1000, 2000);
+	KUNIT_EXPECT_EQ(test, threads + 1, get_nr_threads(current));
+}
+
+static struct {
+	struct worker_test *t;
+	struct task_struct *thread;
+} stopping;
+
+/* The worker ends, and is freed. */
+static void stopped_hook(const char *name)
+{
+	if (current != stopping.t->task || strcmp(name, "worker_stopped"))
+		return;
+	KUNIT_EXPECT_TRUE(stopping.t->test, test_thread_ends(stopping.thread));
+	msleep(TEST_PAUSE_MS);
+	rcu_barrier();
+}
+
+/*
+ * ISO-2: the list has the last reference on a worker. Fails, with KASAN, if the thread
+ * that stops the worker uses it after the worker was told to end.
+ */
+static void iso_2_worker_last(struct kunit *test)
+{
+	struct worker_test *t = test->priv;
+	struct keel_worker *worker;
+
+	worker_test_open(t);
+	worker_test_hold(t, t->worker);
+	KUNIT_ASSERT_NOT_NULL(test, t->jobs[0].task);
+	stopping.t = t;
+	stopping.thread = get_task_struct(t->jobs[0].task);
+	worker_test_release(t);
+	test_waits(test, &t->jobs[0].ended);
+	worker = t->worker;
+	t->worker = NULL;
+	KUNIT_EXPECT_FALSE(test, keel_job_cancel(worker, &t->jobs[0].job));
+	keel_worker_put(worker);
+	WRITE_ONCE(keel_point_hook.hit, stopped_hook);
+	worker_test_stop(&t->workers);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	put_task_struct(stopping.thread);
 }
 
 /*
@@ -268,6 +317,7 @@ static void iso_1_worker_lock_mm(struct kunit *test)
 static struct kunit_case users_cases[] = {
 	KUNIT_CASE(iso_2_worker_of),
 	KUNIT_CASE(iso_1_worker_made),
+	KUNIT_CASE(iso_2_worker_last),
 	KUNIT_CASE(iso_2_worker_shared),
 	KUNIT_CASE(iso_2_worker_killed),
 	KUNIT_CASE(iso_1_worker_lock_mm),

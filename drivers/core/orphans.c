@@ -142,16 +142,16 @@ void keel_orphans_init(struct keel_orphans *orphans)
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_init);
 
 /**
- * keel_orphans_owe() - has a user to wait before the next work?
+ * keel_orphans_owe() - has a user less time than a new one?
  * @orphans: the work of the user
  *
  * Context: any.
- * Return: true if so, although no work may be queued.
+ * Return: true if so: the last work was not long ago, although none may be queued.
  */
 bool keel_orphans_owe(const struct keel_orphans *orphans)
 {
 	guard(spinlock_irqsave)(&keel_orphans.lock);
-	return orphans->turn.expires > ktime_get_ns();
+	return (u64)orphans->turn.expires + KEEL_ORPHANS_SAVED > ktime_get_ns();
 }
 
 /**

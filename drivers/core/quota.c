@@ -4,6 +4,7 @@
  * keel_quota_check(); Documentation/isolation.rst has its effects. A process
  * with CAP_SYS_RESOURCE may take everything that is left.
  */
+#include <linux/bitops.h>
 #include <linux/capability.h>
 #include <linux/cred.h>
 #include <linux/err.h>
@@ -47,7 +48,8 @@ void keel_quotas_fini(struct keel_quotas *quotas)
 
 	hash_for_each_safe(quotas->users, bucket, next, user, node) {
 		/* Any other user still has references: do not free it. */
-		if (WARN_ON(!user->kept || refcount_read(&user->ref) != 1))
+		if (WARN_ON(!user->kept ||
+			    refcount_read(&user->ref) != hweight_long(user->kept)))
 			continue;
 		hash_del_rcu(&user->node);
 		kfree_rcu(user, rcu);
@@ -96,6 +98,22 @@ static struct keel_user *keel_user_find(struct keel_quotas *quotas, u64 id)
 	return NULL;
 }
 
+/* Free users that were kept for a debt and owe nothing any more. */
+static void keel_users_forget(struct keel_quotas *quotas, u64 id)
+	__must_hold(&quotas->lock)
+{
+	struct keel_user *user;
+	struct hlist_node *next;
+
+	hash_for_each_possible_safe(quotas->users, user, next, node, id) {
+		if (READ_ONCE(user->kept) != BIT(KEEL_KEPT_DEBT) ||
+		    keel_orphans_owe(&user->orphans) || !refcount_dec_if_one(&user->ref))
+			continue;
+		hash_del_rcu(&user->node);
+		kfree_rcu(user, rcu);
+	}
+}
+
 /* List @new, unless another thread has listed that user meanwhile. */
 static struct keel_user *keel_user_add(struct keel_user *new)
 {
@@ -107,6 +125,7 @@ static struct keel_user *keel_user_add(struct keel_user *new)
 	user = context_unsafe(keel_user_find(quotas, new->id));
 	if (user)
 		return user;
+	keel_users_forget(quotas, new->id);
 	hash_add_rcu(quotas->users, &new->node, new->id);
 	return new;
 }
@@ -148,8 +167,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_user_get);
  * keel_user_put() - drop a reference
  * @user: the user; may be freed afterwards. NULL is no user.
  *
- * A user that has to wait for the work of dead processes is remembered until the device
- * is freed.
+ * A user that has to wait for the work of dead processes is remembered.
  *
  * Context: any.
  */
@@ -168,7 +186,7 @@ void keel_user_put(struct keel_user *user)
 	 */
 	kept = keel_orphans_owe(&user->orphans);
 	if (kept) {
-		set_bit(0, &user->kept);
+		set_bit(KEEL_KEPT_DEBT, &user->kept);
 		refcount_set(&user->ref, 1);
 	} else {
 		hash_del_rcu(&user->node);
@@ -189,7 +207,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_user_put);
  */
 void keel_user_keep(struct keel_user *user)
 {
-	if (test_and_set_bit(0, &user->kept))
+	if (test_and_set_bit(KEEL_KEPT_ALWAYS, &user->kept))
 		keel_user_put(user);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_user_keep);

@@ -38,28 +38,47 @@ static struct {
 	.wait = __WAIT_QUEUE_HEAD_INITIALIZER(keel_reaps.wait),
 };
 
+static struct keel_reaps_line *keel_reap_line(const struct keel_reap *reap)
+{
+	return &reap->user->reaps.line[reap->killed];
+}
+
 static void keel_reap_begin(struct keel_reap *reap)
 	__must_hold(&keel_reaps.lock)
 {
 	list_del_init(&reap->turn);
 	reap->queued = true;
-	reap->user->reaps.begun++;
+	keel_reap_line(reap)->begun++;
 	queue_work(keel_reaps.wq, &reap->work);
+}
+
+/* Begin now, or at the turn in its line. */
+static void keel_reap_line_up(struct keel_reap *reap, bool killed)
+	__must_hold(&keel_reaps.lock)
+{
+	struct keel_reaps_line *line;
+
+	reap->killed = killed;
+	line = keel_reap_line(reap);
+	if (keel_reaps.unload || line->begun < KEEL_REAPS_OF_USER)
+		keel_reap_begin(reap);
+	else
+		list_add_tail(&reap->turn, &line->waiting);
 }
 
 static void keel_reap_work(struct work_struct *work)
 {
 	struct keel_reap *reap = container_of(work, struct keel_reap, work);
-	struct keel_reaps_of_user *reaps = &reap->user->reaps;
+	struct keel_reaps_line *line = keel_reap_line(reap);
 
 	scoped_guard(spinlock, &keel_reaps.lock)
 		reap->waits = true;
 	keel_thread_stop(reap->thread);
 	scoped_guard(spinlock, &keel_reaps.lock) {
 		list_del(&reap->node);
-		reaps->begun--;
-		if (!list_empty(&reaps->waiting))
-			keel_reap_begin(list_first_entry(&reaps->waiting,
+		line->begun--;
+		if (!list_empty(&line->waiting))
+			keel_reap_begin(list_first_entry(&line->waiting,
 							 struct keel_reap, turn));
 		/* Locked: rmmod must not see an empty list before this ends. */
 		wake_up_all(&keel_reaps.wait);
@@ -115,23 +134,36 @@ EXPORT_SYMBOL_IF_KUNIT(keel_reap_add);
 
 /**
  * keel_reap_ready() - end a thread when it is its turn
- * @reap: the end of the thread, after keel_reap_add(); it may be freed before this returns
+ * @reap: the end of the thread, after keel_reap_add(); it may be freed before this
+ *	returns, unless the thread is the caller
+ * @killed: the process was killed: the thread ends by itself
  *
  * Nothing may use the thread from here on, so it is best if it has just run.
  *
  * Context: process context.
  */
-void keel_reap_ready(struct keel_reap *reap)
+void keel_reap_ready(struct keel_reap *reap, bool killed)
 {
-	struct keel_reaps_of_user *reaps = &reap->user->reaps;
-
 	guard(spinlock)(&keel_reaps.lock);
-	if (keel_reaps.unload || reaps->begun < KEEL_REAPS_OF_USER)
-		keel_reap_begin(reap);
-	else
-		list_add_tail(&reap->turn, &reaps->waiting);
+	keel_reap_line_up(reap, killed);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_reap_ready);
+
+/**
+ * keel_reap_killed() - the process of a thread was killed: do not wait for other threads
+ * @reap: the end of the thread, at any time before &keel_reap.ended
+ *
+ * Context: process context.
+ */
+void keel_reap_killed(struct keel_reap *reap)
+{
+	guard(spinlock)(&keel_reaps.lock);
+	if (list_empty(&reap->turn))
+		return;
+	list_del_init(&reap->turn);
+	keel_reap_line_up(reap, true);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_reap_killed);
 
 /**
  * keel_reaps_init() - allocate what all threads share
@@ -184,7 +216,20 @@ static void keel_reaps_find(struct xarray *owners)
 			get_pid(reap->owner);
 }
 
-/* Kill a process; if it has been killed, collect its threads. */
+/* Does a process have such a thread that nothing ends? */
+static bool keel_reaps_live(struct task_struct *process)
+	__must_hold_shared(RCU)
+{
+	struct task_struct *task;
+
+	for_each_thread(process, task)
+		if (keel_thread_is_one(task) && !(READ_ONCE(task->flags) & PF_EXITING) &&
+		    !__fatal_signal_pending(task))
+			return true;
+	return false;
+}
+
+/* Kill a process; if its threads are about to exit, collect them. */
 static void keel_reaps_kill(struct pid *owner, struct xarray *tasks)
 {
 	struct task_struct *process, *task;
@@ -193,7 +238,7 @@ static void keel_reaps_kill(struct pid *owner, struct xarray *tasks)
 	process = pid_task(owner, PIDTYPE_TGID);
 	if (!process)
 		return;
-	if (!(READ_ONCE(process->signal->flags) & SIGNAL_GROUP_EXIT)) {
+	if (keel_reaps_live(process)) {
 		pr_warn("keel: killing process %d: it does not run, and the module cannot be unloaded before its thread ends\n",
 			pid_nr(owner));
 		kill_pid(owner, SIGKILL, 1);
@@ -207,8 +252,9 @@ static void keel_reaps_kill(struct pid *owner, struct xarray *tasks)
 
 /*
  * Kill processes whose threads do not end. If they were killed before, they get no
- * processor, because of their priority or cgroup: let their threads run before others,
- * for a limited time, because the last one frees the memory of the process.
+ * processor, because of their priority or cgroup: let their threads run before others.
+ * Not for long, because the last one frees the memory of the process: the caller looks
+ * again. All this is done for threads of other drivers, too, but only dying ones.
  * Returns true if all threads have ended.
  */
 static bool keel_reaps_hurry(void)
@@ -239,13 +285,13 @@ static bool keel_reaps_hurry(void)
 }
 
 /**
- * keel_reaps_exit() - undo keel_reaps_init(), when no device is left
+ * keel_reaps_end() - wait until all threads have ended, when no device is left
  *
  * A process that was stopped at device removal, or that gets no processor, still has
  * its thread. keel kills it after a short wait: nothing else ends the thread, and the
  * module must not wait until another process continues the stopped one.
  */
-void keel_reaps_exit(void)
+void keel_reaps_end(void)
 {
 	keel_reaps_begin_all();
 	if (!keel_reaps_wait())
@@ -253,5 +299,14 @@ void keel_reaps_exit(void)
 			;
 	/* Waits for work that has left the list but not returned yet. */
 	destroy_workqueue(keel_reaps.wq);
+}
+
+/**
+ * keel_reaps_exit() - undo keel_reaps_init(), after keel_reaps_end()
+ *
+ * No &struct keel_reap is left.
+ */
+void keel_reaps_exit(void)
+{
 	keel_quotas_fini(&keel_reaps.users);
 }

@@ -263,8 +263,8 @@ static void keel_worker_do(struct keel_worker *worker, struct keel_job *job,
 }
 
 /*
- * The thread runs, or will never run again, so its end is near. Returns true once: the
- * caller calls keel_reap_ready(), without the lock.
+ * The thread runs, so its end is near. Returns true once: it calls keel_reap_ready(),
+ * without the lock.
  */
 static bool keel_worker_is_ready(struct keel_worker *worker)
 {
@@ -290,7 +290,7 @@ static bool keel_worker_run(void *data)
 	/* Without a job, keep the task state: a new job changes it. */
 	if (!job) {
 		if (keel_worker_is_ready(worker))
-			keel_reap_ready(&worker->reap);
+			keel_reap_ready(&worker->reap, false);
 		return false;
 	}
 	__set_current_state(TASK_RUNNING);
@@ -321,11 +321,19 @@ static void keel_worker_killed(void *data)
 {
 	struct keel_worker *worker = data;
 
+	bool ready;
+
 	keel_worker_drain(worker, 0);
-	scoped_guard(spinlock_irqsave, &worker->lock)
+	scoped_guard(spinlock_irqsave, &worker->lock) {
 		worker->killed = true;
-	if (keel_worker_is_ready(worker))
-		keel_reap_ready(&worker->reap);
+		ready = worker->ending;
+		worker->ending = false;
+	}
+	/* The worker exists at least until this returns: the reap waits for the thread. */
+	if (ready)
+		keel_reap_ready(&worker->reap, true);
+	else
+		keel_reap_killed(&worker->reap);
 }
 
 /**
@@ -373,14 +381,15 @@ static void keel_worker_stop(struct keel_worker *worker)
 	list_del(&worker->node);
 	keel_reap_add(&worker->reap);
 	scoped_guard(spinlock_irqsave, &worker->lock) {
-		worker->ending = true;
-		/* Under the lock: else the thread may have ended. */
-		if (!worker->killed)
-			keel_thread_wake(&worker->task);
 		killed = worker->killed;
+		/* After this section, a thread that was not killed may free the worker. */
+		worker->ending = !killed;
+		if (!killed)
+			keel_thread_wake(&worker->task);
 	}
-	if (killed && keel_worker_is_ready(worker))
-		keel_reap_ready(&worker->reap);
+	keel_point("worker_stopped");
+	if (killed)
+		keel_reap_ready(&worker->reap, true);
 }
 
 static struct keel_worker *keel_worker_new(void)
@@ -446,7 +455,10 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 	return NULL;
 }
 
-/* List @new, unless another thread of the process was first: then @new moves to @gone. */
+/*
+ * List @new, unless another thread of the process was first: then @new moves to @gone.
+ * @new may be an error.
+ */
 static struct keel_worker *keel_worker_add(struct keel_workers *workers,
 					   struct keel_worker *new,
 					   struct list_head *gone)
@@ -456,9 +468,12 @@ static struct keel_worker *keel_worker_add(struct keel_workers *workers,
 	guard(spinlock)(&workers->lock);
 	worker = keel_worker_find(workers, gone);
 	if (worker) {
-		list_add_tail(&new->node, gone);
+		if (!IS_ERR(new))
+			list_add_tail(&new->node, gone);
 		return worker;
 	}
+	if (IS_ERR(new))
+		return new;
 	keel_worker_get(new);
 	list_add_tail(&new->node, &workers->list);
 	return new;
@@ -487,8 +502,7 @@ struct keel_worker *keel_worker_of_current(struct keel_workers *workers)
 		/* Without the lock, which other processes need that share the context. */
 		worker = keel_worker_new();
 		keel_point("worker_made");
-		if (!IS_ERR(worker))
-			worker = keel_worker_add(workers, worker, &gone);
+		worker = keel_worker_add(workers, worker, &gone);
 	}
 	keel_workers_stop_all(&gone);
 	return worker;
@@ -532,30 +546,32 @@ EXPORT_SYMBOL_IF_KUNIT(keel_workers_stop);
  */
 int keel_workers_init(void)
 {
-	int ret = keel_reaps_init();
+	int ret;
 
-	if (ret)
-		return ret;
 	keel_worker_wq = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
-	if (keel_worker_wq)
-		return 0;
-	keel_reaps_exit();
-	return -ENOMEM;
+	if (!keel_worker_wq)
+		return -ENOMEM;
+	ret = keel_reaps_init();
+	if (ret)
+		destroy_workqueue(keel_worker_wq);
+	return ret;
 }
 
 /**
  * keel_workers_exit() - undo keel_workers_init(), when no device is left
  *
- * Kills processes whose workers do not end: see keel_reaps_exit().
+ * Kills processes whose workers do not end: see keel_reaps_end().
  */
 void keel_workers_exit(void)
 {
-	keel_reaps_exit();
+	/* Deferred work has references on workers, and so on their users. */
+	keel_reaps_end();
 	destroy_workqueue(keel_worker_wq);
+	keel_reaps_exit();
 }
 
 /**
- * keel_worker_defer() - do short work in another context
+ * keel_worker_defer() - do work in another context
  * @work: the work; done before the module is unloaded
  *
  * Context: any.

@@ -30,10 +30,10 @@ void t_after(void)
 	rmdir(HOSTILE);
 }
 
-/* Count threads that sleep uninterruptibly, kernel threads included. */
-static int in_state_d(void)
+/* Count the threads of the kernel that wait for workers now. */
+static int reaping(void)
 {
-	char *out = t_shell("grep -l '^State:.D' /proc/[0-9]*/status 2>/dev/null | wc -l");
+	char *out = t_shell("grep -l '+keel_reap' /proc/[0-9]*/comm 2>/dev/null | wc -l");
 	int n = atoi(out);
 
 	free(out);
@@ -129,8 +129,8 @@ static void innocent(struct peer *parent)
 /* Returns how many kernel threads wait, and the process in @h, if it has threads left. */
 static int attempt(struct peer *h, int ms)
 {
-	int before = in_state_d(), waits;
 	struct peer l;
+	int waits;
 
 	peer_start(h, hostile);
 	peer_wait(h);
@@ -145,7 +145,7 @@ static int attempt(struct peer *h, int ms)
 	SYS(waitpid(h->pid, NULL, WUNTRACED));
 	/* The others, that are about to end, do so. */
 	usleep(200000);
-	waits = in_state_d() - before;
+	waits = reaping();
 	t_note("stopped after %d ms: %d threads are left, %d kernel threads wait", ms,
 	       threads(h->pid, NULL), waits);
 	return waits;
