@@ -98,20 +98,22 @@ static struct keel_user *keel_user_find(struct keel_quotas *quotas, u64 id)
 	return NULL;
 }
 
-/* Free users that were kept for a debt and owe nothing any more. */
-static void keel_users_forget(struct keel_quotas *quotas, u64 id)
-	__must_hold(&quotas->lock)
+/*
+ * A user with a similar ID that was kept for a debt and owes nothing any more, or NULL:
+ * the reference that kept the user is passed on.
+ */
+static struct keel_user *keel_user_forget(struct keel_quotas *quotas, u64 id)
 {
 	struct keel_user *user;
-	struct hlist_node *next;
 
-	hash_for_each_possible_safe(quotas->users, user, next, node, id) {
-		if (READ_ONCE(user->kept) != BIT(KEEL_KEPT_DEBT) ||
-		    keel_orphans_owe(&user->orphans) || !refcount_dec_if_one(&user->ref))
-			continue;
-		hash_del_rcu(&user->node);
-		kfree_rcu(user, rcu);
-	}
+	guard(spinlock_irqsave)(&quotas->lock);
+	hash_for_each_possible(quotas->users, user, node, id)
+		if (test_bit(KEEL_KEPT_DEBT, &user->kept) &&
+		    !keel_orphans_owe(&user->orphans)) {
+			clear_bit(KEEL_KEPT_DEBT, &user->kept);
+			return user;
+		}
+	return NULL;
 }
 
 /* List @new, unless another thread has listed that user meanwhile. */
@@ -125,7 +127,6 @@ static struct keel_user *keel_user_add(struct keel_user *new)
 	user = context_unsafe(keel_user_find(quotas, new->id));
 	if (user)
 		return user;
-	keel_users_forget(quotas, new->id);
 	hash_add_rcu(quotas->users, &new->node, new->id);
 	return new;
 }
@@ -156,6 +157,7 @@ struct keel_user *keel_user_get(struct keel_quotas *quotas, u64 id, gfp_t gfp)
 	refcount_set(&new->ref, 1);
 	new->quotas = quotas;
 	new->id = id;
+	keel_user_put(keel_user_forget(quotas, id));
 	user = keel_user_add(new);
 	if (user != new)
 		kfree(new);
