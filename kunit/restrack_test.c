@@ -4,6 +4,7 @@
  * not at all. ib_core then starts another message with this object.
  */
 #include <linux/skbuff.h>
+#include <linux/string.h>
 
 #include "pair.h"
 
@@ -35,12 +36,15 @@ static int fill_srq(struct pair *p, struct sk_buff *msg)
 static const struct fill_case {
 	const char *desc;
 	int (*fill)(struct pair *p, struct sk_buff *msg);
+	/* Those of each object of the kind, also of a kernel consumer. */
+	const char *names[8];
 } fill_cases[] = {
-	{ "QP", fill_qp },
-	{ "CQ", fill_cq },
-	{ "MR", fill_mr },
+	{ "QP", fill_qp, { "id", "domain", "send_wrs", "recv_wrs", "waits_for" } },
+	{ "CQ", fill_cq, { "id", "entries", "added", "queued", "armed", "error" } },
+	{ "MR", fill_mr, { "id", "domain", "memory" } },
 #ifdef KEEL_HAVE_FILL_RES_SRQ
-	{ "SRQ", fill_srq },
+	{ "SRQ", fill_srq, { "srq_number", "entries", "taken", "queued", "limit",
+			     "error" } },
 #endif
 };
 KUNIT_ARRAY_PARAM_DESC(fill, fill_cases, desc);
@@ -80,8 +84,39 @@ static void restrack_room(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, whole, fill(test, c, whole));
 }
 
+/* Is a name in a message, with its end? */
+static bool has_name(const struct sk_buff *msg, const char *name)
+{
+	unsigned int len = strlen(name) + 1, i;
+
+	for (i = 0; i + len <= msg->len; i++)
+		if (!memcmp(msg->data + i, name, len))
+			return true;
+	return false;
+}
+
+/* DEV-2: the table has all values that keel has of an object. */
+static void dev_2_restrack_names(struct kunit *test)
+{
+	const struct fill_case *c = test->param_value;
+	struct pair *p = test->priv;
+	struct sk_buff *msg;
+	int i;
+
+	p->with_srq = true;
+	pair_make(p, IB_QPT_RC);
+	msg = alloc_skb(ROOM, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, msg);
+	KUNIT_EXPECT_EQ(test, 0, c->fill(p, msg));
+	for (i = 0; i < ARRAY_SIZE(c->names) && c->names[i]; i++)
+		KUNIT_EXPECT_TRUE_MSG(test, has_name(msg, c->names[i]), "%s", c->names[i]);
+	KUNIT_EXPECT_FALSE(test, has_name(msg, "absent"));
+	kfree_skb(msg);
+}
+
 static struct kunit_case restrack_cases[] = {
 	KUNIT_CASE_PARAM(restrack_room, fill_gen_params),
+	KUNIT_CASE_PARAM(dev_2_restrack_names, fill_gen_params),
 	{}
 };
 

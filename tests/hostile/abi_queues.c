@@ -136,3 +136,47 @@ TEST(small_rings, "DEV-4,PD-2", "CREATE_CQ, CREATE_SRQ and CREATE_QP refuse a ri
 	CHECK_OK(create_srq(fd, answer, pd->handle));
 	CHECK_OK(create_qp(fd, answer, pd->handle, cq->handle));
 }
+
+/* Create a QP with the SRQ of the handle. */
+static int create_qp_with_srq(int fd, void *answer, uint32_t pd, uint32_t cq, uint32_t srq,
+			      struct keel_uapi_buf rq)
+{
+	struct keel_uapi_create_qp_req req = {
+		.sq = ring_at(0, sq_entries, 256), .rq = rq,
+	};
+	struct ib_uverbs_create_qp cmd = {
+		.pd_handle = pd, .send_cq_handle = cq, .recv_cq_handle = cq,
+		.srq_handle = srq, .is_srq = 1, .max_send_wr = wanted,
+		.max_send_sge = 1, .qp_type = IBV_QPT_RC,
+	};
+
+	return CREATE(fd, IB_USER_VERBS_CMD_CREATE_QP, cmd, req, answer,
+		      ib_uverbs_create_qp_resp);
+}
+
+TEST(no_ring, "DEV-4,PD-2", "CREATE_QP with an SRQ refuses a receive ring that has an address, entries or a stride")
+{
+	static const struct keel_uapi_buf bad[] = {
+		{ .addr = 1 }, { .entries = 1 }, { .stride = 1 },
+		{ .entries = ENTRIES, .stride = 64 },
+	};
+	struct ibv_context *ctx = dev_open(KEEL0);
+	struct ibv_pd *pd = MUST(ibv_alloc_pd(ctx));
+	struct ibv_cq *cq = MUST(ibv_create_cq(ctx, 10, NULL, NULL, 0));
+	struct ibv_srq_init_attr init = { .attr = { .max_wr = 1, .max_sge = 1 } };
+	struct ibv_srq *srq = MUST(ibv_create_srq(pd, &init));
+	char *before = tree_settled(KEEL0);
+	unsigned char answer[256];
+	int fd = ctx->cmd_fd;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		t_note("address %llu, %u entries, stride %u", bad[i].addr, bad[i].entries,
+		       bad[i].stride);
+		CHECK_RET(create_qp_with_srq(fd, answer, pd->handle, cq->handle, srq->handle,
+					     bad[i]), EINVAL);
+		CHECK_SAME_TREE(before);
+	}
+	CHECK_OK(create_qp_with_srq(fd, answer, pd->handle, cq->handle, srq->handle,
+				    (struct keel_uapi_buf){}));
+}
