@@ -15,8 +15,10 @@
  */
 #include <linux/bits.h>
 #include <linux/slab.h>
+#include <kunit/visibility.h>
 
 #include "keel_mr.h"
+#include "keel_point.h"
 #include "keel_sge.h"
 
 /*
@@ -265,6 +267,7 @@ static struct keel_key *keel_mw_invalidate(struct keel_mw *mw, u32 qpn,
 {
 	const struct keel_binding *b;
 
+	keel_point("window_found");
 	guard(spinlock)(&mw->lock);
 	b = rcu_dereference_protected(mw->bound, lockdep_is_held(&mw->lock));
 	if (!b || b->key.key != rkey)
@@ -305,6 +308,7 @@ struct keel_key *keel_invalidate(const struct keel_scope *scope, u32 rkey,
 					  scope->qpn, rkey);
 	return keel_mr_invalidate(container_of(*obj, struct keel_mr, obj), rkey);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_invalidate);
 
 /**
  * keel_invalidate_wait() - wait until no thread uses an invalidated key
