@@ -103,6 +103,7 @@ static struct keel_user *keel_user_find(struct keel_quotas *quotas, u64 id)
  * the reference that kept the user is passed on.
  */
 static struct keel_user *keel_user_forget(struct keel_quotas *quotas, u64 id)
+	__context_unsafe(/* the lock keeps the users that it finds */)
 {
 	struct keel_user *user;
 
