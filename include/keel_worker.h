@@ -21,6 +21,7 @@
 #include <linux/workqueue.h>
 
 #include "compat.h"
+#include "keel_reap.h"
 
 struct keel_worker;
 struct mm_struct;
@@ -43,6 +44,40 @@ struct keel_job {
 };
 
 /**
+ * struct keel_worker - a thread that works for a process
+ * @ref: references, see worker.c
+ * @node: in &keel_workers.list
+ * @mm: the memory of the process, only compared; mmgrab()
+ * @owner: the process
+ * @lock: protects the four members below; taken in any context, inside all other
+ *	locks
+ * @jobs: struct keel_job, the oldest first
+ * @dead: accepts no more jobs
+ * @ending: the thread is to call keel_reap_ready() when it runs
+ * @killed: the thread no longer runs, because its process was killed
+ * @running: the job that the thread runs, and the job that runs where the
+ *	worker is ended; only compared
+ * @task: the thread
+ * @rcu: for readers that look for the worker of a QP
+ * @reap: the end of @task, from @ending on
+ */
+struct keel_worker {
+	struct kref ref;
+	struct list_head node;
+	struct mm_struct *mm;
+	struct pid *owner;
+	spinlock_t lock;
+	struct list_head jobs __guarded_by(&lock);
+	bool dead __guarded_by(&lock);
+	bool ending __guarded_by(&lock);
+	bool killed __guarded_by(&lock);
+	const struct keel_job *running[2];
+	struct keel_thread task;
+	struct rcu_head rcu;
+	struct keel_reap reap;
+};
+
+/**
  * struct keel_workers - workers of a context, one for each process that uses it. A
  *	context has two such lists: see &struct keel_ib_ctx
  * @lock: protects @list
@@ -60,6 +95,9 @@ void keel_workers_setup(struct keel_workers *workers);
 void keel_workers_stop(struct keel_workers *workers);
 
 struct keel_worker *keel_worker_of_current(struct keel_workers *workers);
+struct keel_worker *keel_worker_new(void);
+void keel_worker_close(struct keel_worker *worker);
+void keel_worker_stop(struct keel_worker *worker);
 void keel_worker_get(struct keel_worker *worker);
 void keel_worker_put(struct keel_worker *worker);
 bool keel_worker_is_dead(const struct keel_worker *worker);

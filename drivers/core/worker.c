@@ -29,42 +29,6 @@
 /* The longest pause between two attempts to take an mmap_lock. */
 #define KEEL_LOCK_PAUSE		max(HZ / 100L, 1L)
 
-static struct workqueue_struct *keel_worker_wq;
-
-/**
- * struct keel_worker - a thread that works for a process
- * @ref: references, see above
- * @node: in &keel_workers.list
- * @mm: the memory of the process, only compared; mmgrab()
- * @owner: the process
- * @lock: protects the four fields below; taken in any context, inside all other
- *	locks
- * @jobs: struct keel_job, the oldest first
- * @dead: accepts no more jobs
- * @ending: the thread is to call keel_reap_ready() when it runs
- * @killed: the thread no longer runs, because its process was killed
- * @running: the job that the thread runs, and the job that runs where the
- *	worker is ended; only compared
- * @task: the thread
- * @rcu: for readers that look for the worker of a QP
- * @reap: the end of @task, from @ending on
- */
-struct keel_worker {
-	struct kref ref;
-	struct list_head node;
-	struct mm_struct *mm;
-	struct pid *owner;
-	spinlock_t lock;
-	struct list_head jobs __guarded_by(&lock);
-	bool dead __guarded_by(&lock);
-	bool ending __guarded_by(&lock);
-	bool killed __guarded_by(&lock);
-	const struct keel_job *running[2];
-	struct keel_thread task;
-	struct rcu_head rcu;
-	struct keel_reap reap;
-};
-
 static void keel_worker_free(struct kref *ref)
 {
 	struct keel_worker *worker = container_of(ref, struct keel_worker, ref);
@@ -299,8 +263,13 @@ static bool keel_worker_run(void *data)
 	return true;
 }
 
-/* Accept no more jobs. */
-static void keel_worker_close(struct keel_worker *worker)
+/**
+ * keel_worker_close() - accept no more jobs
+ * @worker: the worker
+ *
+ * Context: any.
+ */
+void keel_worker_close(struct keel_worker *worker)
 {
 	guard(spinlock_irqsave)(&worker->lock);
 	WRITE_ONCE(worker->dead, true);
@@ -368,12 +337,17 @@ static void keel_worker_ended(struct keel_reap *reap)
 	keel_worker_put(container_of(reap, struct keel_worker, reap));
 }
 
-/*
- * End the thread and drop the reference of the context's list. The thread soon
- * runs and is ready to end. If its process is stopped, it does so when the process
- * continues or is killed. Nothing waits for the thread before that.
+/**
+ * keel_worker_stop() - end the thread, and drop the reference of the context's list
+ * @worker: the worker, in a list that only the caller uses
+ *
+ * Runs all queued jobs with @alive false. The thread soon runs and is ready to end. If
+ * its process is stopped, it does so when the process continues or is killed. Nothing
+ * waits for the thread before that.
+ *
+ * Context: may sleep.
  */
-static void keel_worker_stop(struct keel_worker *worker)
+void keel_worker_stop(struct keel_worker *worker)
 {
 	bool killed;
 
@@ -392,7 +366,13 @@ static void keel_worker_stop(struct keel_worker *worker)
 		keel_reap_ready(&worker->reap, true);
 }
 
-static struct keel_worker *keel_worker_new(void)
+/**
+ * keel_worker_new() - create a worker of the calling process, in no list
+ *
+ * Context: process context of a user process.
+ * Return: the worker, with the reference of the list; or as keel_worker_of_current().
+ */
+struct keel_worker *keel_worker_new(void)
 {
 	struct keel_worker *worker = kzalloc_obj(*worker, GFP_KERNEL_ACCOUNT);
 	int ret;
@@ -420,164 +400,3 @@ err:
 	keel_worker_put(worker);
 	return ERR_PTR(ret);
 }
-
-/* Runs jobs, so the caller must not hold the lock of the context's list. */
-static void keel_workers_stop_all(struct list_head *gone)
-{
-	struct keel_worker *worker, *next;
-
-	list_for_each_entry_safe(worker, next, gone, node)
-		keel_worker_stop(worker);
-}
-
-/*
- * Returns the worker of the calling process with a reference, or NULL. Workers of
- * processes that have exited move to @gone.
- */
-static struct keel_worker *keel_worker_find(struct keel_workers *workers,
-					    struct list_head *gone)
-	__must_hold(&workers->lock)
-{
-	struct keel_worker *worker, *next;
-
-	lockdep_assert_held(&workers->lock);
-	list_for_each_entry_safe(worker, next, &workers->list, node) {
-		if (keel_worker_is_dead(worker) ||
-		    !atomic_read(&worker->mm->mm_users)) {
-			/* Now, because the caller takes over its work. */
-			keel_worker_close(worker);
-			list_move_tail(&worker->node, gone);
-		} else if (worker->mm == current->mm) {
-			keel_worker_get(worker);
-			return worker;
-		}
-	}
-	return NULL;
-}
-
-/*
- * List @new, unless another thread of the process was first: then @new moves to @gone.
- * @new may be an error.
- */
-static struct keel_worker *keel_worker_add(struct keel_workers *workers,
-					   struct keel_worker *new,
-					   struct list_head *gone)
-{
-	struct keel_worker *worker;
-
-	guard(spinlock)(&workers->lock);
-	worker = keel_worker_find(workers, gone);
-	if (worker) {
-		if (!IS_ERR(new))
-			list_add_tail(&new->node, gone);
-		return worker;
-	}
-	if (IS_ERR(new))
-		return new;
-	keel_worker_get(new);
-	list_add_tail(&new->node, &workers->list);
-	return new;
-}
-
-/**
- * keel_worker_of_current() - get or create the worker of the calling process
- * @workers: the workers of a context that the process uses
- *
- * Context: process context of a user process.
- * Return: the worker, with a reference that the caller drops; ERR_PTR(-EINVAL)
- * if the caller has no user memory; ERR_PTR(-ENOMEM); ERR_PTR(-EAGAIN) if the
- * process cannot have more threads; or ERR_PTR(-ERESTARTNOINTR) for a signal,
- * after which the call restarts.
- */
-struct keel_worker *keel_worker_of_current(struct keel_workers *workers)
-{
-	struct keel_worker *worker;
-	LIST_HEAD(gone);
-
-	if (!current->mm)
-		return ERR_PTR(-EINVAL);
-	scoped_guard(spinlock, &workers->lock)
-		worker = keel_worker_find(workers, &gone);
-	if (!worker) {
-		/* Without the lock, which other processes need that share the context. */
-		worker = keel_worker_new();
-		keel_point("worker_made");
-		worker = keel_worker_add(workers, worker, &gone);
-	}
-	keel_workers_stop_all(&gone);
-	return worker;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_worker_of_current);
-
-/**
- * keel_workers_setup() - initialize the workers of a context
- * @workers: the workers of the context
- */
-void keel_workers_setup(struct keel_workers *workers)
-{
-	spin_lock_init(&workers->lock);
-	/* No other thread has them yet. */
-	context_unsafe(INIT_LIST_HEAD(&workers->list));
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_workers_setup);
-
-/**
- * keel_workers_stop() - end the workers of a context
- * @workers: the workers of the context, which has no object any more
- *
- * Runs all queued jobs with @alive false before it returns.
- *
- * Context: may sleep.
- */
-void keel_workers_stop(struct keel_workers *workers)
-{
-	LIST_HEAD(gone);
-
-	scoped_guard(spinlock, &workers->lock)
-		list_splice_init(&workers->list, &gone);
-	keel_workers_stop_all(&gone);
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_workers_stop);
-
-/**
- * keel_workers_init() - allocate what all workers share
- *
- * Return: 0, or -ENOMEM.
- */
-int keel_workers_init(void)
-{
-	int ret;
-
-	keel_worker_wq = alloc_workqueue("keel_defer", WQ_UNBOUND, 0);
-	if (!keel_worker_wq)
-		return -ENOMEM;
-	ret = keel_reaps_init();
-	if (ret)
-		destroy_workqueue(keel_worker_wq);
-	return ret;
-}
-
-/**
- * keel_workers_exit() - undo keel_workers_init(), when no device is left
- *
- * Kills processes whose workers do not end: see keel_reaps_end().
- */
-void keel_workers_exit(void)
-{
-	/* Deferred work has references on workers, and so on their users. */
-	keel_reaps_end();
-	destroy_workqueue(keel_worker_wq);
-	keel_reaps_exit();
-}
-
-/**
- * keel_worker_defer() - do work in another context
- * @work: the work; done before the module is unloaded
- *
- * Context: any.
- */
-void keel_worker_defer(struct work_struct *work)
-{
-	queue_work(keel_worker_wq, work);
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_worker_defer);
