@@ -254,6 +254,9 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 	vhost_task_stop(thread->task);
 }
 
+/* The thread keeps the memory of its process. */
+#define KEEL_THREAD_HAS_MM	true
+
 /* May be true for threads of other drivers, too. */
 static inline bool keel_thread_is_one(const struct task_struct *task)
 {
@@ -302,6 +305,8 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 {
 	destroy_workqueue(thread->wq);
 }
+
+#define KEEL_THREAD_HAS_MM	false
 
 static inline bool keel_thread_is_one(const struct task_struct *task)
 {

@@ -241,7 +241,7 @@ int keel_need_provide(const struct keel_need *need, bool wait,
 		      bool (*stop)(void *arg), void *arg);
 
 /* odp.c */
-long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n, bool write,
+long keel_odp_pin(const struct keel_mem *mem, u64 addr, unsigned long n, bool write,
 		  struct page **page);
 int keel_odp_fetch(const struct keel_need *need, bool wait);
 

@@ -14,6 +14,7 @@
 #ifndef KEEL_WORKER_H
 #define KEEL_WORKER_H
 
+#include <linux/atomic.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
@@ -47,7 +48,9 @@ struct keel_job {
  * struct keel_worker - a thread that works for a process
  * @ref: references, see worker.c
  * @node: in &keel_workers.list
- * @mm: the memory of the process, only compared; mmgrab()
+ * @mm: the memory of the process; mmgrab()
+ * @users: those who use the content of @mm, see keel_worker_hold_mm(), and the thread. Not
+ *	used by kernels whose threads have no reference on @mm.
  * @owner: the process
  * @lock: protects the four members below; taken in any context, inside all other
  *	locks
@@ -65,6 +68,7 @@ struct keel_worker {
 	struct kref ref;
 	struct list_head node;
 	struct mm_struct *mm;
+	atomic_t users;
 	struct pid *owner;
 	spinlock_t lock;
 	struct list_head jobs __guarded_by(&lock);
@@ -112,5 +116,7 @@ bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job);
 
 void keel_worker_defer(struct work_struct *work);
 int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm);
+bool keel_worker_hold_mm(struct keel_worker *worker);
+void keel_worker_release_mm(struct keel_worker *worker);
 
 #endif /* KEEL_WORKER_H */

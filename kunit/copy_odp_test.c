@@ -54,7 +54,7 @@ static int odp_present(struct odp *o, u64 off, int pages, bool write)
 	int n;
 
 	for (n = 0; n < pages; n++) {
-		if (keel_odp_pin(o->mem.mm, o->mem.start + off + n * PAGE_SIZE,
+		if (keel_odp_pin(&o->mem, o->mem.start + off + n * PAGE_SIZE,
 				 1, write, &page) != 1)
 			break;
 		unpin_user_page(page);
@@ -88,7 +88,7 @@ static struct odp *odp_new(struct kunit *test, unsigned long prot)
 	return o;
 }
 
-/* PD-3: memory of a process that has ended cannot be faulted in. */
+/* PD-3: memory of a process that has ended, so that no worker keeps it, cannot be used. */
 static void pd_3_odp_ended(struct kunit *test)
 {
 	struct mm_struct *mm = kunit_kzalloc(test, sizeof(*mm), GFP_KERNEL);
@@ -96,8 +96,12 @@ static void pd_3_odp_ended(struct kunit *test)
 		.kind = KEEL_NEED_PAGES, .mm = mm, .addr = PAGE_SIZE, .len = 8,
 	};
 
+	struct keel_mem mem = { .type = KEEL_MEM_ODP, .mm = mm };
+	struct page *page;
+
 	KUNIT_ASSERT_NOT_NULL(test, mm);
-	/* It has no users: nothing else of it is used. */
+	/* Nothing else of it is used. */
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_odp_pin(&mem, PAGE_SIZE, 1, false, &page));
 	KUNIT_EXPECT_EQ(test, -EFAULT, keel_odp_fetch(&need, false));
 	KUNIT_EXPECT_EQ(test, -EFAULT, keel_odp_fetch(&need, true));
 }

@@ -7,12 +7,14 @@
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/mm.h>
+#include <linux/mman.h>
 #include <linux/mmap_lock.h>
 #include <linux/mmu_context.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/task.h>
 
+#include "keel_copy.h"
 #include "keel_point.h"
 #include "worker_jobs.h"
 
@@ -21,6 +23,7 @@
  * @t: the test
  * @shared: the memory of the test, which the process shares; NULL: it has its own
  * @mm: its memory
+ * @addr: of a page that is mapped there, and not present
  * @worker: its worker, with a reference, or an error
  * @without: what keel_worker_of_current() returns as long as it has no memory
  * @ours: keel_worker_is_ours() for @worker, in this process
@@ -31,6 +34,7 @@ struct other_process {
 	struct worker_test *t;
 	struct mm_struct *shared;
 	struct mm_struct *mm;
+	unsigned long addr;
 	struct keel_worker *worker, *without;
 	bool ours;
 	struct completion ready, end;
@@ -48,6 +52,9 @@ static int other_run(void *arg)
 	if (o->shared || !kunit_attach_mm())
 		o->worker = worker_of_thread(&o->t->workers);
 	o->mm = current->mm;
+	if (o->mm && !o->shared)
+		o->addr = vm_mmap(NULL, 0, PAGE_SIZE, PROT_READ | PROT_WRITE,
+				  MAP_ANONYMOUS | MAP_PRIVATE, 0);
 	if (!IS_ERR_OR_NULL(o->worker))
 		o->ours = keel_worker_is_ours(o->worker);
 	complete(&o->ready);
@@ -259,6 +266,58 @@ out:
 	other_ends(&o);
 }
 
+/* Pin a page of another process. Returns 1 or an error. */
+static long pin_other(const struct other_process *o)
+{
+	const struct keel_mem mem = {
+		.type = KEEL_MEM_ODP, .mm = o->mm, .worker = o->worker, .start = o->addr,
+	};
+	struct page *page;
+	long got = keel_odp_pin(&mem, o->addr, 1, true, &page);
+
+	if (got == 1)
+		unpin_user_page(page);
+	return got;
+}
+
+/*
+ * ISO-1, PD-3: a thread that uses the memory of a process that is killed does not drop
+ * the last reference on that memory: the worker of the process waits, and no other thread
+ * begins to use the memory.
+ */
+static void iso_1_worker_hold_mm(struct kunit *test)
+{
+	struct worker_test *t = test->priv;
+	struct test_job *j = t->jobs;
+	struct task_struct *thread;
+	struct other_process o = {};
+
+	if (!other_begins(&o, t))
+		goto out;
+	worker_test_hold(t, o.worker);
+	if (!j[0].task)
+		goto out;
+	thread = get_task_struct(j[0].task);
+	/* The page is mapped, but not present. */
+	KUNIT_EXPECT_FALSE(test, IS_ERR_VALUE(o.addr));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, pin_other(&o));
+	KUNIT_EXPECT_TRUE(test, keel_worker_hold_mm(o.worker));
+	KUNIT_EXPECT_EQ(test, 0, send_sig(SIGKILL, thread, 1));
+	worker_test_release(t);
+	test_waits(test, &j[0].ended);
+	while (!keel_worker_is_dead(o.worker))
+		msleep(TEST_PAUSE_MS);
+	msleep(TEST_PAUSE_MS);
+	KUNIT_EXPECT_EQ(test, 0, READ_ONCE(thread->flags) & PF_EXITING);
+	KUNIT_EXPECT_FALSE(test, keel_worker_hold_mm(o.worker));
+	KUNIT_EXPECT_EQ(test, -EFAULT, pin_other(&o));
+	keel_worker_release_mm(o.worker);
+	KUNIT_EXPECT_TRUE(test, test_thread_ends(thread));
+	put_task_struct(thread);
+out:
+	other_ends(&o);
+}
+
 /*
  * Let the job of a worker wait for the mmap_lock of its process, which the test holds.
  * Then end the wait, and return the result of the job. No assertion ends the test here.
@@ -320,6 +379,7 @@ static struct kunit_case users_cases[] = {
 	KUNIT_CASE(iso_2_worker_last),
 	KUNIT_CASE(iso_2_worker_shared),
 	KUNIT_CASE(iso_2_worker_killed),
+	KUNIT_CASE(iso_1_worker_hold_mm),
 	KUNIT_CASE(iso_1_worker_lock_mm),
 	{}
 };

@@ -207,7 +207,7 @@ static int keel_piece_odp(struct keel_cursor *c, u64 addr, size_t max)
 		keel_cursor_unpin(c);
 		/* keel_odp_pin() does not wait, but may reschedule. */
 		non_block_end();
-		got = keel_odp_pin(c->seg->mem->mm, addr,
+		got = keel_odp_pin(c->seg->mem, addr,
 				   min_t(size_t, KEEL_ODP_BATCH,
 					 DIV_ROUND_UP(in + max, PAGE_SIZE)),
 				   c->write, p->page);

@@ -83,9 +83,25 @@ static long keel_odp_lookup(struct mm_struct *mm, u64 addr, unsigned long n,
 	return flags & FOLL_NOFAULT && may_fault ? -EAGAIN : -EFAULT;
 }
 
+/*
+ * Keep the content of the memory, without a reference on it, which could become the last
+ * one. Returns false if the process is about to exit.
+ */
+static bool keel_odp_enter(struct keel_worker *worker, struct mm_struct *mm)
+{
+	/* The process itself has a reference. */
+	return mm == current->mm || (worker && keel_worker_hold_mm(worker));
+}
+
+static void keel_odp_leave(struct keel_worker *worker, struct mm_struct *mm)
+{
+	if (mm != current->mm)
+		keel_worker_release_mm(worker);
+}
+
 /**
  * keel_odp_pin() - pin pages of a user process that are present
- * @mm: its address space; the caller has a reference on the structure
+ * @mem: its memory; ODP
  * @addr: an address in the first page
  * @n: maximum number of pages
  * @write: they will be written
@@ -97,20 +113,20 @@ static long keel_odp_lookup(struct mm_struct *mm, u64 addr, unsigned long n,
  * Return: the number of pages, at least 1; -EAGAIN if the first is not present
  * or the mmap_lock is taken; -EFAULT if it cannot be used.
  */
-long keel_odp_pin(struct mm_struct *mm, u64 addr, unsigned long n, bool write,
+long keel_odp_pin(const struct keel_mem *mem, u64 addr, unsigned long n, bool write,
 		  struct page **page)
 {
 	unsigned int flags = FOLL_NOFAULT | (write ? FOLL_WRITE : 0);
+	struct mm_struct *mm = mem->mm;
 	long got = -EAGAIN;
 
-	if (!mmget_not_zero(mm))
+	if (!keel_odp_enter(mem->worker, mm))
 		return -EFAULT;
 	if (mmap_read_trylock(mm)) {
 		got = keel_odp_lookup(mm, addr, n, flags, page);
 		mmap_read_unlock(mm);
 	}
-	/* The last mmput() tears down the address space: not here. */
-	mmput_async(mm);
+	keel_odp_leave(mem->worker, mm);
 	/* The caller decides whether a signal ends the transfer. */
 	return got == -EINTR ? -EAGAIN : got;
 }
@@ -130,7 +146,7 @@ static long keel_odp_fetch_some(const struct keel_need *need, u64 addr,
 	struct page *page[KEEL_ODP_BATCH];
 	long got;
 
-	if (!mmget_not_zero(need->mm))
+	if (!keel_odp_enter(need->worker, need->mm))
 		return -EFAULT;
 	got = keel_odp_lock(need, wait);
 	if (!got) {
@@ -138,7 +154,7 @@ static long keel_odp_fetch_some(const struct keel_need *need, u64 addr,
 				      need->write ? FOLL_WRITE : 0, page);
 		mmap_read_unlock(need->mm);
 	}
-	mmput_async(need->mm);
+	keel_odp_leave(need->worker, need->mm);
 	/* Nothing was written, so the pages need not be marked dirty. */
 	if (got > 0)
 		unpin_user_pages(page, got);

@@ -285,14 +285,71 @@ static void keel_worker_drain(struct keel_worker *worker, int slot)
 		keel_worker_do(worker, job, false, slot);
 }
 
+/**
+ * keel_worker_hold_mm() - keep the memory of a process for a moment
+ * @worker: the worker of the process; the caller has a reference
+ *
+ * The thread that drops the last reference on the memory of a process frees it all. That
+ * takes long, and may wait for I/O of the process without a limit. So only the process
+ * itself must do so: its worker has a reference, and does not exit before
+ * keel_worker_release_mm() is called. The caller does not wait for another thread
+ * until then.
+ *
+ * Context: process context.
+ * Return: false if the process is about to exit.
+ */
+bool keel_worker_hold_mm(struct keel_worker *worker)
+{
+	/* Else users that take turns could delay the exit without a limit. */
+	if (keel_worker_is_dead(worker))
+		return false;
+	return KEEL_THREAD_HAS_MM ? atomic_inc_not_zero(&worker->users) :
+				    mmget_not_zero(worker->mm);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_hold_mm);
+
+/**
+ * keel_worker_release_mm() - undo a keel_worker_hold_mm() that returned true
+ * @worker: the worker
+ *
+ * Context: process context.
+ */
+void keel_worker_release_mm(struct keel_worker *worker)
+{
+	if (!KEEL_THREAD_HAS_MM)
+		mmput_async(worker->mm);
+	else if (atomic_dec_and_test(&worker->users))
+		wake_up_var(&worker->users);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_release_mm);
+
+static bool keel_worker_has_users(const struct keel_worker *worker)
+{
+	if (atomic_read(&worker->users))
+		return true;
+	/* Order the accesses of all users before the exit of the thread. */
+	smp_acquire__after_ctrl_dep();
+	return false;
+}
+
+/*
+ * The thread exits, and has perhaps the last reference on the memory. If the context has
+ * no objects, the thread does not call this: no key is left that opens the memory.
+ */
+static void keel_worker_wait_mm(struct keel_worker *worker)
+{
+	keel_worker_release_mm(worker);
+	wait_var_event(&worker->users, !keel_worker_has_users(worker));
+}
+
 /* The thread's function if the process is killed. */
 static void keel_worker_killed(void *data)
 {
 	struct keel_worker *worker = data;
-
 	bool ready;
 
 	keel_worker_drain(worker, 0);
+	keel_worker_wait_mm(worker);
 	scoped_guard(spinlock_irqsave, &worker->lock) {
 		worker->killed = true;
 		ready = worker->ending;
@@ -385,6 +442,7 @@ struct keel_worker *keel_worker_new(void)
 	context_unsafe(INIT_LIST_HEAD(&worker->jobs));
 	mmgrab(current->mm);
 	worker->mm = current->mm;
+	atomic_set(&worker->users, 1);
 	worker->owner = get_pid(task_tgid(current));
 	worker->reap.thread = &worker->task;
 	worker->reap.owner = worker->owner;

@@ -66,6 +66,8 @@ static void init(struct server *s, const struct fuse_in_header *in,
 						FUSE_KERNEL_MINOR_VERSION,
 		.max_background = 16, .congestion_threshold = 12,
 		.max_write = PAGE, .time_gran = 1,
+		/* Direct I/O may be asynchronous. */
+		.flags = arg->flags & FUSE_ASYNC_DIO,
 	};
 
 	answer(s, in->unique, 0, &out, sizeof(out));
