@@ -9,6 +9,7 @@
 #ifndef KEEL_REAP_H
 #define KEEL_REAP_H
 
+#include <linux/hrtimer.h>
 #include <linux/kernel.h>
 #include <linux/list.h>
 #include <linux/workqueue.h>
@@ -17,6 +18,7 @@
 
 struct keel_user;
 struct pid;
+struct task_struct;
 
 /* Threads of the kernel that wait for threads of one user, and so many for killed ones. */
 #define KEEL_REAPS_OF_USER	8U
@@ -31,7 +33,8 @@ struct pid;
  * @turn: in &keel_reaps_line.waiting
  * @killed: the process was killed: the line that it is in
  * @queued: @work is queued
- * @waits: @work waits
+ * @waits: the thread in which @work waits, or NULL
+ * @blink: wakes that thread from time to time
  * @work: waits for the end
  */
 struct keel_reap {
@@ -43,7 +46,8 @@ struct keel_reap {
 	struct list_head turn;
 	bool killed;
 	bool queued;
-	bool waits;
+	struct task_struct *waits;
+	struct hrtimer blink;
 	struct work_struct work;
 };
 
@@ -90,5 +94,8 @@ void keel_reap_fini(struct keel_reap *reap);
 void keel_reap_add(struct keel_reap *reap);
 void keel_reap_ready(struct keel_reap *reap, bool killed);
 void keel_reap_killed(struct keel_reap *reap);
+#if IS_ENABLED(CONFIG_KUNIT)
+bool keel_reaps_live(struct task_struct *process) __must_hold_shared(RCU);
+#endif
 
 #endif /* KEEL_REAP_H */

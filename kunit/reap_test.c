@@ -5,8 +5,12 @@
 #include <kunit/test.h>
 #include <linux/completion.h>
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/mm.h>
 #include <linux/pid.h>
+#include <linux/rcupdate.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
 
 #include "keel_quota.h"
 #include "keel_reap.h"
@@ -194,8 +198,79 @@ static void iso_1_reap_turns(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, READ_ONCE(line->begun));
 }
 
+static bool has_slept(struct task_struct *task, unsigned long times)
+{
+	return READ_ONCE(task->nvcsw) > times;
+}
+
+/*
+ * ISO-1: a thread of the kernel that waits for long does not seem to be hung: it is woken
+ * from time to time, and waits again.
+ */
+static void iso_1_reap_blinks(struct kunit *test)
+{
+	struct reap_test *r = test->priv;
+	struct thread *t = &r->all[0];
+	struct task_struct *task;
+	unsigned long end = jiffies + TEST_PATIENCE, times;
+	int i;
+
+	KUNIT_ASSERT_EQ(test, 0, kunit_attach_mm());
+	thread_begin(test, t);
+	KUNIT_EXPECT_NULL(test, READ_ONCE(t->reap.waits));
+	thread_ready(t);
+	do {
+		msleep(TEST_PAUSE_MS);
+		task = READ_ONCE(t->reap.waits);
+	} while (!task && time_before(jiffies, end));
+	KUNIT_ASSERT_NOT_NULL(test, task);
+	for (i = 0; i < 3; i++) {
+		times = READ_ONCE(task->nvcsw);
+		while (!has_slept(task, times) && time_before(jiffies, end))
+			msleep(TEST_PAUSE_MS);
+		KUNIT_EXPECT_TRUE(test, has_slept(task, times));
+	}
+	KUNIT_EXPECT_FALSE(test, try_wait_for_completion(&t->ended));
+}
+
+static bool lives(void)
+{
+	guard(rcu)();
+	return keel_reaps_live(current);
+}
+
+/* What the kernel does before the threads of a process exit. */
+static void dies(unsigned int flags, struct task_struct *execs)
+{
+	guard(spinlock_irq)(&current->sighand->siglock);
+	current->signal->flags ^= flags;
+	current->signal->group_exec_task = execs;
+}
+
+/*
+ * ISO-1: rmmod kills no process whose threads are about to exit, although they may have
+ * taken their signal: the process may be another program by then.
+ */
+static void iso_1_reap_exec(struct kunit *test)
+{
+	struct reap_test *r = test->priv;
+
+	KUNIT_EXPECT_FALSE(test, lives());
+	KUNIT_ASSERT_EQ(test, 0, kunit_attach_mm());
+	thread_begin(test, &r->all[0]);
+	KUNIT_EXPECT_TRUE(test, lives());
+	dies(0, current);
+	KUNIT_EXPECT_FALSE(test, lives());
+	dies(SIGNAL_GROUP_EXIT, NULL);
+	KUNIT_EXPECT_FALSE(test, lives());
+	dies(SIGNAL_GROUP_EXIT, NULL);
+	KUNIT_EXPECT_TRUE(test, lives());
+}
+
 static struct kunit_case reap_cases[] = {
 	KUNIT_CASE(iso_1_reap_turns),
+	KUNIT_CASE(iso_1_reap_blinks),
+	KUNIT_CASE(iso_1_reap_exec),
 	{}
 };
 

@@ -7,6 +7,7 @@
  */
 #include <linux/cred.h>
 #include <linux/err.h>
+#include <linux/hrtimer.h>
 #include <linux/pid.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -20,6 +21,8 @@
 
 /* How long rmmod waits for threads before it does something about them. */
 #define KEEL_REAP_PATIENCE	(HZ / 4)
+/* The shortest time after which the kernel reports threads as hung is 1 s. */
+#define KEEL_REAP_BLINK_MS	400
 
 /*
  * The users are those of all devices: a thread may outlive the device. @unload: the
@@ -66,14 +69,30 @@ static void keel_reap_line_up(struct keel_reap *reap, bool killed)
 		list_add_tail(&reap->turn, &line->waiting);
 }
 
+/*
+ * The thread has waited for some time, and waits again. The kernel must not report it as
+ * hung, and perhaps panic: a user can stop processes for as long as they want to.
+ */
+static enum hrtimer_restart keel_reap_blink(struct hrtimer *timer)
+{
+	struct keel_reap *reap = container_of(timer, struct keel_reap, blink);
+
+	/* It stays in keel_reap_work() until the timer is cancelled. */
+	wake_up_process(READ_ONCE(reap->waits));
+	hrtimer_forward_now(timer, ms_to_ktime(KEEL_REAP_BLINK_MS));
+	return HRTIMER_RESTART;
+}
+
 static void keel_reap_work(struct work_struct *work)
 {
 	struct keel_reap *reap = container_of(work, struct keel_reap, work);
 	struct keel_reaps_line *line = keel_reap_line(reap);
 
 	scoped_guard(spinlock, &keel_reaps.lock)
-		reap->waits = true;
+		WRITE_ONCE(reap->waits, current);
+	hrtimer_start(&reap->blink, ms_to_ktime(KEEL_REAP_BLINK_MS), HRTIMER_MODE_REL);
 	keel_thread_stop(reap->thread);
+	hrtimer_cancel(&reap->blink);
 	scoped_guard(spinlock, &keel_reaps.lock) {
 		list_del(&reap->node);
 		line->begun--;
@@ -99,6 +118,7 @@ int keel_reap_init(struct keel_reap *reap)
 				   GFP_KERNEL_ACCOUNT);
 	INIT_LIST_HEAD(&reap->turn);
 	INIT_WORK(&reap->work, keel_reap_work);
+	hrtimer_setup(&reap->blink, keel_reap_blink, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 	return reap->user ? 0 : -ENOMEM;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_reap_init);
@@ -216,18 +236,26 @@ static void keel_reaps_find(struct xarray *owners)
 			get_pid(reap->owner);
 }
 
-/* Does a process have such a thread that nothing ends? */
-static bool keel_reaps_live(struct task_struct *process)
+/*
+ * Does a process have threads of keel that nothing ends? Returns false if it exits, or if
+ * one of its threads has called execve(), which ends all others.
+ */
+VISIBLE_IF_KUNIT bool keel_reaps_live(struct task_struct *process)
 	__must_hold_shared(RCU)
 {
+	const struct signal_struct *signal = process->signal;
 	struct task_struct *task;
 
+	/* Not the signal of each thread: a thread takes it before it begins to exit. */
+	if (READ_ONCE(signal->flags) & SIGNAL_GROUP_EXIT ||
+	    READ_ONCE(signal->group_exec_task))
+		return false;
 	for_each_thread(process, task)
-		if (keel_thread_is_one(task) && !(READ_ONCE(task->flags) & PF_EXITING) &&
-		    !__fatal_signal_pending(task))
+		if (keel_thread_is_one(task) && !(READ_ONCE(task->flags) & PF_EXITING))
 			return true;
 	return false;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_reaps_live);
 
 /* Kill a process; if its threads are about to exit, collect them. */
 static void keel_reaps_kill(struct pid *owner, struct xarray *tasks)
