@@ -2,7 +2,8 @@
 /*
  * Work for objects of a user whose processes cannot do it, above all because they are
  * dead. Nobody can be charged for it. So all of it together, of a user of a device, gets at
- * most a fixed part of the time of one processor, in turn. All users share one thread.
+ * most a fixed part of the time of one processor, in turn. All users share one thread, and
+ * together they get a larger part. If they need more, the user with the least comes first.
  *
  * A core unit: it depends on no object and no user.
  */
@@ -14,8 +15,9 @@
 #include <linux/timerqueue.h>
 #include <linux/types.h>
 
-/* A user gets one part of so many. */
+/* A user gets one part of so many; all users together get one of so many. */
 #define KEEL_ORPHANS_PARTS	10
+#define KEEL_ORPHANS_PARTS_ALL	4
 /* Of the time that a user did not need, so much is left: nanoseconds. */
 #define KEEL_ORPHANS_SAVED	10000000
 /* Each step takes some time that is not measured: nanoseconds. */
@@ -62,19 +64,19 @@ bool keel_orphans_look(const struct keel_orphans *orphans);
 #endif
 
 /**
- * keel_orphans_rest() - when may a user have time again?
+ * keel_orphans_rest() - when may a user, or any user, have time again?
  * @rest: when it might have this time
  * @start: begin of its work
  * @end: end of its work
+ * @parts: it gets one part of so many
  *
  * Return: as ktime_get_ns(); may be over already.
  */
-static inline u64 keel_orphans_rest(u64 rest, u64 start, u64 end)
+static inline u64 keel_orphans_rest(u64 rest, u64 start, u64 end, unsigned int parts)
 {
 	u64 first = start > KEEL_ORPHANS_SAVED ? start - KEEL_ORPHANS_SAVED : 0;
 
-	return max(rest, first) +
-	       KEEL_ORPHANS_PARTS * (end - start + KEEL_ORPHANS_STEP);
+	return max(rest, first) + parts * (end - start + KEEL_ORPHANS_STEP);
 }
 
 #endif /* KEEL_ORPHANS_H */

@@ -163,22 +163,27 @@ static void iso_2_orphans_rest(struct kunit *test)
 			start + 80 * NSEC_PER_MSEC);
 }
 
+static u64 user_rests(u64 rest, u64 start, u64 end)
+{
+	return keel_orphans_rest(rest, start, end, KEEL_ORPHANS_PARTS);
+}
+
 /* ISO-2: short work runs without a pause, until all of it has taken its part. */
 static void iso_2_orphans_saved(struct kunit *test)
 {
 	const u64 ms = NSEC_PER_MSEC, us = NSEC_PER_USEC, now = 1000 * ms;
 
 	/* A user who had no work for long has saved 10 ms, and no more. */
-	KUNIT_EXPECT_EQ(test, 990 * ms + 100 * us, keel_orphans_rest(0, now, now));
-	KUNIT_EXPECT_EQ(test, 1000 * ms + 100 * us, keel_orphans_rest(0, now, now + ms));
+	KUNIT_EXPECT_EQ(test, 990 * ms + 100 * us, user_rests(0, now, now));
+	KUNIT_EXPECT_EQ(test, 1000 * ms + 100 * us, user_rests(0, now, now + ms));
 	KUNIT_EXPECT_EQ(test, 996 * ms + 100 * us,
-			keel_orphans_rest(995 * ms, now, now + ms / 10));
+			user_rests(995 * ms, now, now + ms / 10));
 	KUNIT_EXPECT_EQ(test, 1190 * ms + 100 * us,
-			keel_orphans_rest(0, now, now + 20 * ms));
+			user_rests(0, now, now + 20 * ms));
 	/* Soon after the boot. */
-	KUNIT_EXPECT_EQ(test, 10 * ms + 100 * us, keel_orphans_rest(0, ms, 2 * ms));
+	KUNIT_EXPECT_EQ(test, 10 * ms + 100 * us, user_rests(0, ms, 2 * ms));
 	KUNIT_EXPECT_EQ(test, 21 * ms + 100 * us,
-			keel_orphans_rest(ms, 11 * ms, 13 * ms));
+			user_rests(ms, 11 * ms, 13 * ms));
 }
 
 /* ISO-2: the user with the earliest turn comes first, and no other user waits for it. */
@@ -202,6 +207,31 @@ static void iso_2_orphans_users(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, keel_orphans_look(&others));
 	home_go();
 	KUNIT_EXPECT_STREQ(test, "abc", home->log);
+}
+
+/*
+ * ISO-2: three quarters of the time are left, however many users there are. Work of a user
+ * who has no debt waits for that time, too.
+ */
+static void iso_2_orphans_all(struct kunit *test)
+{
+	struct keel_orphans others;
+	u64 start;
+
+	keel_orphans_init(&others);
+	home->a.slow = true;
+	keel_orphans_set(&home->orphans, 0);
+	start = ktime_get_ns();
+	KUNIT_EXPECT_TRUE(test, home_queue(&home->a));
+	wait_for_completion(&home->a.begun);
+	keel_orphan_flush(&home->a.orphan);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&others, &home->b.orphan));
+	wait_for_completion(&home->b.begun);
+	/* It took 10 ms or more, and began with 10 ms that were saved. */
+	KUNIT_EXPECT_GE(test, ktime_get_ns(), start + 30 * NSEC_PER_MSEC);
+	keel_orphan_flush(&home->b.orphan);
+	KUNIT_EXPECT_STREQ(test, "ab", home->log);
+	KUNIT_EXPECT_FALSE(test, keel_orphans_look(&others));
 }
 
 /* DEV-3: what is cancelled does not run, and others do. */
@@ -268,6 +298,7 @@ static struct kunit_case orphans_cases[] = {
 	KUNIT_CASE(iso_2_orphans_rest),
 	KUNIT_CASE(iso_2_orphans_saved),
 	KUNIT_CASE(iso_2_orphans_users),
+	KUNIT_CASE(iso_2_orphans_all),
 	KUNIT_CASE(dev_3_orphans_cancelled),
 	KUNIT_CASE(dev_3_orphans_flushed),
 	{}

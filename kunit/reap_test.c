@@ -239,7 +239,7 @@ static bool lives(void)
 	return keel_reaps_live(current);
 }
 
-/* What the kernel does before the threads of a process exit. */
+/* As the kernel does before the threads of a process exit. */
 static void dies(unsigned int flags, struct task_struct *execs)
 {
 	guard(spinlock_irq)(&current->sighand->siglock);

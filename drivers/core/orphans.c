@@ -22,11 +22,13 @@ static void keel_orphans_work(struct work_struct *work);
 /*
  * @lock is taken in any context, inside all other locks. @users is sorted by their next
  * turn. One work runs for one user at a time, so that many users do not get many
- * processors: @running, only compared.
+ * processors: @running, only compared. Nothing runs before @rest, as ktime_get_ns(): they
+ * do not get all of one processor either, because one person can be many users.
  */
 static struct {
 	spinlock_t lock;
 	struct timerqueue_head users __guarded_by(&lock);
+	u64 rest __guarded_by(&lock);
 	const struct keel_orphan *running;
 	struct workqueue_struct *wq;
 	struct delayed_work work;
@@ -66,7 +68,7 @@ static void keel_orphans_arm(void)
 
 	if (!next)
 		return;
-	ns = next->expires - ktime_get_ns();
+	ns = max_t(u64, next->expires, keel_orphans.rest) - ktime_get_ns();
 	mod_delayed_work(keel_orphans.wq, &keel_orphans.work,
 			 ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0);
 }
@@ -87,10 +89,11 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 {
 	struct timerqueue_node *next;
 	struct keel_orphans *orphans;
+	u64 now = ktime_get_ns();
 
 	guard(spinlock_irqsave)(&keel_orphans.lock);
 	next = timerqueue_getnext(&keel_orphans.users);
-	if (!next || next->expires > ktime_get_ns()) {
+	if (!next || next->expires > now || keel_orphans.rest > now) {
 		keel_orphans_arm();
 		return NULL;
 	}
@@ -104,9 +107,13 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 
 static void keel_orphans_end(struct keel_orphans *orphans, u64 start)
 {
+	u64 now = ktime_get_ns();
+
 	guard(spinlock_irqsave)(&keel_orphans.lock);
-	keel_orphans_sort(orphans, keel_orphans_rest(orphans->turn.expires, start,
-						     ktime_get_ns()));
+	keel_orphans_sort(orphans, keel_orphans_rest(orphans->turn.expires, start, now,
+						     KEEL_ORPHANS_PARTS));
+	keel_orphans.rest = keel_orphans_rest(keel_orphans.rest, start, now,
+					      KEEL_ORPHANS_PARTS_ALL);
 	keel_orphans_arm();
 }
 
@@ -229,11 +236,15 @@ void keel_orphan_flush(const struct keel_orphan *orphan)
 EXPORT_SYMBOL_IF_KUNIT(keel_orphan_flush);
 
 #if IS_ENABLED(CONFIG_KUNIT)
-/* Set the next turn of a user to a time, and wait until the work has looked at it. */
+/*
+ * Set the next turn of a user to a time, let work run at once if it is its turn, and wait
+ * until the work has looked at it.
+ */
 void keel_orphans_set(struct keel_orphans *orphans, u64 ns)
 {
 	scoped_guard(spinlock_irqsave, &keel_orphans.lock) {
 		keel_orphans_sort(orphans, ns);
+		keel_orphans.rest = 0;
 		keel_orphans_arm();
 	}
 	flush_delayed_work(&keel_orphans.work);
