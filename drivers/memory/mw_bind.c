@@ -260,6 +260,7 @@ enum ib_wc_status keel_wqe_bind(const struct keel_scope *scope,
 	keel_obj_put(obj);
 	return *why ? IB_WC_MW_BIND_ERR : IB_WC_SUCCESS;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_wqe_bind);
 
 /* Return: the key, which the caller passes to keel_invalidate_wait(). */
 static struct keel_key *keel_mw_invalidate(struct keel_mw *mw, u32 qpn,

@@ -196,7 +196,7 @@ static void check_ends(struct peer *p)
 	}
 }
 
-TEST_CASE(stopped, "ISO-1,ISO-2", "a process that is stopped while its workers end keeps few kernel threads waiting, none seems to hang, and rmmod kills nobody else", .limit = 240, ISO_NEEDS_THREADS)
+TEST_CASE(stopped, "ISO-1,ISO-2", "a process stopped while its workers end keeps few kernel threads waiting, none seems to hang, others live", .limit = 240, ISO_NEEDS_THREADS)
 {
 	struct peer h, p;
 	int i, hangs, waits = 0;
