@@ -437,12 +437,12 @@ struct keel_worker *keel_worker_new(void)
 	if (!worker)
 		return ERR_PTR(-ENOMEM);
 	kref_init(&worker->ref);
+	atomic_set(&worker->users, 1);
 	spin_lock_init(&worker->lock);
 	/* No other thread has the worker yet. */
 	context_unsafe(INIT_LIST_HEAD(&worker->jobs));
 	mmgrab(current->mm);
 	worker->mm = current->mm;
-	atomic_set(&worker->users, 1);
 	worker->owner = get_pid(task_tgid(current));
 	worker->reap.thread = &worker->task;
 	worker->reap.owner = worker->owner;
