@@ -6,15 +6,12 @@
  * process ends the transfer.
  */
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 
+#include "cgroup.h"
 #include "iso.h"
 #include "qp.h"
 #include "t.h"
-
-#define CGROUPS		"/sys/fs/cgroup"
-#define SENDER		CGROUPS "/keel-iso"
 
 /* A message repeats one body: a mapped page is expensive in UML. */
 #define BODY		(4UL << 20)
@@ -26,7 +23,7 @@ static int n_messages, n_sges;
 
 void t_after(void)
 {
-	rmdir(SENDER);
+	cgroup_remove();
 }
 
 /*
@@ -34,20 +31,16 @@ void t_after(void)
  */
 static void enter_cgroup(const char *limit)
 {
-	if (mkdir(SENDER, 0755))
-		CHECK_EQ(errno, EEXIST);
-	if (limit) {
-		CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control",
-				      "+cpu"));
-		CHECK_OK(t_write_file(SENDER "/cpu.max", limit));
-	}
-	CHECK_OK(t_write_file(SENDER "/cgroup.procs", "0"));
+	cgroup_make(limit ? "cpu" : NULL);
+	if (limit)
+		cgroup_set("cpu.max", limit);
+	cgroup_add(0);
 }
 
 /* Return the processor time of the sender's cgroup. */
 static uint64_t usage_us(void)
 {
-	char *text = t_read_file(SENDER "/cpu.stat");
+	char *text = cgroup_get("cpu.stat");
 	unsigned long long us;
 
 	CHECK_EQ(sscanf(text, "usage_usec %llu", &us), 1);
@@ -351,7 +344,7 @@ static int arrived(const char *cpu_max)
 	CHECK_KILL(&snd, "the sender");
 	CHECK_KILL(&rcv, "the receiver");
 	iso_check_empty(KEEL0);
-	rmdir(SENDER);
+	cgroup_remove();
 	return n;
 }
 

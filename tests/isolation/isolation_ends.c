@@ -5,9 +5,9 @@
  */
 #include <dirent.h>
 #include <sched.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "cgroup.h"
 #include "dev.h"
 #include "iso.h"
 #include "qp.h"
@@ -18,8 +18,6 @@
 /* As KEEL_REAPS_OF_USER in drivers/core/. */
 #define WAITING		8
 #define ATTEMPTS	40
-#define CGROUPS		"/sys/fs/cgroup"
-#define HOSTILE		CGROUPS "/keel-ends"
 #define LOOPS		32
 /* Without help, such a worker gets a processor after more than ten seconds. */
 #define RMMOD_MS	5000
@@ -32,7 +30,7 @@ static char *hung_secs;
 void t_after(void)
 {
 	module_restore();
-	rmdir(HOSTILE);
+	cgroup_remove();
 	if (hung_secs)
 		t_write_file(HUNG, hung_secs);
 }
@@ -243,30 +241,20 @@ static void unloads(struct peer *parent)
 	pause();
 }
 
-static void put_in_cgroup(pid_t pid)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", pid);
-	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
-}
-
 TEST_CASE(starved, "ISO-1", "rmmod does not wait for a worker of the lowest priority beside busy loops of its cgroup", .limit = 120, ISO_NEEDS_THREADS)
 {
 	struct peer s, u, l[LOOPS];
 	int i;
 
 	module_will_go();
-	if (mkdir(HOSTILE, 0755))
-		CHECK_EQ(errno, EEXIST);
-	CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control", "+cpu"));
+	cgroup_make("cpu");
 	peer_start(&u, unloads);
 	peer_start(&s, starved);
 	peer_wait(&s);
-	put_in_cgroup(s.pid);
+	cgroup_add(s.pid);
 	for (i = 0; i < LOOPS; i++) {
 		peer_start(&l[i], loop);
-		put_in_cgroup(l[i].pid);
+		cgroup_add(l[i].pid);
 		peer_wait(&l[i]);
 	}
 	peer_tell(&u);

@@ -6,16 +6,14 @@
  */
 #include <pthread.h>
 #include <sched.h>
-#include <sys/stat.h>
 
 #include <infiniband/shpd.h>
 
+#include "cgroup.h"
 #include "iso.h"
 #include "qp.h"
 #include "t.h"
 
-#define CGROUPS		"/sys/fs/cgroup"
-#define HOSTILE		CGROUPS "/keel-iso-locks"
 /* Processes that make the calls, and busy loops beside them, in their cgroup. */
 #define CALLERS		16
 #define LOOPS		16
@@ -23,7 +21,7 @@
 
 void t_after(void)
 {
-	rmdir(HOSTILE);
+	cgroup_remove();
 }
 
 static struct ibv_context *ctx;
@@ -115,15 +113,6 @@ static void victim(struct peer *parent)
 	}
 }
 
-/* As systemd puts the processes of each user into a cgroup of the same weight. */
-static void put_in_cgroup(pid_t pid)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", pid);
-	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
-}
-
 static void check_calls(bool (*theirs)(void), void (*ours)(void),
 			const char *what)
 {
@@ -132,22 +121,21 @@ static void check_calls(bool (*theirs)(void), void (*ours)(void),
 
 	abuse = theirs;
 	use = ours;
-	if (mkdir(HOSTILE, 0755))
-		CHECK_EQ(errno, EEXIST);
-	CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control", "+cpu"));
+	/* As systemd puts the processes of each user into a cgroup of the same weight. */
+	cgroup_make("cpu");
 	peer_start(&v, victim);
 	peer_wait(&v);
 	for (i = 0; i < CALLERS; i++) {
 		peer_start(&c[i], caller);
 		peer_wait(&c[i]);
-		put_in_cgroup(c[i].pid);
+		cgroup_add(c[i].pid);
 		peer_tell(&c[i]);
 	}
 	/* The callers are in their loops. */
 	usleep(300000);
 	for (i = 0; i < LOOPS; i++) {
 		peer_start(&l[i], loop);
-		put_in_cgroup(l[i].pid);
+		cgroup_add(l[i].pid);
 	}
 	for (i = 0; i < LOOPS; i++)
 		peer_tell(&l[i]);

@@ -8,14 +8,12 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 
+#include "cgroup.h"
 #include "iso.h"
 #include "qp.h"
 #include "t.h"
 
-#define CGROUPS		"/sys/fs/cgroup"
-#define HOSTILE		CGROUPS "/keel-iso"
 #define BODY		(4UL << 20)
 #define SGES		4
 /* Loops beside the sender, in its cgroup. */
@@ -24,7 +22,7 @@
 
 void t_after(void)
 {
-	rmdir(HOSTILE);
+	cgroup_remove();
 }
 
 static struct board {
@@ -34,19 +32,6 @@ static struct board {
 
 static const char *cpu_max;
 static unsigned char *from, *to;
-
-/*
- * The test moves the processes to a cgroup, such as systemd creates for each
- * user, all with the same weight. A process that moves itself would need
- * processor time that it no longer gets.
- */
-static void put_in_cgroup(pid_t pid)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", pid);
-	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
-}
 
 static void loop(struct peer *parent)
 {
@@ -141,13 +126,6 @@ static void share_bodies(void)
 	memset(from, 'h', BODY);
 }
 
-static void make_cgroup(void)
-{
-	if (mkdir(HOSTILE, 0755))
-		CHECK_EQ(errno, EEXIST);
-	CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control", "+cpu"));
-}
-
 /*
  * A killed process needs processor time to exit: this process lifts the limit
  * when the test ends for any reason. It is in a process group of its own,
@@ -165,7 +143,8 @@ static void start_lifter(void)
 		setpgid(0, 0);
 		SYS(prctl(PR_SET_PDEATHSIG, SIGTERM));
 		sigwait(&set, &sig);
-		t_write_file(HOSTILE "/cpu.max", "max");
+		/* The cgroup may be gone. */
+		cgroup_try("cpu.max", "max");
 		_exit(0);
 	}
 	sigprocmask(SIG_UNBLOCK, &set, NULL);
@@ -179,7 +158,7 @@ static void start_pair(struct peer pair[2])
 	peers_turn(pair, 2);
 	peer_wait(&pair[0]);
 	peer_wait(&pair[1]);
-	put_in_cgroup(pair[0].pid);
+	cgroup_add(pair[0].pid);
 	/* From here on the sender nearly always has a message in-flight. */
 	peer_tell(&pair[0]);
 	while (!__atomic_load_n(to, __ATOMIC_ACQUIRE))
@@ -194,18 +173,18 @@ static void one_round(void)
 	start_pair(pair);
 	for (i = 0; i < LOOPS; i++) {
 		peer_start(&l[i], loop);
-		put_in_cgroup(l[i].pid);
+		cgroup_add(l[i].pid);
 	}
 	for (i = 0; i < LOOPS; i++)
 		peer_tell(&l[i]);
 	if (cpu_max)
-		CHECK_OK(t_write_file(HOSTILE "/cpu.max", cpu_max));
+		cgroup_set("cpu.max", cpu_max);
 	usleep(300000);
 	CHECK_STEP(&pair[1], "ibv_destroy_qp()");
 	CHECK_STEP(&pair[1], "ibv_dereg_mr()");
 	CHECK_KILL(&pair[1], "a process that was written to");
 	if (cpu_max)
-		CHECK_OK(t_write_file(HOSTILE "/cpu.max", "max"));
+		cgroup_set("cpu.max", "max");
 	for (i = 0; i < LOOPS; i++)
 		peer_kill(&l[i], SIGKILL);
 	peer_kill(&pair[0], SIGKILL);
@@ -218,7 +197,11 @@ static void check_starved(const char *limit)
 
 	share_bodies();
 	cpu_max = limit;
-	make_cgroup();
+	/*
+	 * As systemd does for each user, with the same weight. A process that moves itself
+	 * would need processor time that it no longer gets.
+	 */
+	cgroup_make("cpu");
 	if (limit)
 		start_lifter();
 	for (i = 0; i < ROUNDS; i++)

@@ -6,19 +6,17 @@
  */
 #include <sched.h>
 #include <stddef.h>
-#include <sys/stat.h>
 
 #include <infiniband/shpd.h>
 #include <rdma/keel-abi.h>
 #include <rdma/keel-queue.h>
 
+#include "cgroup.h"
 #include "iso.h"
 #include "qp.h"
 #include "raw.h"
 #include "t.h"
 
-#define CGROUPS	"/sys/fs/cgroup"
-#define HOSTILE	CGROUPS "/keel-iso-windows"
 /* Processes that bind, and busy loops beside them, in their cgroup. */
 #define BINDERS	16
 #define LOOPS	16
@@ -29,7 +27,7 @@
 
 void t_after(void)
 {
-	rmdir(HOSTILE);
+	cgroup_remove();
 }
 
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
@@ -173,14 +171,6 @@ static void victim(struct peer *parent)
 	pause();
 }
 
-static void put_in_cgroup(pid_t pid)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "%d", pid);
-	CHECK_OK(t_write_file(HOSTILE "/cgroup.procs", text));
-}
-
 /* @act: what the victim does while its region has windows. */
 static void check_binds(void (*act)(struct peer *v))
 {
@@ -188,16 +178,14 @@ static void check_binds(void (*act)(struct peer *v))
 	int i;
 
 	board = peer_shared(sizeof(*board));
-	if (mkdir(HOSTILE, 0755))
-		CHECK_EQ(errno, EEXIST);
-	CHECK_OK(t_write_file(CGROUPS "/cgroup.subtree_control", "+cpu"));
+	cgroup_make("cpu");
 	peer_start(&v, victim);
 	peer_wait(&v);
 	for (i = 0; i < BINDERS; i++) {
 		number = i;
 		peer_start(&b[i], binder);
 		peer_wait(&b[i]);
-		put_in_cgroup(b[i].pid);
+		cgroup_add(b[i].pid);
 	}
 	for (i = 0; i < BINDERS; i++)
 		peer_tell(&b[i]);
@@ -207,7 +195,7 @@ static void check_binds(void (*act)(struct peer *v))
 			usleep(1000);
 	for (i = 0; i < LOOPS; i++) {
 		peer_start(&l[i], loop);
-		put_in_cgroup(l[i].pid);
+		cgroup_add(l[i].pid);
 	}
 	for (i = 0; i < LOOPS; i++)
 		peer_tell(&l[i]);
