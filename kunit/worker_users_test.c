@@ -215,8 +215,8 @@ static void iso_2_worker_last(struct kunit *test)
 }
 
 /*
- * ISO-2: processes that share their memory share a worker, which is a thread of the
- * first of them. Fails if the other one takes the worker for a thread of its own.
+ * ISO-2: processes that share their memory have a worker each: the work of one of them is
+ * charged to it, and its worker does not end with the other one.
  */
 static void iso_2_worker_shared(struct kunit *test)
 {
@@ -226,9 +226,11 @@ static void iso_2_worker_shared(struct kunit *test)
 	worker_test_open(t);
 	o.shared = current->mm;
 	if (other_begins(&o, t)) {
-		KUNIT_EXPECT_PTR_EQ(test, t->worker, o.worker);
-		KUNIT_EXPECT_FALSE(test, o.ours);
+		KUNIT_EXPECT_PTR_NE(test, t->worker, o.worker);
+		KUNIT_EXPECT_TRUE(test, o.ours);
+		KUNIT_EXPECT_FALSE(test, keel_worker_is_ours(o.worker));
 		KUNIT_EXPECT_TRUE(test, keel_worker_is_ours(t->worker));
+		KUNIT_EXPECT_PTR_EQ(test, o.mm, current->mm);
 	}
 	other_ends(&o);
 }

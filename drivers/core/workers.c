@@ -25,8 +25,9 @@ static void keel_workers_stop_all(struct list_head *gone)
 }
 
 /*
- * Returns the worker of the calling process with a reference, or NULL. Workers of
- * processes that have exited move to @gone.
+ * Returns the worker of the calling process with a reference, or NULL. A process that
+ * shares the memory of another one has a worker of its own. Workers of processes that
+ * have exited move to @gone.
  */
 static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 					    struct list_head *gone)
@@ -41,7 +42,7 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 			/* Now, because the caller takes over its work. */
 			keel_worker_close(worker);
 			list_move_tail(&worker->node, gone);
-		} else if (worker->mm == current->mm) {
+		} else if (keel_worker_is_ours(worker)) {
 			keel_worker_get(worker);
 			return worker;
 		}

@@ -162,7 +162,9 @@ static struct keel_mr *keel_mr_rereg_new(struct keel_dev *kdev,
 	if (old->mem.type == KEEL_MEM_ODP && demand) {
 		mr = keel_mr_odp(old->mem.mm, old->start, key->length,
 				 key->iova, access);
-		if (!IS_ERR(mr)) {
+		/* Else the region gets the worker of the caller. */
+		if (!IS_ERR(mr) &&
+		    (!owner || keel_worker_is_ours(old->mem.worker))) {
 			keel_worker_get(old->mem.worker);
 			mr->mem.worker = old->mem.worker;
 		}

@@ -7,8 +7,10 @@
  */
 #include <fcntl.h>
 #include <linux/aio_abi.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "iso.h"
@@ -119,4 +121,86 @@ TEST_CASE(last, "ISO-1,ISO-2", "a process that exits while a peer copies from it
 
 	for (i = 0; i < ATTEMPTS; i++)
 		attempt(1000 * (i % 7));
+}
+
+static struct iso_end shared;
+static bool registers_again;
+static volatile bool ready;
+
+/* A process that shares the memory and the files of its parent, and outlives it. */
+static int heir(void *arg)
+{
+	struct peer *parent = arg;
+	pid_t elder = getppid();
+
+	if (!registers_again)
+		shared.mr = MUST(ibv_reg_mr(shared.pd, memory(), BYTES,
+					    ISO_RIGHTS | IBV_ACCESS_ON_DEMAND));
+	ready = true;
+	while (getppid() == elder)
+		usleep(1000);
+	if (registers_again)
+		CHECK_OK(ibv_rereg_mr(shared.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				      IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND));
+	memset(shared.mr->addr, 'h', BYTES);
+	iso_meet(&shared, parent);
+	peer_tell(parent);
+	peer_wait(parent);
+	_exit(0);
+}
+
+static void elder(struct peer *parent)
+{
+	char *stack = memory();
+
+	iso_open(&shared, KEEL0, NULL, ISO_RC);
+	/* This process has a worker that provides on-demand memory. */
+	shared.mr = MUST(ibv_reg_mr(shared.pd, memory(), BYTES,
+				    ISO_RIGHTS | IBV_ACCESS_ON_DEMAND));
+	SYS(clone(heir, stack + BYTES, CLONE_VM | CLONE_FILES | SIGCHLD, parent));
+	while (!ready)
+		usleep(1000);
+	_exit(0);
+}
+
+/* Copy from the memory of the heir. */
+static void copies_once(struct peer *parent)
+{
+	struct iso_end e;
+
+	iso_open(&e, KEEL0, NULL, ISO_RC);
+	e.mr = MUST(ibv_reg_mr(e.pd, memory(), BYTES, ISO_RIGHTS));
+	iso_meet(&e, parent);
+	peer_wait(parent);
+	CHECK_OK(iso_rdma(&e, IBV_WR_RDMA_READ, 1, e.mr));
+	CHECK_WC(e.cq, 1, IBV_WC_SUCCESS);
+	CHECK_ALL((char *)e.mr->addr, 'h', 64);
+	peer_tell(parent);
+	pause();
+}
+
+static void check_heir(bool again)
+{
+	struct peer a, p;
+
+	registers_again = again;
+	peer_start(&a, elder);
+	SYS(waitpid(a.pid, NULL, 0));
+	peer_start(&p, copies_once);
+	iso_introduce(&a, &p);
+	peer_wait(&a);
+	peer_tell(&p);
+	CHECK_WITHIN(&p, "copy from memory whose first process has exited");
+	peer_tell(&a);
+	peer_kill(&p, SIGKILL);
+}
+
+TEST_CASE(heir, "PD-3,ISO-2", "peers can access on-demand memory that two processes share as long as the one that registered it exists", .limit = 30, ISO_NEEDS_THREADS)
+{
+	check_heir(false);
+}
+
+TEST_CASE(again, "PD-3,ISO-2", "a process can register on-demand memory again that another process registered, which shared its memory and has exited", .limit = 30, ISO_NEEDS_THREADS)
+{
+	check_heir(true);
 }
