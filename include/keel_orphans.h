@@ -3,7 +3,8 @@
  * Work for objects of a user whose processes cannot do it, above all because they are
  * dead. Nobody can be charged for it. So all of it together, of a user of a device, gets at
  * most a fixed part of the time of one processor, in turn. All users share one thread, and
- * together they get a larger part. If they need more, the user with the least comes first.
+ * together they get a larger part. If they need more, the one that has waited for longer
+ * comes first.
  *
  * A core unit: it depends on no object and no user.
  */
@@ -64,6 +65,17 @@ bool keel_orphans_look(const struct keel_orphans *orphans);
 #endif
 
 /**
+ * keel_orphans_least() - when might a user have had time who has saved as much as possible?
+ * @now: now
+ *
+ * Return: as ktime_get_ns().
+ */
+static inline u64 keel_orphans_least(u64 now)
+{
+	return now > KEEL_ORPHANS_SAVED ? now - KEEL_ORPHANS_SAVED : 0;
+}
+
+/**
  * keel_orphans_rest() - when may a user, or any user, have time again?
  * @rest: when it might have this time
  * @start: begin of its work
@@ -74,9 +86,7 @@ bool keel_orphans_look(const struct keel_orphans *orphans);
  */
 static inline u64 keel_orphans_rest(u64 rest, u64 start, u64 end, unsigned int parts)
 {
-	u64 first = start > KEEL_ORPHANS_SAVED ? start - KEEL_ORPHANS_SAVED : 0;
-
-	return max(rest, first) + parts * (end - start + KEEL_ORPHANS_STEP);
+	return max(rest, keel_orphans_least(start)) + parts * (end - start + KEEL_ORPHANS_STEP);
 }
 
 #endif /* KEEL_ORPHANS_H */

@@ -234,6 +234,27 @@ static void iso_2_orphans_all(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, keel_orphans_look(&others));
 }
 
+/* ISO-2: users who come later do not come first, although they have saved more time. */
+static void iso_2_orphans_fifo(struct kunit *test)
+{
+	struct keel_orphans early, late;
+
+	keel_orphans_init(&early);
+	keel_orphans_init(&late);
+	keel_orphans_set(&early, ktime_get_ns() - NSEC_PER_MSEC * 100);
+	home->a.waits = true;
+	home_queue(&home->a);
+	wait_for_completion(&home->a.begun);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&early, &home->b.orphan));
+	msleep(20);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&late, &home->c.orphan));
+	complete(&home->a.leave);
+	wait_for_completion(&home->b.begun);
+	wait_for_completion(&home->c.begun);
+	keel_orphan_flush(&home->c.orphan);
+	KUNIT_EXPECT_STREQ(test, "abc", home->log);
+}
+
 /* DEV-3: what is cancelled does not run, and others do. */
 static void dev_3_orphans_cancelled(struct kunit *test)
 {
@@ -299,6 +320,7 @@ static struct kunit_case orphans_cases[] = {
 	KUNIT_CASE(iso_2_orphans_saved),
 	KUNIT_CASE(iso_2_orphans_users),
 	KUNIT_CASE(iso_2_orphans_all),
+	KUNIT_CASE(iso_2_orphans_fifo),
 	KUNIT_CASE(dev_3_orphans_cancelled),
 	KUNIT_CASE(dev_3_orphans_flushed),
 	{}

@@ -189,11 +189,20 @@ EXPORT_SYMBOL_IF_KUNIT(keel_orphan_init);
  */
 bool keel_orphan_queue(struct keel_orphans *orphans, struct keel_orphan *orphan)
 {
+	u64 rest;
+
 	guard(spinlock_irqsave)(&keel_orphans.lock);
 	if (!list_empty(&orphan->node))
 		return false;
+	rest = orphans->turn.expires;
+	/*
+	 * A user who has saved time waits behind others who have waited for longer: they
+	 * would wait for ever, if new users came all the time.
+	 */
+	if (list_empty(&orphans->queue))
+		rest = max(rest, keel_orphans_least(ktime_get_ns()));
 	list_add_tail(&orphan->node, &orphans->queue);
-	keel_orphans_sort(orphans, orphans->turn.expires);
+	keel_orphans_sort(orphans, rest);
 	keel_orphans_arm();
 	return true;
 }
