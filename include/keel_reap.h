@@ -95,7 +95,7 @@ void keel_reap_add(struct keel_reap *reap);
 void keel_reap_ready(struct keel_reap *reap, bool killed);
 void keel_reap_killed(struct keel_reap *reap);
 #if IS_ENABLED(CONFIG_KUNIT)
-bool keel_reaps_live(struct task_struct *process) __must_hold_shared(RCU);
+struct task_struct *keel_reaps_live(struct task_struct *process) __must_hold_shared(RCU);
 #endif
 
 #endif /* KEEL_REAP_H */

@@ -237,10 +237,10 @@ static void keel_reaps_find(struct xarray *owners)
 }
 
 /*
- * Does a process have threads of keel that nothing ends? Returns false if it exits, or if
+ * Returns a thread of keel of a process that nothing ends, or NULL: the process exits, or
  * one of its threads has called execve(), which ends all others.
  */
-VISIBLE_IF_KUNIT bool keel_reaps_live(struct task_struct *process)
+VISIBLE_IF_KUNIT struct task_struct *keel_reaps_live(struct task_struct *process)
 	__must_hold_shared(RCU)
 {
 	const struct signal_struct *signal = process->signal;
@@ -249,11 +249,11 @@ VISIBLE_IF_KUNIT bool keel_reaps_live(struct task_struct *process)
 	/* Not the signal of each thread: a thread takes it before it begins to exit. */
 	if (READ_ONCE(signal->flags) & SIGNAL_GROUP_EXIT ||
 	    READ_ONCE(signal->group_exec_task))
-		return false;
+		return NULL;
 	for_each_thread(process, task)
 		if (keel_thread_is_one(task) && !(READ_ONCE(task->flags) & PF_EXITING))
-			return true;
-	return false;
+			return task;
+	return NULL;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_reaps_live);
 
@@ -266,10 +266,12 @@ static void keel_reaps_kill(struct pid *owner, struct xarray *tasks)
 	process = pid_task(owner, PIDTYPE_TGID);
 	if (!process)
 		return;
-	if (keel_reaps_live(process)) {
+	task = keel_reaps_live(process);
+	if (task) {
 		pr_warn("keel: killing process %d: it does not run, and the module cannot be unloaded before its thread ends\n",
 			pid_nr(owner));
-		kill_pid(owner, SIGKILL, 1);
+		/* Not to @owner: after an execve() just now, that would be the new program. */
+		send_sig(SIGKILL, task, 1);
 		return;
 	}
 	for_each_thread(process, task)

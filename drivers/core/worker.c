@@ -26,6 +26,8 @@
 #include "keel_reap.h"
 #include "keel_worker.h"
 
+/* The shortest time after which the kernel reports threads as hung is 1 s. */
+#define KEEL_WORKER_BLINK	(HZ / 2)
 /* The longest pause between two attempts to take an mmap_lock. */
 #define KEEL_LOCK_PAUSE		max(HZ / 100L, 1L)
 
@@ -292,8 +294,8 @@ static void keel_worker_drain(struct keel_worker *worker, int slot)
  * The thread that drops the last reference on the memory of a process frees it all. That
  * takes long, and may wait for I/O of the process without a limit. So only the process
  * itself must do so: its worker has a reference, and does not exit before
- * keel_worker_release_mm() is called. The caller does not wait for another thread
- * until then.
+ * keel_worker_release_mm() is called. Where that is so, the caller does not wait for
+ * another thread until then.
  *
  * Context: process context.
  * Return: false if the process is about to exit.
@@ -334,12 +336,15 @@ static bool keel_worker_has_users(const struct keel_worker *worker)
 
 /*
  * The thread exits, and has perhaps the last reference on the memory. If the context has
- * no objects, the thread does not call this: no key is left that opens the memory.
+ * no objects, the thread does not call this: no key is left that opens the memory. A user
+ * may get no processor for long, but the thread must not seem to be hung.
  */
 static void keel_worker_wait_mm(struct keel_worker *worker)
 {
 	keel_worker_release_mm(worker);
-	wait_var_event(&worker->users, !keel_worker_has_users(worker));
+	while (!wait_var_event_timeout(&worker->users, !keel_worker_has_users(worker),
+				       KEEL_WORKER_BLINK))
+		;
 }
 
 /* The thread's function if the process is killed. */
