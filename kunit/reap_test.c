@@ -236,7 +236,7 @@ static void iso_1_reap_blinks(struct kunit *test)
 static bool lives(void)
 {
 	guard(rcu)();
-	return keel_reaps_live(current) != NULL;
+	return !!keel_reaps_live(current);
 }
 
 /* As the kernel does before the threads of a process exit. */

@@ -200,7 +200,7 @@ TEST_CASE(heir, "PD-3,ISO-2", "peers can access on-demand memory that two proces
 	check_heir(false);
 }
 
-TEST_CASE(again, "PD-3,ISO-2", "a process can register on-demand memory again that another process registered, which shared its memory and has exited", .limit = 30, ISO_NEEDS_THREADS)
+TEST_CASE(again, "PD-3,ISO-2", "a process can register memory again that another process registered, which shared it and has exited", .limit = 30, ISO_NEEDS_THREADS)
 {
 	check_heir(true);
 }
