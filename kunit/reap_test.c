@@ -242,7 +242,10 @@ static bool lives(void)
 /* As the kernel does before the threads of a process exit. */
 static void dies(unsigned int flags, struct task_struct *execs)
 {
-	guard(spinlock_irq)(&current->sighand->siglock);
+	/* It does not change while this thread exists. */
+	struct sighand_struct *sighand = rcu_dereference_protected(current->sighand, true);
+
+	guard(spinlock_irq)(&sighand->siglock);
 	current->signal->flags ^= flags;
 	current->signal->group_exec_task = execs;
 }
