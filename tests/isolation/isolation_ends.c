@@ -26,7 +26,17 @@
 #define HUNG_WARNINGS	"/proc/sys/kernel/hung_task_warnings"
 #define SECS		2
 
+/* Of the kernel, from the start of the program: the process of the test may fail. */
 static char *hung_secs, *hung_warnings;
+
+__attribute__((constructor))
+static void save_settings(void)
+{
+	if (access(HUNG_SECS, F_OK))
+		return;
+	hung_secs = t_read_file(HUNG_SECS);
+	hung_warnings = t_read_file(HUNG_WARNINGS);
+}
 
 void t_after(void)
 {
@@ -164,10 +174,8 @@ static void report_hung(void)
 {
 	char text[16];
 
-	if (access(HUNG_SECS, F_OK))
+	if (!hung_secs)
 		return;
-	hung_secs = t_shell("cat " HUNG_SECS);
-	hung_warnings = t_shell("cat " HUNG_WARNINGS);
 	snprintf(text, sizeof(text), "%d", SECS);
 	CHECK_OK(t_write_file(HUNG_SECS, text));
 	CHECK_OK(t_write_file(HUNG_WARNINGS, "-1"));
