@@ -291,6 +291,7 @@ static void iso_1_worker_hold_mm(struct kunit *test)
 {
 	struct worker_test *t = test->priv;
 	struct test_job *j = t->jobs;
+	unsigned long end = jiffies + TEST_PATIENCE;
 	struct task_struct *thread;
 	struct other_process o = {};
 
@@ -307,8 +308,9 @@ static void iso_1_worker_hold_mm(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, send_sig(SIGKILL, thread, 1));
 	worker_test_release(t);
 	test_waits(test, &j[0].ended);
-	while (!keel_worker_is_dead(o.worker))
+	while (!keel_worker_is_dead(o.worker) && time_before(jiffies, end))
 		msleep(TEST_PAUSE_MS);
+	KUNIT_EXPECT_TRUE(test, keel_worker_is_dead(o.worker));
 	msleep(TEST_PAUSE_MS);
 	KUNIT_EXPECT_EQ(test, 0, READ_ONCE(thread->flags) & PF_EXITING);
 	KUNIT_EXPECT_FALSE(test, keel_worker_hold_mm(o.worker));
