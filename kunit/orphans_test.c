@@ -9,6 +9,7 @@
 #include <linux/ktime.h>
 
 #include "keel_orphans.h"
+#include "threads.h"
 
 #define LOG	8
 
@@ -35,6 +36,7 @@ struct child {
 
 static struct home {
 	struct kunit *test;
+	struct task_struct *task;
 	struct keel_orphans orphans;
 	struct child a, b, c;
 	char log[LOG + 1];
@@ -92,6 +94,7 @@ static int home_init(struct kunit *test)
 		return -ENOMEM;
 	home->test = test;
 	keel_orphans_init(&home->orphans);
+	home->task = current;
 	child_init(&home->a, 'a');
 	child_init(&home->b, 'b');
 	child_init(&home->c, 'c');
@@ -283,13 +286,12 @@ static void dev_3_orphans_cancelled(struct kunit *test)
 
 static void leave_work(struct work_struct *work)
 {
-	/* The test waits by now, or will not wait at all. */
-	msleep(50);
+	KUNIT_EXPECT_TRUE(home->test, threads_idles(home->task));
 	note('<');
 	complete(&home->a.leave);
 }
 
-/* DEV-3: the flush waits for the end of what runs, and for nothing that is queued. */
+/* DEV-3, ISO-1: the flush waits for the end of what runs, and for nothing that is queued. */
 static void dev_3_orphans_flushed(struct kunit *test)
 {
 	struct work_struct leave;

@@ -4,11 +4,15 @@
  */
 #include <linux/completion.h>
 #include <linux/cpumask.h>
+#include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/sched/task.h>
 
 #include "threads.h"
+
+#define THREADS_PATIENCE	(10 * HZ)
 
 struct threads_member {
 	struct task_struct *task;
@@ -26,6 +30,18 @@ static int threads_thread(void *data)
 	wait_for_completion(me->go);
 	me->fn(me->arg, me->who);
 	return 0;
+}
+
+bool threads_idles(const struct task_struct *task)
+{
+	unsigned long end = jiffies + THREADS_PATIENCE;
+
+	while (READ_ONCE(task->__state) != TASK_IDLE) {
+		if (time_after(jiffies, end))
+			return false;
+		usleep_range(1000, 2000);
+	}
+	return true;
 }
 
 /*

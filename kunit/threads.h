@@ -21,6 +21,16 @@
 void threads_run(struct kunit *test, void (*fn)(void *arg, unsigned int who),
 		 void *arg);
 
+/**
+ * threads_idles() - wait until a thread sleeps as one that has nothing to do
+ * @task: the thread; does not end before the caller lets it
+ *
+ * The kernel does not report such a thread as hung.
+ *
+ * Return: false if that has taken too long.
+ */
+bool threads_idles(const struct task_struct *task);
+
 /* Let other threads run: User Mode Linux does not preempt kernel threads. */
 static inline void threads_yield(void)
 {

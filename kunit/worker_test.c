@@ -7,6 +7,7 @@
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 
+#include "threads.h"
 #include "worker_jobs.h"
 
 /* ISO-2: a thread of the process runs the jobs, in their order. */
@@ -81,15 +82,12 @@ static void worker_take_back(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, j[0].runs);
 }
 
-/* Release the jobs when the thread of the test sleeps, or after some time. */
+/* Release the jobs when the thread of the test sleeps. */
 static int releasing_thread(void *arg)
 {
-	unsigned long until = jiffies + TEST_PATIENCE;
 	struct worker_test *t = arg;
 
-	while (READ_ONCE(t->task->__state) != TASK_UNINTERRUPTIBLE &&
-	       !kthread_should_stop() && time_before(jiffies, until))
-		usleep_range(1000, 2000);
+	KUNIT_EXPECT_TRUE(t->test, threads_idles(t->task));
 	worker_test_release(t);
 	return 0;
 }
@@ -103,7 +101,7 @@ static int stopping_thread(void *arg)
 }
 
 /*
- * A job that has begun has ended when keel_job_cancel() returns. In this test the job
+ * ISO-1: a job that has begun has ended when keel_job_cancel() returns. In this test the job
  * waits, but not for the caller.
  */
 static void worker_cancel(struct kunit *test)

@@ -16,6 +16,7 @@
 
 #include "keel_copy.h"
 #include "keel_point.h"
+#include "threads.h"
 #include "worker_jobs.h"
 
 /**
@@ -311,7 +312,7 @@ static void iso_1_worker_hold_mm(struct kunit *test)
 	while (!keel_worker_is_dead(o.worker) && time_before(jiffies, end))
 		msleep(TEST_PAUSE_MS);
 	KUNIT_EXPECT_TRUE(test, keel_worker_is_dead(o.worker));
-	msleep(TEST_PAUSE_MS);
+	KUNIT_EXPECT_TRUE(test, threads_idles(thread));
 	KUNIT_EXPECT_EQ(test, 0, READ_ONCE(thread->flags) & PF_EXITING);
 	KUNIT_EXPECT_FALSE(test, keel_worker_hold_mm(o.worker));
 	KUNIT_EXPECT_EQ(test, -EFAULT, pin_other(&o));

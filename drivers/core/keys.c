@@ -9,6 +9,7 @@
 
 #include "keel_keys.h"
 #include "keel_point.h"
+#include "keel_wait.h"
 
 #define KEEL_KEY_INDEX_MAX	(U32_MAX >> KEEL_KEY_INDEX_SHIFT)
 
@@ -191,7 +192,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_try_drain);
  */
 void keel_key_drain(struct keel_key *key)
 {
-	wait_var_event(&key->users, keel_key_try_drain(key));
+	keel_wait_var(&key->users, keel_key_try_drain(key));
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_drain);
 
@@ -217,7 +218,7 @@ static bool keel_drain_is_empty(const struct keel_drain *drain)
  */
 void keel_drain_wait(struct keel_drain *drain)
 {
-	wait_var_event(&drain->keys, keel_drain_is_empty(drain));
+	keel_wait_var(&drain->keys, keel_drain_is_empty(drain));
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_drain_wait);
 

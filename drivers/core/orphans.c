@@ -16,6 +16,7 @@
 
 #include "compat.h"
 #include "keel_orphans.h"
+#include "keel_wait.h"
 
 static void keel_orphans_work(struct work_struct *work);
 
@@ -237,8 +238,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_orphan_cancel);
  */
 void keel_orphan_flush(const struct keel_orphan *orphan)
 {
-	wait_var_event(&keel_orphans.running,
-		       READ_ONCE(keel_orphans.running) != orphan);
+	keel_wait_var(&keel_orphans.running,
+		      READ_ONCE(keel_orphans.running) != orphan);
 	/* Order the accesses of the work before those of the caller. */
 	smp_acquire__after_ctrl_dep();
 }

@@ -24,10 +24,9 @@
 #include "compat.h"
 #include "keel_point.h"
 #include "keel_reap.h"
+#include "keel_wait.h"
 #include "keel_worker.h"
 
-/* The shortest time after which the kernel reports threads as hung is 1 s. */
-#define KEEL_WORKER_BLINK	(HZ / 2)
 /* The longest pause between two attempts to take an mmap_lock. */
 #define KEEL_LOCK_PAUSE		max(HZ / 100L, 1L)
 
@@ -195,9 +194,9 @@ bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job)
 
 	keel_stub(keel_job_cancel, worker, job);
 	was_queued = keel_job_take_back(worker, job);
-	wait_var_event(&worker->running,
-		       READ_ONCE(worker->running[0]) != job &&
-		       READ_ONCE(worker->running[1]) != job);
+	keel_wait_var(&worker->running,
+		      READ_ONCE(worker->running[0]) != job &&
+		      READ_ONCE(worker->running[1]) != job);
 	/* Order the accesses of the job before those of the caller. */
 	smp_acquire__after_ctrl_dep();
 	return was_queued;
@@ -337,14 +336,12 @@ static bool keel_worker_has_users(const struct keel_worker *worker)
 /*
  * The thread exits, and has perhaps the last reference on the memory. If the context has
  * no objects, the thread does not call this: no key is left that opens the memory. A user
- * may get no processor for long, but the thread must not seem to be hung.
+ * may get no processor for long.
  */
 static void keel_worker_wait_mm(struct keel_worker *worker)
 {
 	keel_worker_release_mm(worker);
-	while (!wait_var_event_timeout(&worker->users, !keel_worker_has_users(worker),
-				       KEEL_WORKER_BLINK))
-		;
+	keel_wait_var(&worker->users, !keel_worker_has_users(worker));
 }
 
 /* The thread's function if the process is killed. */
