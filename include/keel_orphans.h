@@ -3,8 +3,8 @@
  * Work for objects of a user whose processes cannot do it, above all because they are
  * dead. Nobody can be charged for it. So all of it together, of a user of a device, gets at
  * most a fixed part of the time of one processor, in turn. All users share one thread, and
- * together they get a larger part. If they need more, the one that has waited for longer
- * comes first.
+ * together they get a larger part. If they need more, they get equal parts of the time, not
+ * as many turns: the turns of one may take much longer than those of others.
  *
  * A core unit: it depends on no object and no user.
  */
@@ -13,6 +13,7 @@
 
 #include <linux/kconfig.h>
 #include <linux/list.h>
+#include <linux/time64.h>
 #include <linux/timerqueue.h>
 #include <linux/types.h>
 
@@ -41,8 +42,8 @@ struct keel_orphan {
  * struct keel_orphans - the work of a user; a lock of orphans.c protects it
  * @queue: struct keel_orphan, the oldest first. Each keeps the user until its
  *	&keel_orphan.end is called, or it is cancelled.
- * @turn: listed while @queue is not empty. Nothing runs before its time, as
- *	ktime_get_ns().
+ * @turn: listed while @queue is not empty. Nothing runs before its time, in nanoseconds by
+ *	a clock of orphans.c.
  */
 struct keel_orphans {
 	struct list_head queue;
@@ -60,15 +61,18 @@ bool keel_orphan_queue(struct keel_orphans *orphans, struct keel_orphan *orphan)
 bool keel_orphan_cancel(struct keel_orphans *orphans, struct keel_orphan *orphan);
 void keel_orphan_flush(const struct keel_orphan *orphan);
 #if IS_ENABLED(CONFIG_KUNIT)
-void keel_orphans_set(struct keel_orphans *orphans, u64 ns);
+#define KEEL_ORPHANS_HOUR	(3600LL * NSEC_PER_SEC)
+
+void keel_orphans_set(struct keel_orphans *orphans, s64 ns);
+u64 keel_orphans_turn(const struct keel_orphans *orphans);
 bool keel_orphans_look(const struct keel_orphans *orphans);
 #endif
 
 /**
  * keel_orphans_least() - when might a user have had time who has saved as much as possible?
- * @now: now
+ * @now: now, in nanoseconds by any clock
  *
- * Return: as ktime_get_ns().
+ * Return: by that clock.
  */
 static inline u64 keel_orphans_least(u64 now)
 {
@@ -76,17 +80,19 @@ static inline u64 keel_orphans_least(u64 now)
 }
 
 /**
- * keel_orphans_rest() - when may a user, or any user, have time again?
- * @rest: when it might have this time
- * @start: begin of its work
- * @end: end of its work
- * @parts: it gets one part of so many
+ * keel_orphans_lag() - how much later is it than by the clock of the turns?
+ * @late: nanoseconds until now
+ * @now: now, as ktime_get_ns()
+ * @turn: the turn of the user who is next, by that clock; it has come
  *
- * Return: as ktime_get_ns(); may be over already.
+ * The clock stops where the user would have saved more than it may. If it has done nothing
+ * for long, that time is lost. If it had to wait for others, then so had all others.
+ *
+ * Return: nanoseconds.
  */
-static inline u64 keel_orphans_rest(u64 rest, u64 start, u64 end, unsigned int parts)
+static inline u64 keel_orphans_lag(u64 late, u64 now, u64 turn)
 {
-	return max(rest, keel_orphans_least(start)) + parts * (end - start + KEEL_ORPHANS_STEP);
+	return max(late, keel_orphans_least(now - min(now, turn)));
 }
 
 #endif /* KEEL_ORPHANS_H */

@@ -264,7 +264,7 @@ static void dev_3_events_closed_orphan(struct kunit *test)
 {
 	struct source *s = source_new(test, false);
 
-	keel_orphans_set(source_orphans(s), KTIME_MAX);
+	keel_orphans_set(source_orphans(s), KEEL_ORPHANS_HOUR);
 	keel_events_queue(&s->events, 5);
 	KUNIT_EXPECT_EQ(test, 2, dummy_refs(s->dummy));
 	keel_events_close(&s->events);

@@ -11,11 +11,15 @@
 #include "keel_orphans.h"
 #include "threads.h"
 
-#define LOG	8
+#define LOG	64
+#define SLOW_USERS	3
+#define SLOW_ROUNDS	5
+#define QUICK_ROUNDS	30
 
 /**
  * struct child - work
  * @orphan: the work
+ * @orphans: its user
  * @mark: its mark in the log
  * @rounds: how often it queues itself again
  * @slow: takes 10 ms
@@ -23,15 +27,20 @@
  * @leave: it waits for this
  * @waits: it waits
  * @ends: logs its end
+ * @late: another user, or NULL
+ * @late_turn: in how many nanoseconds the turn of that user comes, when it runs
  */
 struct child {
 	struct keel_orphan orphan;
+	struct keel_orphans *orphans;
 	char mark;
 	unsigned int rounds;
 	bool slow;
 	struct completion begun, leave;
 	bool waits;
 	bool ends;
+	const struct keel_orphans *late;
+	s64 late_turn;
 };
 
 static struct home {
@@ -57,6 +66,8 @@ static void child_run(struct keel_orphan *orphan)
 	if (child->slow)
 		/* Not less: the loop of mdelay() may be measured on a busy machine. */
 		usleep_range(10000, 20000);
+	if (child->late)
+		child->late_turn = keel_orphans_turn(child->late) - ktime_get_ns();
 	complete(&child->begun);
 	if (child->waits)
 		wait_for_completion(&child->leave);
@@ -75,12 +86,13 @@ static void child_end(struct keel_orphan *orphan)
 	if (child->rounds) {
 		child->rounds--;
 		KUNIT_EXPECT_TRUE(home->test,
-				  keel_orphan_queue(&home->orphans, orphan));
+				  keel_orphan_queue(child->orphans, orphan));
 	}
 }
 
-static void child_init(struct child *child, char mark)
+static void child_init(struct child *child, struct keel_orphans *orphans, char mark)
 {
+	child->orphans = orphans;
 	child->mark = mark;
 	init_completion(&child->begun);
 	init_completion(&child->leave);
@@ -95,9 +107,9 @@ static int home_init(struct kunit *test)
 	home->test = test;
 	keel_orphans_init(&home->orphans);
 	home->task = current;
-	child_init(&home->a, 'a');
-	child_init(&home->b, 'b');
-	child_init(&home->c, 'c');
+	child_init(&home->a, &home->orphans, 'a');
+	child_init(&home->b, &home->orphans, 'b');
+	child_init(&home->c, &home->orphans, 'c');
 	return 0;
 }
 
@@ -112,7 +124,7 @@ static void home_exit(struct kunit *test)
 
 static void home_rest_long(void)
 {
-	keel_orphans_set(&home->orphans, ktime_get_ns() + 3600ULL * NSEC_PER_SEC);
+	keel_orphans_set(&home->orphans, KEEL_ORPHANS_HOUR);
 }
 
 /* Let all work run. */
@@ -170,41 +182,36 @@ static void iso_2_orphans_rest(struct kunit *test)
 
 	KUNIT_EXPECT_STREQ(test, "a", home->log);
 	/* It took 10 ms or more, and began with 10 ms that were saved. */
-	KUNIT_EXPECT_GE(test, (u64)home->orphans.turn.expires,
+	KUNIT_EXPECT_GE(test, keel_orphans_turn(&home->orphans),
 			start + 80 * NSEC_PER_MSEC);
-}
-
-static u64 user_rests(u64 rest, u64 start, u64 end)
-{
-	return keel_orphans_rest(rest, start, end, KEEL_ORPHANS_PARTS);
 }
 
 /* ISO-2: short work runs without a pause, until all of it has taken its part. */
 static void iso_2_orphans_saved(struct kunit *test)
 {
-	const u64 ms = NSEC_PER_MSEC, us = NSEC_PER_USEC, now = 1000 * ms;
+	const u64 ms = NSEC_PER_MSEC, now = 1000 * ms;
 
 	/* A user who had no work for long has saved 10 ms, and no more. */
-	KUNIT_EXPECT_EQ(test, 990 * ms + 100 * us, user_rests(0, now, now));
-	KUNIT_EXPECT_EQ(test, 1000 * ms + 100 * us, user_rests(0, now, now + ms));
-	KUNIT_EXPECT_EQ(test, 996 * ms + 100 * us,
-			user_rests(995 * ms, now, now + ms / 10));
-	KUNIT_EXPECT_EQ(test, 1190 * ms + 100 * us,
-			user_rests(0, now, now + 20 * ms));
+	KUNIT_EXPECT_EQ(test, 990 * ms, keel_orphans_least(now));
 	/* Soon after the boot. */
-	KUNIT_EXPECT_EQ(test, 10 * ms + 100 * us, user_rests(0, ms, 2 * ms));
-	KUNIT_EXPECT_EQ(test, 21 * ms + 100 * us,
-			user_rests(ms, 11 * ms, 13 * ms));
+	KUNIT_EXPECT_EQ(test, 0, keel_orphans_least(9 * ms));
+	/* Its turn comes now, has just come, or came too long ago. */
+	KUNIT_EXPECT_EQ(test, 0, keel_orphans_lag(0, now, now));
+	KUNIT_EXPECT_EQ(test, 0, keel_orphans_lag(0, now, 990 * ms));
+	KUNIT_EXPECT_EQ(test, 1, keel_orphans_lag(0, now, 990 * ms - 1));
+	KUNIT_EXPECT_EQ(test, 490 * ms, keel_orphans_lag(0, now, 500 * ms));
+	/* The clock does not go faster because a user has saved less. */
+	KUNIT_EXPECT_EQ(test, 300 * ms, keel_orphans_lag(300 * ms, now, 700 * ms));
+	KUNIT_EXPECT_EQ(test, 310 * ms, keel_orphans_lag(300 * ms, now, 680 * ms));
 }
 
 /* ISO-2: the user with the earliest turn comes first, and no other user waits for it. */
 static void iso_2_orphans_users(struct kunit *test)
 {
 	struct keel_orphans others;
-	u64 now = ktime_get_ns();
 
 	keel_orphans_init(&others);
-	keel_orphans_set(&others, now + 3600ULL * NSEC_PER_SEC);
+	keel_orphans_set(&others, KEEL_ORPHANS_HOUR);
 	home_rest_long();
 	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&others, &home->b.orphan));
 	KUNIT_EXPECT_TRUE(test, home_queue(&home->a));
@@ -246,7 +253,7 @@ static void iso_2_orphans_fifo(struct kunit *test)
 
 	keel_orphans_init(&early);
 	keel_orphans_init(&late);
-	keel_orphans_set(&early, ktime_get_ns() - NSEC_PER_MSEC * 100);
+	keel_orphans_set(&early, -100 * NSEC_PER_MSEC);
 	home->a.waits = true;
 	home_queue(&home->a);
 	wait_for_completion(&home->a.begun);
@@ -258,6 +265,71 @@ static void iso_2_orphans_fifo(struct kunit *test)
 	wait_for_completion(&home->c.begun);
 	keel_orphan_flush(&home->c.orphan);
 	KUNIT_EXPECT_STREQ(test, "abc", home->log);
+}
+
+/* How many others have begun in the log before the last one of @mark. */
+static unsigned int home_before(char mark)
+{
+	unsigned int i, n = 0, last = 0;
+
+	for (i = 0; i < home->nr; i++) {
+		if (home->log[i] == mark)
+			last = n;
+		else
+			n++;
+	}
+	return last;
+}
+
+/*
+ * ISO-2: users get equal parts of the time, not of the turns: one with many short turns does
+ * not wait in each for a long one of every other user.
+ */
+static void iso_2_orphans_even(struct kunit *test)
+{
+	struct keel_orphans orphans[SLOW_USERS + 1];
+	struct child child[SLOW_USERS + 1] = {};
+	int i;
+
+	home->a.waits = true;
+	home_queue(&home->a);
+	wait_for_completion(&home->a.begun);
+	for (i = 0; i <= SLOW_USERS; i++) {
+		keel_orphans_init(&orphans[i]);
+		child_init(&child[i], &orphans[i], i < SLOW_USERS ? 's' : 'q');
+		child[i].slow = i < SLOW_USERS;
+		child[i].rounds = child[i].slow ? SLOW_ROUNDS : QUICK_ROUNDS;
+		KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&orphans[i], &child[i].orphan));
+	}
+	complete(&home->a.leave);
+	for (i = 0; i <= SLOW_USERS; i++)
+		while (keel_orphans_look(&orphans[i]))
+			msleep(20);
+	KUNIT_EXPECT_EQ(test, 1 + SLOW_USERS * (SLOW_ROUNDS + 1) + QUICK_ROUNDS + 1, home->nr);
+	/* It has less time than one turn of the others takes. So each has one, perhaps two. */
+	KUNIT_EXPECT_LE(test, home_before('q'), 1 + 2 * SLOW_USERS);
+}
+
+/* ISO-2: time in which others waited does not delay users who come later. */
+static void iso_2_orphans_lost(struct kunit *test)
+{
+	struct keel_orphans early, late;
+
+	keel_orphans_init(&early);
+	keel_orphans_init(&late);
+	home->a.waits = true;
+	home_queue(&home->a);
+	wait_for_completion(&home->a.begun);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&early, &home->b.orphan));
+	msleep(60);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&late, &home->c.orphan));
+	home->b.late = &late;
+	complete(&home->a.leave);
+	wait_for_completion(&home->b.begun);
+	wait_for_completion(&home->c.begun);
+	keel_orphan_flush(&home->c.orphan);
+	KUNIT_EXPECT_STREQ(test, "abc", home->log);
+	KUNIT_EXPECT_LE(test, home->b.late_turn, 0);
 }
 
 /* DEV-3: what is cancelled does not run, and others do. */
@@ -325,6 +397,8 @@ static struct kunit_case orphans_cases[] = {
 	KUNIT_CASE(iso_2_orphans_users),
 	KUNIT_CASE(iso_2_orphans_all),
 	KUNIT_CASE(iso_2_orphans_fifo),
+	KUNIT_CASE(iso_2_orphans_even),
+	KUNIT_CASE(iso_2_orphans_lost),
 	KUNIT_CASE(dev_3_orphans_cancelled),
 	KUNIT_CASE(dev_3_orphans_flushed),
 	{}

@@ -67,7 +67,7 @@ static void iso_1_qp_orphan_left(struct kunit *test)
 
 	end_recv(p, &p->a, 7, 0, OWNER_LEN);
 	end_send_silently(p, &p->a, 1, OWNER_LEN);
-	keel_orphans_set(&o->user->orphans, KTIME_MAX);
+	keel_orphans_set(&o->user->orphans, KEEL_ORPHANS_HOUR);
 	/* The reference of the job. */
 	keel_obj_get(&qp->obj);
 	keel_qp_job(&qp->job, false);
@@ -114,7 +114,7 @@ static struct keel_qp *dies_with_many(struct owner *o, bool recv)
 	o->p->one_cq = true;
 	o->p->wrs = MANY;
 	qp = owner_dies(o, IB_QPT_RC);
-	keel_orphans_set(&o->user->orphans, KTIME_MAX);
+	keel_orphans_set(&o->user->orphans, KEEL_ORPHANS_HOUR);
 	for (i = 0; i < MANY; i++)
 		if (recv)
 			end_recv(o->p, &o->p->a, i, 0, OWNER_LEN);

@@ -60,7 +60,7 @@ void owner_exit(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&o->user->held[KEEL_QP]));
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&o->user->ref));
 	/* So that the device does not keep the user, who may have to wait for a turn. */
-	keel_orphans_set(&o->user->orphans, 0);
+	keel_orphans_set(&o->user->orphans, -KEEL_ORPHANS_SAVED);
 	keel_user_put(o->user);
 }
 

@@ -24,12 +24,14 @@ static void keel_orphans_work(struct work_struct *work);
  * @lock is taken in any context, inside all other locks. @users is sorted by their next
  * turn. One work runs for one user at a time, so that many users do not get many
  * processors: @running, only compared. Nothing runs before @rest, as ktime_get_ns(): they
- * do not get all of one processor either, because one person can be many users.
+ * do not get all of one processor either, because one person can be many users. If that is
+ * not enough for all, the clock of their turns is slow; @late is what it is behind.
  */
 static struct {
 	spinlock_t lock;
 	struct timerqueue_head users __guarded_by(&lock);
 	u64 rest __guarded_by(&lock);
+	u64 late __guarded_by(&lock);
 	const struct keel_orphan *running;
 	struct workqueue_struct *wq;
 	struct delayed_work work;
@@ -60,16 +62,32 @@ void keel_orphans_unload(void)
 	destroy_workqueue(keel_orphans.wq);
 }
 
+/*
+ * The time, by the clock of the turns. Where users wait for each other, none comes much
+ * before or after the others, but what each has had is not forgotten.
+ */
+static u64 keel_orphans_now(void)
+	__must_hold(&keel_orphans.lock)
+{
+	const struct timerqueue_node *next = timerqueue_getnext(&keel_orphans.users);
+	u64 now = ktime_get_ns() - keel_orphans.late;
+	u64 turn = next ? next->expires : now;
+
+	return min(now, turn + 2 * KEEL_ORPHANS_SAVED);
+}
+
 /* Run the work at the next turn of a user. */
 static void keel_orphans_arm(void)
 	__must_hold(&keel_orphans.lock)
 {
 	struct timerqueue_node *next = timerqueue_getnext(&keel_orphans.users);
+	u64 turn;
 	s64 ns;
 
 	if (!next)
 		return;
-	ns = max_t(u64, next->expires, keel_orphans.rest) - ktime_get_ns();
+	turn = next->expires + keel_orphans.late;
+	ns = max(turn, keel_orphans.rest) - ktime_get_ns();
 	mod_delayed_work(keel_orphans.wq, &keel_orphans.work,
 			 ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0);
 }
@@ -94,10 +112,11 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 
 	guard(spinlock_irqsave)(&keel_orphans.lock);
 	next = timerqueue_getnext(&keel_orphans.users);
-	if (!next || next->expires > now || keel_orphans.rest > now) {
+	if (!next || next->expires + keel_orphans.late > now || keel_orphans.rest > now) {
 		keel_orphans_arm();
 		return NULL;
 	}
+	keel_orphans.late = keel_orphans_lag(keel_orphans.late, now, next->expires);
 	orphans = container_of(next, struct keel_orphans, turn);
 	*orphan = list_first_entry(&orphans->queue, struct keel_orphan, node);
 	list_del_init(&(*orphan)->node);
@@ -108,13 +127,12 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 
 static void keel_orphans_end(struct keel_orphans *orphans, u64 start)
 {
-	u64 now = ktime_get_ns();
+	u64 cost = ktime_get_ns() - start + KEEL_ORPHANS_STEP;
 
 	guard(spinlock_irqsave)(&keel_orphans.lock);
-	keel_orphans_sort(orphans, keel_orphans_rest(orphans->turn.expires, start, now,
-						     KEEL_ORPHANS_PARTS));
-	keel_orphans.rest = keel_orphans_rest(keel_orphans.rest, start, now,
-					      KEEL_ORPHANS_PARTS_ALL);
+	keel_orphans_sort(orphans, orphans->turn.expires + KEEL_ORPHANS_PARTS * cost);
+	keel_orphans.rest = max(keel_orphans.rest, keel_orphans_least(start)) +
+			    KEEL_ORPHANS_PARTS_ALL * cost;
 	keel_orphans_arm();
 }
 
@@ -159,7 +177,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_orphans_init);
 bool keel_orphans_owe(const struct keel_orphans *orphans)
 {
 	guard(spinlock_irqsave)(&keel_orphans.lock);
-	return (u64)orphans->turn.expires + KEEL_ORPHANS_SAVED > ktime_get_ns();
+	return (u64)orphans->turn.expires + KEEL_ORPHANS_SAVED > keel_orphans_now();
 }
 
 /**
@@ -201,7 +219,7 @@ bool keel_orphan_queue(struct keel_orphans *orphans, struct keel_orphan *orphan)
 	 * would wait for ever, if new users came all the time.
 	 */
 	if (list_empty(&orphans->queue))
-		rest = max(rest, keel_orphans_least(ktime_get_ns()));
+		rest = max(rest, keel_orphans_least(keel_orphans_now()));
 	list_add_tail(&orphan->node, &orphans->queue);
 	keel_orphans_sort(orphans, rest);
 	keel_orphans_arm();
@@ -247,19 +265,27 @@ EXPORT_SYMBOL_IF_KUNIT(keel_orphan_flush);
 
 #if IS_ENABLED(CONFIG_KUNIT)
 /*
- * Set the next turn of a user to a time, let work run at once if it is its turn, and wait
- * until the work has looked at it.
+ * Let the next turn of a user come in some time, or in the past; let work run at once if it
+ * is its turn, and wait until the work has looked at it.
  */
-void keel_orphans_set(struct keel_orphans *orphans, u64 ns)
+void keel_orphans_set(struct keel_orphans *orphans, s64 ns)
 {
 	scoped_guard(spinlock_irqsave, &keel_orphans.lock) {
-		keel_orphans_sort(orphans, ns);
+		keel_orphans_sort(orphans, ktime_get_ns() - keel_orphans.late + ns);
 		keel_orphans.rest = 0;
 		keel_orphans_arm();
 	}
 	flush_delayed_work(&keel_orphans.work);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_set);
+
+/* Returns when the next turn of a user comes if no other user delays it: ktime_get_ns(). */
+u64 keel_orphans_turn(const struct keel_orphans *orphans)
+{
+	guard(spinlock_irqsave)(&keel_orphans.lock);
+	return orphans->turn.expires + keel_orphans.late;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_orphans_turn);
 
 /* Returns true if work of the user is queued, or any work runs. */
 bool keel_orphans_look(const struct keel_orphans *orphans)

@@ -5,7 +5,6 @@
  */
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -17,8 +16,8 @@
 
 #define CQS		16
 #define RECVS		16
-#define EPOLLS		200
-#define WATCHED		250
+/* Each event wakes so many waiters: 50,000. */
+#define WATCHED		(250 * ISO_EPOLLS)
 #define STACK		(256 << 10)
 #define RUN_US		2000000ULL
 
@@ -42,21 +41,6 @@ static uint64_t now_us(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000ULL + t.tv_nsec / 1000;
-}
-
-/* Each event wakes EPOLLS * WATCHED waiters. */
-static void watch(int fd)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-	int epoll[EPOLLS], i, k;
-
-	for (i = 0; i < EPOLLS; i++)
-		epoll[i] = SYS(epoll_create1(0));
-	for (k = 0; k < WATCHED; k++) {
-		fd = SYS(dup(fd));
-		for (i = 0; i < EPOLLS; i++)
-			SYS(epoll_ctl(epoll[i], EPOLL_CTL_ADD, fd, &event));
-	}
 }
 
 static void receive(int i)
@@ -103,7 +87,7 @@ static void owner(struct peer *parent)
 		for (k = 0; k < RECVS; k++)
 			receive(i);
 	}
-	watch(channel->fd);
+	iso_watch(channel->fd, WATCHED);
 	SYS(clone(heir, stack + STACK, CLONE_VM | CLONE_FILES | SIGCHLD, NULL));
 	peer_tell(parent);
 	pause();

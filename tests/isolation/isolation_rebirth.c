@@ -2,6 +2,7 @@
 /*
  * Processes that create queue pairs with full queues, and die, again and again: the
  * flushes of a user's dead processes take a part of a processor, however many they are.
+ * Each user gets an equal part of the time, although the events of one may take very long.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -27,13 +28,25 @@
 #define PERCENT		20
 /* Without a limit it is 34. */
 #define PERCENT_OF_ALL	30
+#define EVENT_USERS	4
+/* Each event takes about 10 ms. */
+#define WAITERS		(500 * ISO_EPOLLS)
+#define PATIENCE_MS	60000
 
 static struct keel_uapi_ring *rings[2];
 static int n_rings;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_qp *qp[QPS], *peer;
+static int qps = QPS;
 static int next_uid;
+
+/* Of a process that has an event again and again. */
+static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
+static struct ibv_comp_channel *channel;
+static struct ibv_mr *mr;
+/* The events of all these processes. */
+static long *events;
 
 static uint64_t now_us(void)
 {
@@ -68,55 +81,74 @@ static int creator(void *arg)
 		cq = cq_new(pd->context);
 	init.send_cq = cq;
 	init.recv_cq = cq;
-	for (i = 0; i < QPS; i++) {
+	for (i = 0; i < qps; i++) {
 		qp[i] = MUST(ibv_create_qp(pd, &init));
 		qp_connect(qp[i], peer->qp_num);
 	}
 	_exit(0);
 }
 
-/* Let a process create QPs and die, fill their queues, and let the kernel flush them. */
-static void one_life(char *stack)
+static void in_child(int (*fn)(void *arg), char *stack)
 {
+	SYS(waitpid(SYS(clone(fn, stack + STACK, CLONE_VM | CLONE_FILES | SIGCHLD, NULL)),
+		    NULL, 0));
+}
+
+static char *stack_new(void)
+{
+	return (char *)SYS(mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+/*
+ * Let a process create QPs and die, fill their queues, and let the kernel flush them.
+ * Returns false if one is not flushed soon.
+ */
+static bool one_life(char *stack, int ms)
+{
+	bool flushed;
 	int i;
 
-	SYS(waitpid(SYS(clone(creator, stack + STACK, CLONE_VM | CLONE_FILES | SIGCHLD,
-			      NULL)), NULL, 0));
+	in_child(creator, stack);
 	rings[0]->user = 1;
 	rings[1]->user = WRS;
 	/* A requester becomes ready to receive from each of them, which wakes it. */
-	for (i = 0; i < QPS; i++) {
+	for (i = 0; i < qps; i++) {
 		qp_to(peer, IBV_QPS_RESET);
 		qp_to_init(peer);
 		qp_to_rtr(peer, qp[i]->qp_num);
 	}
-	for (i = 0; i < 100 && __atomic_load_n(&rings[1]->kernel, __ATOMIC_RELAXED) != WRS;
-	     i++)
+	for (i = 0; !(flushed = __atomic_load_n(&rings[1]->kernel, __ATOMIC_RELAXED) == WRS) &&
+		    i < ms; i++)
 		usleep(1000);
-	for (i = 0; i < QPS; i++)
+	for (i = 0; i < qps; i++)
 		CHECK_OK(ibv_destroy_qp(qp[i]));
+	return flushed;
 }
 
-static int lives_for(uint64_t run_us)
+static void lives_begin(void)
 {
 	struct ibv_parent_domain_init_attr attr = {
 		.alloc = ring_alloc, .free = ring_free,
 		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS,
 	};
-	char *stack = (char *)SYS(mmap(NULL, STACK, PROT_READ | PROT_WRITE,
-				       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 	struct ibv_context *ctx = dev_open(KEEL0), *ctx2 = dev_open(KEEL0);
-	uint64_t start = now_us();
-	int lives;
 
 	rings[0] = peer_shared(RING);
 	rings[1] = peer_shared(RING);
 	attr.pd = MUST(ibv_alloc_pd(ctx));
 	pd = MUST(ibv_alloc_parent_domain(ctx, &attr));
 	peer = qp_new(MUST(ibv_alloc_pd(ctx2)), cq_new(ctx2), IBV_QPT_RC, NULL);
-	for (lives = 0; now_us() - start < run_us; lives++)
-		one_life(stack);
-	return lives;
+}
+
+static void lives_for(uint64_t run_us)
+{
+	uint64_t start = now_us();
+	char *stack = stack_new();
+
+	lives_begin();
+	while (now_us() - start < run_us)
+		one_life(stack, 100);
 }
 
 static void one_user(struct peer *parent)
@@ -168,4 +200,106 @@ TEST_CASE(parts, "ISO-2", "the flushes for many such users take a quarter of a p
 	  .limit = 60, ISO_NEEDS_THREADS)
 {
 	check_part(USERS, PERCENT_OF_ALL);
+}
+
+/* A process that creates a QP and dies, so a workqueue raises the event of its channel. */
+static int event_creator(void *arg)
+{
+	struct ibv_sge sge = { (uintptr_t)page, ISO_GRH + 64, mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	cq = MUST(ibv_create_cq(pd->context, 64, NULL, channel, 0));
+	qp[0] = qp_new(pd, cq, IBV_QPT_UD, NULL);
+	qp_connect(qp[0], 0);
+	CHECK_OK(ibv_post_recv(qp[0], &wr, &bad));
+	CHECK_OK(ibv_req_notify_cq(cq, 0));
+	_exit(0);
+}
+
+static void one_event(struct iso_end *e, char *stack)
+{
+	struct ibv_send_wr *wr;
+	struct ibv_cq *event_cq;
+	void *context;
+
+	in_child(event_creator, stack);
+	wr = send_wr(IBV_WR_SEND, 2, MEM(e->mr));
+	wr->sg_list->length = 64;
+	wr_to(wr, e->ah, qp[0]);
+	post(e->qp, wr);
+	CHECK_EQ(wc_get(e->cq).status, IBV_WC_SUCCESS);
+	CHECK_OK(ibv_get_cq_event(channel, &event_cq, &context));
+	CHECK(event_cq == cq);
+	ibv_ack_cq_events(event_cq, 1);
+	__atomic_fetch_add(events, 1, __ATOMIC_RELAXED);
+	CHECK_OK(ibv_destroy_qp(qp[0]));
+	CHECK_OK(ibv_destroy_cq(cq));
+}
+
+static void event_user(struct peer *parent)
+{
+	char *stack = stack_new();
+	struct ibv_context *ctx;
+	struct iso_end e;
+
+	user_become(next_uid);
+	ctx = dev_open(KEEL0);
+	pd = MUST(ibv_alloc_pd(ctx));
+	mr = MUST(ibv_reg_mr(pd, page, ISO_PAGE, IBV_ACCESS_LOCAL_WRITE));
+	channel = MUST(ibv_create_comp_channel(ctx));
+	iso_watch(channel->fd, WAITERS);
+	iso_open(&e, KEEL0, NULL, ISO_UD);
+	e.mr = iso_mr(&e, page, 0);
+	qp_connect(e.qp, 0);
+	peer_tell(parent);
+	peer_wait(parent);
+	for (;;)
+		one_event(&e, stack);
+}
+
+/* Tell the events of the others during the flush of one queue of this user. */
+static void flush_user(struct peer *parent)
+{
+	long before, during = -1;
+
+	user_become(next_uid);
+	qps = 1;
+	lives_begin();
+	peer_tell(parent);
+	peer_wait(parent);
+	before = __atomic_load_n(events, __ATOMIC_RELAXED);
+	if (one_life(stack_new(), PATIENCE_MS))
+		during = __atomic_load_n(events, __ATOMIC_RELAXED) - before;
+	peer_put_var(parent, during);
+}
+
+TEST_CASE(even, "ISO-1, ISO-2", "the flush of a user's dead process takes many steps, and does not wait in each for an event of all others",
+	  .limit = 120, ISO_NEEDS_THREADS)
+{
+	struct peer p[EVENT_USERS], flusher;
+	long during;
+	int i;
+
+	events = peer_shared(sizeof(*events));
+	for (i = 0; i < EVENT_USERS; i++) {
+		next_uid = FIRST_UID + i;
+		peer_start(&p[i], event_user);
+		peer_wait(&p[i]);
+	}
+	next_uid = FIRST_UID + i;
+	peer_start(&flusher, flush_user);
+	peer_wait(&flusher);
+	for (i = 0; i < EVENT_USERS; i++)
+		peer_tell(&p[i]);
+	while (__atomic_load_n(events, __ATOMIC_RELAXED) < EVENT_USERS)
+		usleep(1000);
+	peer_tell(&flusher);
+	peer_get_var(&flusher, during);
+	peer_end(&flusher);
+	for (i = 0; i < EVENT_USERS; i++)
+		peer_kill(&p[i], SIGKILL);
+	t_note("%ld events of %d others while %d WQEs were flushed", during, EVENT_USERS, WRS);
+	CHECK(during >= 0);
+	/* It takes as long as one event or two. With turns of equal number, it waits for 64. */
+	CHECK(during <= 5 * EVENT_USERS);
 }

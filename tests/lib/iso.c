@@ -4,6 +4,7 @@
  */
 #include <dirent.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/wait.h>
 
 #include "iso.h"
@@ -323,6 +324,20 @@ uint64_t iso_process_us(pid_t pid)
 		us += schedstat_us(dir, entry->d_name);
 	closedir(tasks);
 	return us ?: stat_us(name, &kernel);
+}
+
+void iso_watch(int fd, int waiters)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	int epoll[ISO_EPOLLS], i;
+
+	for (i = 0; i < ISO_EPOLLS; i++)
+		epoll[i] = SYS(epoll_create1(0));
+	for (; waiters > 0; waiters -= ISO_EPOLLS) {
+		fd = SYS(dup(fd));
+		for (i = 0; i < ISO_EPOLLS; i++)
+			SYS(epoll_ctl(epoll[i], EPOLL_CTL_ADD, fd, &event));
+	}
 }
 
 uint64_t iso_kernel_us(void)

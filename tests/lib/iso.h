@@ -23,6 +23,7 @@
 #define ISO_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			 IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC)
 #define ISO_PAGE	4096
+#define ISO_EPOLLS	200
 /* For TEST_CASE(): the test is of kernels since 6.10 (isolation.rst, "Work"). */
 #define ISO_NEEDS_THREADS	.not_kernel = "6.1.", \
 	.not_kernel_why = "which gives a module no threads in a process"
@@ -114,6 +115,8 @@ void iso_kill(const char *file, int line, struct peer *p, int sig,
 	      const char *what);
 #define CHECK_KILL(p, what)	iso_kill(__FILE__, __LINE__, p, SIGKILL, what)
 #define CHECK_TERM(p, what)	iso_kill(__FILE__, __LINE__, p, SIGTERM, what)
+/* Let each event of a file wake @waiters waiters of ISO_EPOLLS epolls: it takes long. */
+void iso_watch(int fd, int waiters);
 /*
  * Return the processor time in us that all kernel threads, or a process, have
  * used. User Mode Linux counts in steps of 10 ms for each thread.
