@@ -74,8 +74,8 @@ def ours(exe, parent):
     return kernel.startswith(BUNDLE) or os.path.basename(kernel) != 'linux'
 
 
-def guests():
-    """Return the processes of the guests of this bundle: pid and program."""
+def processes():
+    """Return all processes that live: pid, program, and pid of the parent."""
     found = []
     for pid in filter(str.isdigit, os.listdir('/proc')):
         try:
@@ -84,6 +84,21 @@ def guests():
                 state, parent = file.read().rsplit(')', 1)[1].split()[:2]
         except OSError:
             continue
-        if state != 'Z' and ours(exe, parent):
-            found.append((pid, exe))
+        if state != 'Z':
+            found.append((pid, exe, parent))
+    return found
+
+
+def guests():
+    """Return the processes of the guests of this bundle: pid and program."""
+    return [(pid, exe) for pid, exe, parent in processes() if ours(exe, parent)]
+
+
+def family(pid):
+    """Return a process with all its descendants: pid and program."""
+    every, found = processes(), []
+    heads = [pid]
+    while heads:
+        found += [(child, exe) for child, exe, _ in every if child in heads]
+        heads = [child for child, _, parent in every if parent in heads]
     return found
