@@ -100,6 +100,11 @@ static char *stack_new(void)
 				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
+static bool is_flushed(void)
+{
+	return __atomic_load_n(&rings[1]->kernel, __ATOMIC_RELAXED) == WRS;
+}
+
 /*
  * Let a process create QPs and die, fill their queues, and let the kernel flush them.
  * Returns false if one is not flushed soon.
@@ -118,9 +123,9 @@ static bool one_life(char *stack, int ms)
 		qp_to_init(peer);
 		qp_to_rtr(peer, qp[i]->qp_num);
 	}
-	for (i = 0; !(flushed = __atomic_load_n(&rings[1]->kernel, __ATOMIC_RELAXED) == WRS) &&
-		    i < ms; i++)
+	for (i = 0; !is_flushed() && i < ms; i++)
 		usleep(1000);
+	flushed = is_flushed();
 	for (i = 0; i < qps; i++)
 		CHECK_OK(ibv_destroy_qp(qp[i]));
 	return flushed;
