@@ -254,7 +254,7 @@ static inline void keel_thread_stop(struct keel_thread *thread)
 	vhost_task_stop(thread->task);
 }
 
-/* The thread keeps the memory of its process. */
+/* The thread keeps the memory of its process, and ends with the process. */
 #define KEEL_THREAD_HAS_MM	true
 
 /* May be true for threads of other drivers, too. */

@@ -22,13 +22,20 @@
 #define KEEL_ORPHANS_PARTS_ALL	4
 /* Of the time that a user did not need, so much is left: nanoseconds. */
 #define KEEL_ORPHANS_SAVED	10000000
+/*
+ * So much later a user with such time may come than one that waits: nanoseconds. If steps
+ * take long, it is what the longest one of the last second costs: many users who each have
+ * one such step do not delay the many short ones of another user more than once.
+ */
+#define KEEL_ORPHANS_LATER	30000000
 /* Each step takes some time that is not measured: nanoseconds. */
 #define KEEL_ORPHANS_STEP	10000
 
 /**
  * struct keel_orphan - the work of an object
  * @node: in &keel_orphans.queue
- * @run: does a part of it, while all others wait; called in process context, may sleep
+ * @run: does a part of it, while all others wait; called in process context, may be
+ *	preempted, but waits for nothing
  * @end: called after @run, when the time of the user has been measured. May queue the
  *	rest, and may drop the last reference on the user.
  */
@@ -80,19 +87,23 @@ static inline u64 keel_orphans_least(u64 now)
 }
 
 /**
- * keel_orphans_lag() - how much later is it than by the clock of the turns?
- * @late: nanoseconds until now
- * @now: now, as ktime_get_ns()
- * @turn: the turn of the user who is next, by that clock; it has come
+ * keel_orphans_clock() - what is the time by the clock of the turns?
+ * @clock: what it was before
+ * @passed: nanoseconds since then
+ * @turn: the turn of the user who is next
+ * @ahead: nanoseconds that the clock may be ahead of that
  *
- * The clock stops where the user would have saved more than it may. If it has done nothing
- * for long, that time is lost. If it had to wait for others, then so had all others.
+ * The clock stops where users have to wait. So what each has had is not forgotten. A user
+ * who comes meanwhile, and has saved time, comes later than the one that is next, not at the
+ * same time: else users who come later, and have had nothing, would delay for ever those
+ * who wait and have had something. The clock never goes back, so the turn of a user who
+ * has saved time has always come.
  *
  * Return: nanoseconds.
  */
-static inline u64 keel_orphans_lag(u64 late, u64 now, u64 turn)
+static inline u64 keel_orphans_clock(u64 clock, u64 passed, u64 turn, u64 ahead)
 {
-	return max(late, keel_orphans_least(now - min(now, turn)));
+	return max(clock, min(clock + passed, turn + ahead));
 }
 
 #endif /* KEEL_ORPHANS_H */

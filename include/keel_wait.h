@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Waits for a thread that does not wait itself, but that may get no processor for long:
+ * Waits for a thread that waits for no other process, but that may get no processor for long:
  * its process has a low priority, or little time in its cgroup.
  */
 #ifndef KEEL_WAIT_H

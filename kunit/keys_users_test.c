@@ -41,10 +41,9 @@ static void back_thread(void *arg, unsigned int who)
 	}
 	if (who != 1)
 		return;
-	while (!READ_ONCE(b->key->dead))
+	while (!(owner = READ_ONCE(b->owner)) || !READ_ONCE(b->key->dead))
 		threads_yield();
 	/* The owner waits for the user, and no thread finds the key. */
-	owner = READ_ONCE(b->owner);
 	KUNIT_EXPECT_TRUE(b->test, threads_idles(owner));
 	KUNIT_EXPECT_FALSE(b->test, READ_ONCE(b->returned));
 	KUNIT_EXPECT_EQ(b->test, -ENOENT,

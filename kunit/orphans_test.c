@@ -15,6 +15,8 @@
 #define SLOW_USERS	3
 #define SLOW_ROUNDS	5
 #define QUICK_ROUNDS	30
+#define NEW_USERS	25
+#define NEW_ROUNDS	10
 
 /**
  * struct child - work
@@ -27,6 +29,7 @@
  * @leave: it waits for this
  * @waits: it waits
  * @ends: logs its end
+ * @next: of another user, queued as soon as it runs; or NULL
  * @late: another user, or NULL
  * @late_turn: in how many nanoseconds the turn of that user comes, when it runs
  */
@@ -39,6 +42,7 @@ struct child {
 	struct completion begun, leave;
 	bool waits;
 	bool ends;
+	struct child *next;
 	const struct keel_orphans *late;
 	s64 late_turn;
 };
@@ -63,6 +67,9 @@ static void child_run(struct keel_orphan *orphan)
 {
 	struct child *child = container_of(orphan, struct child, orphan);
 
+	if (child->next)
+		KUNIT_EXPECT_TRUE(home->test,
+				  keel_orphan_queue(child->next->orphans, &child->next->orphan));
 	if (child->slow)
 		/* Not less: the loop of mdelay() may be measured on a busy machine. */
 		usleep_range(10000, 20000);
@@ -195,14 +202,14 @@ static void iso_2_orphans_saved(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 990 * ms, keel_orphans_least(now));
 	/* Soon after the boot. */
 	KUNIT_EXPECT_EQ(test, 0, keel_orphans_least(9 * ms));
-	/* Its turn comes now, has just come, or came too long ago. */
-	KUNIT_EXPECT_EQ(test, 0, keel_orphans_lag(0, now, now));
-	KUNIT_EXPECT_EQ(test, 0, keel_orphans_lag(0, now, 990 * ms));
-	KUNIT_EXPECT_EQ(test, 1, keel_orphans_lag(0, now, 990 * ms - 1));
-	KUNIT_EXPECT_EQ(test, 490 * ms, keel_orphans_lag(0, now, 500 * ms));
-	/* The clock does not go faster because a user has saved less. */
-	KUNIT_EXPECT_EQ(test, 300 * ms, keel_orphans_lag(300 * ms, now, 700 * ms));
-	KUNIT_EXPECT_EQ(test, 310 * ms, keel_orphans_lag(300 * ms, now, 680 * ms));
+	/* The turn of the next user has not come, comes now, has come. */
+	KUNIT_EXPECT_EQ(test, now, keel_orphans_clock(now - 5, 5, 2000 * ms, 40 * ms));
+	KUNIT_EXPECT_EQ(test, now, keel_orphans_clock(now - 5, 5, now, 40 * ms));
+	KUNIT_EXPECT_EQ(test, now, keel_orphans_clock(now - 5, 5, 960 * ms, 40 * ms));
+	/* It has come so long ago that the clock stops, or has stopped already. */
+	KUNIT_EXPECT_EQ(test, now - 1, keel_orphans_clock(now - 5, 5, 960 * ms - 1, 40 * ms));
+	KUNIT_EXPECT_EQ(test, now - 5, keel_orphans_clock(now - 5, 5, 500 * ms, 40 * ms));
+	KUNIT_EXPECT_EQ(test, now - 5, keel_orphans_clock(now - 5, 5, 500 * ms, 0));
 }
 
 /* ISO-2: the user with the earliest turn comes first, and no other user waits for it. */
@@ -307,7 +314,129 @@ static void iso_2_orphans_even(struct kunit *test)
 			msleep(20);
 	KUNIT_EXPECT_EQ(test, 1 + SLOW_USERS * (SLOW_ROUNDS + 1) + QUICK_ROUNDS + 1, home->nr);
 	/* It has less time than one turn of the others takes. So each has one, perhaps two. */
-	KUNIT_EXPECT_LE(test, home_before('q'), 1 + 2 * SLOW_USERS);
+	KUNIT_EXPECT_LE(test, home_before('q'), 1 + 3 * SLOW_USERS);
+}
+
+/* Two steps of a user who waits, and one of a user who came later. */
+static bool goes_on(struct kunit *test)
+{
+	struct keel_orphans early, late;
+
+	keel_orphans_init(&early);
+	keel_orphans_init(&late);
+	child_init(&home->a, &home->orphans, 'a');
+	child_init(&home->b, &early, 'b');
+	child_init(&home->c, &late, 'c');
+	home->b.rounds = 1;
+	home->a.waits = true;
+	home->nr = 0;
+	memset(home->log, 0, sizeof(home->log));
+	home_queue(&home->a);
+	wait_for_completion(&home->a.begun);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&early, &home->b.orphan));
+	msleep(40);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&late, &home->c.orphan));
+	msleep(40);
+	complete(&home->a.leave);
+	while (keel_orphans_look(&early) || keel_orphans_look(&late))
+		msleep(20);
+	return !strcmp(home->log, "abbc");
+}
+
+/*
+ * ISO-2: a user who goes on keeps its turn, although no other work of it is queued. Several
+ * tries: a step that takes 3 ms, because others need the processor, costs as much as the
+ * late user came later.
+ */
+static void iso_2_orphans_goes_on(struct kunit *test)
+{
+	int tries = 5;
+
+	while (!goes_on(test) && --tries)
+		;
+	KUNIT_EXPECT_STREQ(test, "abbc", home->log);
+}
+
+/*
+ * ISO-2: a user who waits is not delayed by each of many users who come one after the
+ * other, when the one before has just begun.
+ */
+static void iso_2_orphans_chain(struct kunit *test)
+{
+	struct keel_orphans *orphans;
+	struct child *child;
+	int i;
+
+	orphans = kunit_kcalloc(test, NEW_USERS + 1, sizeof(*orphans), GFP_KERNEL);
+	child = kunit_kcalloc(test, NEW_USERS + 1, sizeof(*child), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, orphans);
+	KUNIT_ASSERT_NOT_NULL(test, child);
+	for (i = 0; i <= NEW_USERS; i++) {
+		keel_orphans_init(&orphans[i]);
+		child_init(&child[i], &orphans[i], i < NEW_USERS ? 's' : 'q');
+		child[i].slow = i < NEW_USERS;
+		child[i].next = i < NEW_USERS - 1 ? &child[i + 1] : NULL;
+	}
+	child[NEW_USERS].rounds = NEW_ROUNDS;
+	home->a.waits = true;
+	home_queue(&home->a);
+	wait_for_completion(&home->a.begun);
+	keel_orphan_queue(&orphans[0], &child[0].orphan);
+	keel_orphan_queue(&orphans[NEW_USERS], &child[NEW_USERS].orphan);
+	complete(&home->a.leave);
+	for (i = 0; i <= NEW_USERS; i++)
+		while (keel_orphans_look(&orphans[i]))
+			msleep(20);
+	KUNIT_EXPECT_EQ(test, 1 + NEW_USERS + NEW_ROUNDS + 1, home->nr);
+	KUNIT_EXPECT_LE(test, home_before('q'), NEW_USERS / 2);
+}
+
+/* How much later than a user who has waited for @ms does a new one come? In nanoseconds. */
+static s64 comes_later(struct kunit *test, unsigned int ms)
+{
+	struct keel_orphans gate, early, late;
+	s64 later;
+
+	keel_orphans_init(&gate);
+	keel_orphans_init(&early);
+	keel_orphans_init(&late);
+	child_init(&home->a, &gate, 'a');
+	child_init(&home->b, &early, 'b');
+	child_init(&home->c, &late, 'c');
+	home->a.waits = true;
+	keel_orphan_queue(&gate, &home->a.orphan);
+	wait_for_completion(&home->a.begun);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&early, &home->b.orphan));
+	msleep(ms);
+	KUNIT_EXPECT_TRUE(test, keel_orphan_queue(&late, &home->c.orphan));
+	later = late.turn.expires - early.turn.expires;
+	complete(&home->a.leave);
+	while (keel_orphans_look(&early) || keel_orphans_look(&late))
+		msleep(20);
+	return later;
+}
+
+/*
+ * ISO-2: a new user comes as much later as it costs to wait for a step like the longest one
+ * of the last second, or 30 ms.
+ */
+static void iso_2_orphans_later(struct kunit *test)
+{
+	u64 start, end;
+
+	/* It took 10 ms or more. */
+	home_slow();
+	KUNIT_EXPECT_GE(test, comes_later(test, 150), 100 * NSEC_PER_MSEC);
+	keel_orphans_set(&home->orphans, 0);
+	KUNIT_EXPECT_EQ(test, comes_later(test, 60), KEEL_ORPHANS_LATER);
+	/* Now the longest step is that of 60 ms. It is forgotten after some time. */
+	start = ktime_get_ns();
+	KUNIT_EXPECT_GE(test, comes_later(test, 90), 90 * NSEC_PER_MSEC);
+	end = ktime_get_ns();
+	end += NSEC_PER_SEC + KEEL_ORPHANS_PARTS * (end - start);
+	while (ktime_get_ns() < end)
+		msleep(20);
+	KUNIT_EXPECT_EQ(test, comes_later(test, 60), KEEL_ORPHANS_LATER);
 }
 
 /* ISO-2: time in which others waited does not delay users who come later. */
@@ -398,6 +527,9 @@ static struct kunit_case orphans_cases[] = {
 	KUNIT_CASE(iso_2_orphans_all),
 	KUNIT_CASE(iso_2_orphans_fifo),
 	KUNIT_CASE(iso_2_orphans_even),
+	KUNIT_CASE(iso_2_orphans_goes_on),
+	KUNIT_CASE_SLOW(iso_2_orphans_chain),
+	KUNIT_CASE_SLOW(iso_2_orphans_later),
 	KUNIT_CASE(iso_2_orphans_lost),
 	KUNIT_CASE(dev_3_orphans_cancelled),
 	KUNIT_CASE(dev_3_orphans_flushed),

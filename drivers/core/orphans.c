@@ -25,13 +25,17 @@ static void keel_orphans_work(struct work_struct *work);
  * turn. One work runs for one user at a time, so that many users do not get many
  * processors: @running, only compared. Nothing runs before @rest, as ktime_get_ns(): they
  * do not get all of one processor either, because one person can be many users. If that is
- * not enough for all, the clock of their turns is slow; @late is what it is behind.
+ * not enough for all, the clock of their turns stops meanwhile: it was @clock at @seen.
+ * Until @until, @cost is what the longest step has cost its user.
  */
 static struct {
 	spinlock_t lock;
 	struct timerqueue_head users __guarded_by(&lock);
 	u64 rest __guarded_by(&lock);
-	u64 late __guarded_by(&lock);
+	u64 clock __guarded_by(&lock);
+	u64 seen __guarded_by(&lock);
+	u64 cost __guarded_by(&lock);
+	u64 until __guarded_by(&lock);
 	const struct keel_orphan *running;
 	struct workqueue_struct *wq;
 	struct delayed_work work;
@@ -62,18 +66,21 @@ void keel_orphans_unload(void)
 	destroy_workqueue(keel_orphans.wq);
 }
 
-/*
- * The time, by the clock of the turns. Where users wait for each other, none comes much
- * before or after the others, but what each has had is not forgotten.
- */
+/* The time, by the clock of the turns. */
 static u64 keel_orphans_now(void)
 	__must_hold(&keel_orphans.lock)
 {
 	const struct timerqueue_node *next = timerqueue_getnext(&keel_orphans.users);
-	u64 now = ktime_get_ns() - keel_orphans.late;
-	u64 turn = next ? next->expires : now;
+	u64 now = ktime_get_ns(), passed = now - keel_orphans.seen;
+	u64 turn = next ? next->expires : keel_orphans.clock + passed;
+	u64 later = KEEL_ORPHANS_LATER;
 
-	return min(now, turn + 2 * KEEL_ORPHANS_SAVED);
+	if (now < keel_orphans.until)
+		later = max(later, keel_orphans.cost);
+	keel_orphans.clock = keel_orphans_clock(keel_orphans.clock, passed, turn,
+						later + KEEL_ORPHANS_SAVED);
+	keel_orphans.seen = now;
+	return keel_orphans.clock;
 }
 
 /* Run the work at the next turn of a user. */
@@ -81,13 +88,13 @@ static void keel_orphans_arm(void)
 	__must_hold(&keel_orphans.lock)
 {
 	struct timerqueue_node *next = timerqueue_getnext(&keel_orphans.users);
-	u64 turn;
+	u64 now;
 	s64 ns;
 
 	if (!next)
 		return;
-	turn = next->expires + keel_orphans.late;
-	ns = max(turn, keel_orphans.rest) - ktime_get_ns();
+	now = keel_orphans_now();
+	ns = max_t(s64, next->expires - now, keel_orphans.rest - keel_orphans.seen);
 	mod_delayed_work(keel_orphans.wq, &keel_orphans.work,
 			 ns > 0 ? nsecs_to_jiffies(ns) + 1 : 0);
 }
@@ -108,15 +115,15 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 {
 	struct timerqueue_node *next;
 	struct keel_orphans *orphans;
-	u64 now = ktime_get_ns();
+	u64 now;
 
 	guard(spinlock_irqsave)(&keel_orphans.lock);
+	now = keel_orphans_now();
 	next = timerqueue_getnext(&keel_orphans.users);
-	if (!next || next->expires + keel_orphans.late > now || keel_orphans.rest > now) {
+	if (!next || (u64)next->expires > now || keel_orphans.rest > keel_orphans.seen) {
 		keel_orphans_arm();
 		return NULL;
 	}
-	keel_orphans.late = keel_orphans_lag(keel_orphans.late, now, next->expires);
 	orphans = container_of(next, struct keel_orphans, turn);
 	*orphan = list_first_entry(&orphans->queue, struct keel_orphan, node);
 	list_del_init(&(*orphan)->node);
@@ -127,12 +134,17 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 
 static void keel_orphans_end(struct keel_orphans *orphans, u64 start)
 {
-	u64 cost = ktime_get_ns() - start + KEEL_ORPHANS_STEP;
+	u64 now = ktime_get_ns(), took = now - start + KEEL_ORPHANS_STEP;
+	u64 cost = KEEL_ORPHANS_PARTS * took;
 
 	guard(spinlock_irqsave)(&keel_orphans.lock);
-	keel_orphans_sort(orphans, orphans->turn.expires + KEEL_ORPHANS_PARTS * cost);
+	if (cost >= keel_orphans.cost || now >= keel_orphans.until) {
+		keel_orphans.cost = cost;
+		keel_orphans.until = now + NSEC_PER_SEC + cost;
+	}
+	keel_orphans_sort(orphans, orphans->turn.expires + cost);
 	keel_orphans.rest = max(keel_orphans.rest, keel_orphans_least(start)) +
-			    KEEL_ORPHANS_PARTS_ALL * cost;
+			    KEEL_ORPHANS_PARTS_ALL * took;
 	keel_orphans_arm();
 }
 
@@ -215,10 +227,10 @@ bool keel_orphan_queue(struct keel_orphans *orphans, struct keel_orphan *orphan)
 		return false;
 	rest = orphans->turn.expires;
 	/*
-	 * A user who has saved time waits behind others who have waited for longer: they
-	 * would wait for ever, if new users came all the time.
+	 * A user who has saved time waits behind others who have waited for longer: see
+	 * keel_orphans_clock(). One that goes on has waited as the others.
 	 */
-	if (list_empty(&orphans->queue))
+	if (list_empty(&orphans->queue) && READ_ONCE(keel_orphans.running) != orphan)
 		rest = max(rest, keel_orphans_least(keel_orphans_now()));
 	list_add_tail(&orphan->node, &orphans->queue);
 	keel_orphans_sort(orphans, rest);
@@ -270,9 +282,13 @@ EXPORT_SYMBOL_IF_KUNIT(keel_orphan_flush);
  */
 void keel_orphans_set(struct keel_orphans *orphans, s64 ns)
 {
+	u64 now;
+
 	scoped_guard(spinlock_irqsave, &keel_orphans.lock) {
-		keel_orphans_sort(orphans, ktime_get_ns() - keel_orphans.late + ns);
+		now = keel_orphans_now();
+		keel_orphans_sort(orphans, ns < 0 && now < -ns ? 0 : now + ns);
 		keel_orphans.rest = 0;
+		keel_orphans.until = 0;
 		keel_orphans_arm();
 	}
 	flush_delayed_work(&keel_orphans.work);
@@ -283,7 +299,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_orphans_set);
 u64 keel_orphans_turn(const struct keel_orphans *orphans)
 {
 	guard(spinlock_irqsave)(&keel_orphans.lock);
-	return orphans->turn.expires + keel_orphans.late;
+	return orphans->turn.expires - keel_orphans_now() + keel_orphans.seen;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_turn);
 

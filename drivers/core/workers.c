@@ -5,10 +5,12 @@
  */
 #include <linux/atomic.h>
 #include <linux/err.h>
+#include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/workqueue.h>
 #include <kunit/visibility.h>
 
+#include "compat.h"
 #include "keel_point.h"
 #include "keel_reap.h"
 #include "keel_worker.h"
@@ -24,6 +26,15 @@ static void keel_workers_stop_all(struct list_head *gone)
 		keel_worker_stop(worker);
 }
 
+/* Its process has exited or is about to, or has closed the context. */
+static bool keel_worker_is_gone(const struct keel_worker *worker)
+{
+	if (keel_worker_is_dead(worker) || !atomic_read(&worker->mm->mm_users))
+		return true;
+	/* Where its thread does not end with the process, others may share the memory. */
+	return !KEEL_THREAD_HAS_MM && !pid_has_task(worker->owner, PIDTYPE_TGID);
+}
+
 /*
  * Returns the worker of the calling process with a reference, or NULL. A process that
  * shares the memory of another one has a worker of its own. Workers of processes that
@@ -37,8 +48,7 @@ static struct keel_worker *keel_worker_find(struct keel_workers *workers,
 
 	lockdep_assert_held(&workers->lock);
 	list_for_each_entry_safe(worker, next, &workers->list, node) {
-		if (keel_worker_is_dead(worker) ||
-		    !atomic_read(&worker->mm->mm_users)) {
+		if (keel_worker_is_gone(worker)) {
 			/* Now, because the caller takes over its work. */
 			keel_worker_close(worker);
 			list_move_tail(&worker->node, gone);
