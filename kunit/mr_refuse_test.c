@@ -5,6 +5,7 @@
  */
 #include <linux/err.h>
 
+#include "keel_mr.h"
 #include "pair.h"
 
 /* DEV-4: ib_uverbs checks the flags of ibv_advise_mr(), ib_advise_mr() does not. */
@@ -56,8 +57,86 @@ static void dev_4_dma_handle(struct kunit *test)
 }
 #endif
 
+static void refuses_fast_reg(struct pair *p, struct ib_mr *mr)
+{
+	KUNIT_EXPECT_EQ(p->test, IB_WC_MW_BIND_ERR,
+			pair_register(p, mr, mr->rkey, PAIR_RIGHTS));
+	KUNIT_EXPECT_EQ(p->test, KEEL_WHY_WINDOW, p->clerk.wc[0].vendor_err);
+}
+
+/* DEV-4: a work request cannot register a region without a page list. */
+static void dev_4_fast_reg_listless(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct ib_mr *mr;
+
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	mr = p->ibdev->ops.get_dma_mr(p->pd, PAIR_RIGHTS);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, mr);
+	mr->device = p->ibdev;
+	mr->pd = p->pd;
+	refuses_fast_reg(p, mr);
+	KUNIT_EXPECT_EQ(test, 0, p->ibdev->ops.dereg_mr(mr, NULL));
+}
+
+/* DEV-4: nor one of another device. */
+static void dev_4_fast_reg_foreign(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_keys *keys;
+
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	p->extra = ib_alloc_mr(p->pd, IB_MR_TYPE_MEM_REG, 1);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, p->extra);
+	keys = to_kmr(p->extra)->keys;
+	to_kmr(p->extra)->keys = NULL;
+	refuses_fast_reg(p, p->extra);
+	to_kmr(p->extra)->keys = keys;
+}
+
+/* Create a queue pair. Returns 0 or the error. */
+static int try_qp(struct pair *p, const struct ib_qp_cap *cap)
+{
+	struct ib_qp_init_attr init = {
+		.qp_type = IB_QPT_RC, .send_cq = p->a.cq, .recv_cq = p->a.cq, .cap = *cap,
+	};
+	struct ib_qp *qp = ib_create_qp(p->pd, &init);
+
+	if (IS_ERR(qp))
+		return PTR_ERR(qp);
+	ib_destroy_qp(qp);
+	return 0;
+}
+
+/* DEV-2, DEV-4: each limit of a queue pair is that of the device. */
+static void dev_4_qp_caps(struct kunit *test)
+{
+	const struct ib_qp_cap most = {
+		.max_send_wr = KEEL_MAX_WR, .max_recv_wr = KEEL_MAX_WR,
+		.max_send_sge = KEEL_MAX_SGE, .max_recv_sge = KEEL_MAX_SGE,
+	};
+	struct pair *p = test->priv;
+	struct ib_qp_cap cap[] = { most, most, most, most, most };
+	int i;
+
+	pair_make(p, IB_QPT_RC);
+	KUNIT_EXPECT_EQ(test, 0, try_qp(p, &most));
+	cap[0].max_send_wr++;
+	cap[1].max_recv_wr++;
+	cap[2].max_send_sge++;
+	cap[3].max_recv_sge++;
+	cap[4].max_inline_data = KEEL_MAX_INLINE + 1;
+	for (i = 0; i < ARRAY_SIZE(cap); i++)
+		KUNIT_EXPECT_EQ_MSG(test, -EINVAL, try_qp(p, &cap[i]), "%d", i);
+}
+
 static struct kunit_case refuse_cases[] = {
 	KUNIT_CASE(dev_4_advise),
+	KUNIT_CASE(dev_4_fast_reg_listless),
+	KUNIT_CASE(dev_4_fast_reg_foreign),
+	KUNIT_CASE(dev_4_qp_caps),
 #ifdef KEEL_HAVE_DMAH
 	KUNIT_CASE(dev_4_dma_handle),
 #endif

@@ -152,7 +152,10 @@ static void iso_2_qp_owner_events(struct kunit *test)
 	events[3] = &qp->srq->events;
 	for (i = 0; i < ARRAY_SIZE(events); i++)
 		owner_raises(events[i], o->t.worker);
+	KUNIT_EXPECT_TRUE(test, keel_events_are_ours(events[0]));
 	worker_test_stop(&o->t.workers);
+	/* Nobody would wake the requesters that wait for an SRQ. */
+	KUNIT_EXPECT_FALSE(test, keel_events_are_ours(events[0]));
 	for (i = 0; i < ARRAY_SIZE(events); i++)
 		KUNIT_EXPECT_TRUE_MSG(test, keel_events_are_orphaned(events[i]), "%u", i);
 
@@ -167,10 +170,41 @@ static void iso_2_qp_owner_events(struct kunit *test)
 		KUNIT_EXPECT_FALSE_MSG(test, keel_events_are_orphaned(events[i]), "%u", i);
 }
 
+/*
+ * A send was missing memory, and is not any more. Fails if the references on the memory and
+ * on its worker are not dropped.
+ */
+static void qp_owner_need(struct kunit *test)
+{
+	struct keel_turn turn = { .doorbell = true, .until = U64_MAX };
+	struct pair *p = test->priv;
+	struct owner *o = owner;
+	unsigned int refs;
+	struct keel_qp *qp;
+	int mm_refs;
+
+	owner_open(o);
+	pair_make(p, IB_QPT_RC);
+	pair_connect(p);
+	qp = to_kqp(p->a.qp);
+	refs = kref_read(&o->t.worker->ref);
+	mm_refs = atomic_read(&current->mm->mm_count);
+	mmgrab(current->mm);
+	keel_worker_get(o->t.worker);
+	qp->sq.fetch.ctl.need = (struct keel_need){
+		.kind = KEEL_NEED_PAGES, .mm = current->mm, .worker = o->t.worker,
+	};
+	KUNIT_EXPECT_TRUE(test, keel_sq_run(qp, &turn));
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, qp->sq.fetch.ctl.need.kind);
+	KUNIT_EXPECT_EQ(test, refs, kref_read(&o->t.worker->ref));
+	KUNIT_EXPECT_EQ(test, mm_refs, atomic_read(&current->mm->mm_count));
+}
+
 static struct kunit_case owner_cases[] = {
 	KUNIT_CASE(qp_run_peer),
 	KUNIT_CASE(qp_owner_job),
 	KUNIT_CASE(iso_2_qp_owner_events),
+	KUNIT_CASE(qp_owner_need),
 	{}
 };
 

@@ -276,6 +276,7 @@ bool keel_events_are_ours(struct keel_events *events)
 	worker = context_unsafe(READ_ONCE(events->worker));
 	return worker && keel_worker_is_ours(worker);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_events_are_ours);
 
 /*
  * Threads of the kernel, and the workqueues that are workers before Linux 6.10, work for
