@@ -24,10 +24,14 @@
 #define KEEL_ORPHANS_SAVED	10000000
 /*
  * So much later a user with such time may come than one that waits: nanoseconds. If steps
- * take long, it is what the longest one of the last second costs: many users who each have
- * one such step do not delay the many short ones of another user more than once.
+ * take long, it is what the longest one of the last second or so costs, up to a limit: many
+ * users who each have one such step do not delay the many short ones of another user more
+ * than once. But after one long step, users who come wait for more of the short ones.
  */
 #define KEEL_ORPHANS_LATER	30000000
+#define KEEL_ORPHANS_LATER_MAX	300000000
+/* A step takes no longer, unless the machine did something else: nanoseconds. */
+#define KEEL_ORPHANS_LONGEST	NSEC_PER_SEC
 /* Each step takes some time that is not measured: nanoseconds. */
 #define KEEL_ORPHANS_STEP	10000
 
@@ -37,7 +41,8 @@
  * @run: does a part of it, while all others wait; called in process context, may be
  *	preempted, but waits for nothing
  * @end: called after @run, when the time of the user has been measured. May queue the
- *	rest, and may drop the last reference on the user.
+ *	rest, and may drop the last reference on the user. The object is not freed before it
+ *	returns: its destroy waits, see keel_orphan_flush().
  */
 struct keel_orphan {
 	struct list_head node;
@@ -51,10 +56,12 @@ struct keel_orphan {
  *	&keel_orphan.end is called, or it is cancelled.
  * @turn: listed while @queue is not empty. Nothing runs before its time, in nanoseconds by
  *	a clock of orphans.c.
+ * @last: the number of its last turn
  */
 struct keel_orphans {
 	struct list_head queue;
 	struct timerqueue_node turn;
+	u64 last;
 };
 
 int keel_orphans_load(void);

@@ -317,17 +317,23 @@ static void iso_2_orphans_even(struct kunit *test)
 	KUNIT_EXPECT_LE(test, home_before('q'), 1 + 3 * SLOW_USERS);
 }
 
-/* Two steps of a user who waits, and one of a user who came later. */
-static bool goes_on(struct kunit *test)
+/*
+ * Two steps of a user who waits, of one object or of two, and one of a user who came later.
+ * Returns true if the two come first.
+ */
+static bool goes_on(struct kunit *test, bool two)
 {
 	struct keel_orphans early, late;
+	struct child other = {};
 
 	keel_orphans_init(&early);
 	keel_orphans_init(&late);
 	child_init(&home->a, &home->orphans, 'a');
 	child_init(&home->b, &early, 'b');
 	child_init(&home->c, &late, 'c');
-	home->b.rounds = 1;
+	child_init(&other, &early, 'b');
+	home->b.rounds = !two;
+	home->b.next = two ? &other : NULL;
 	home->a.waits = true;
 	home->nr = 0;
 	memset(home->log, 0, sizeof(home->log));
@@ -343,18 +349,26 @@ static bool goes_on(struct kunit *test)
 	return !strcmp(home->log, "abbc");
 }
 
-/*
- * ISO-2: a user who goes on keeps its turn, although no other work of it is queued. Several
- * tries: a step that takes 3 ms, because others need the processor, costs as much as the
- * late user came later.
- */
-static void iso_2_orphans_goes_on(struct kunit *test)
+/* Several tries: a step of 3 ms, on a busy machine, costs as much as the other came later. */
+static void check_goes_on(struct kunit *test, bool two)
 {
 	int tries = 5;
 
-	while (!goes_on(test) && --tries)
+	while (!goes_on(test, two) && --tries)
 		;
 	KUNIT_EXPECT_STREQ(test, "abbc", home->log);
+}
+
+/* ISO-2: a user who goes on keeps its turn, although no other work of it is queued. */
+static void iso_2_orphans_goes_on(struct kunit *test)
+{
+	check_goes_on(test, false);
+}
+
+/* ISO-2: so does one that gets other work during a step. */
+static void iso_2_orphans_gets_more(struct kunit *test)
+{
+	check_goes_on(test, true);
 }
 
 /*
@@ -433,10 +447,28 @@ static void iso_2_orphans_later(struct kunit *test)
 	start = ktime_get_ns();
 	KUNIT_EXPECT_GE(test, comes_later(test, 90), 90 * NSEC_PER_MSEC);
 	end = ktime_get_ns();
-	end += NSEC_PER_SEC + KEEL_ORPHANS_PARTS * (end - start);
+	end += NSEC_PER_SEC + min(KEEL_ORPHANS_PARTS * (end - start), KEEL_ORPHANS_LATER_MAX);
 	while (ktime_get_ns() < end)
 		msleep(20);
 	KUNIT_EXPECT_EQ(test, comes_later(test, 60), KEEL_ORPHANS_LATER);
+}
+
+/* ISO-2: a step that took very long, because the machine was stopped, is not paid for ever. */
+static void iso_2_orphans_longest(struct kunit *test)
+{
+	keel_orphans_set(&home->orphans, 0);
+	home->a.waits = true;
+	home_queue(&home->a);
+	wait_for_completion(&home->a.begun);
+	msleep(1500);
+	complete(&home->a.leave);
+	keel_orphan_flush(&home->a.orphan);
+	KUNIT_EXPECT_LT(test, keel_orphans_turn(&home->orphans),
+			ktime_get_ns() + KEEL_ORPHANS_PARTS * KEEL_ORPHANS_LONGEST);
+	keel_orphans_set(&home->orphans, 0);
+	/* Steps of 150 ms, and then of 400 ms. */
+	comes_later(test, 150);
+	KUNIT_EXPECT_LE(test, comes_later(test, 400), KEEL_ORPHANS_LATER_MAX);
 }
 
 /* ISO-2: time in which others waited does not delay users who come later. */
@@ -528,8 +560,10 @@ static struct kunit_case orphans_cases[] = {
 	KUNIT_CASE(iso_2_orphans_fifo),
 	KUNIT_CASE(iso_2_orphans_even),
 	KUNIT_CASE(iso_2_orphans_goes_on),
+	KUNIT_CASE(iso_2_orphans_gets_more),
 	KUNIT_CASE_SLOW(iso_2_orphans_chain),
 	KUNIT_CASE_SLOW(iso_2_orphans_later),
+	KUNIT_CASE_SLOW(iso_2_orphans_longest),
 	KUNIT_CASE(iso_2_orphans_lost),
 	KUNIT_CASE(dev_3_orphans_cancelled),
 	KUNIT_CASE(dev_3_orphans_flushed),

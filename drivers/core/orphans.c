@@ -26,7 +26,7 @@ static void keel_orphans_work(struct work_struct *work);
  * processors: @running, only compared. Nothing runs before @rest, as ktime_get_ns(): they
  * do not get all of one processor either, because one person can be many users. If that is
  * not enough for all, the clock of their turns stops meanwhile: it was @clock at @seen.
- * Until @until, @cost is what the longest step has cost its user.
+ * Until @until, @cost is what the longest step has cost its user. @turns counts turns.
  */
 static struct {
 	spinlock_t lock;
@@ -36,6 +36,7 @@ static struct {
 	u64 seen __guarded_by(&lock);
 	u64 cost __guarded_by(&lock);
 	u64 until __guarded_by(&lock);
+	u64 turns __guarded_by(&lock);
 	const struct keel_orphan *running;
 	struct workqueue_struct *wq;
 	struct delayed_work work;
@@ -129,18 +130,20 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 	list_del_init(&(*orphan)->node);
 	keel_orphans_sort(orphans, next->expires);
 	WRITE_ONCE(keel_orphans.running, *orphan);
+	orphans->last = ++keel_orphans.turns;
 	return orphans;
 }
 
 static void keel_orphans_end(struct keel_orphans *orphans, u64 start)
 {
-	u64 now = ktime_get_ns(), took = now - start + KEEL_ORPHANS_STEP;
+	u64 now = ktime_get_ns();
+	u64 took = min(now - start, KEEL_ORPHANS_LONGEST) + KEEL_ORPHANS_STEP;
 	u64 cost = KEEL_ORPHANS_PARTS * took;
 
 	guard(spinlock_irqsave)(&keel_orphans.lock);
 	if (cost >= keel_orphans.cost || now >= keel_orphans.until) {
-		keel_orphans.cost = cost;
-		keel_orphans.until = now + NSEC_PER_SEC + cost;
+		keel_orphans.cost = min(cost, KEEL_ORPHANS_LATER_MAX);
+		keel_orphans.until = now + NSEC_PER_SEC + keel_orphans.cost;
 	}
 	keel_orphans_sort(orphans, orphans->turn.expires + cost);
 	keel_orphans.rest = max(keel_orphans.rest, keel_orphans_least(start)) +
@@ -176,6 +179,7 @@ void keel_orphans_init(struct keel_orphans *orphans)
 	INIT_LIST_HEAD(&orphans->queue);
 	timerqueue_init(&orphans->turn);
 	orphans->turn.expires = 0;
+	orphans->last = 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphans_init);
 
@@ -208,6 +212,13 @@ void keel_orphan_init(struct keel_orphan *orphan,
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_orphan_init);
 
+/* Does it have its turn now? Then it has waited as the others, even if its queue is empty. */
+static bool keel_orphans_go_on(const struct keel_orphans *orphans)
+	__must_hold(&keel_orphans.lock)
+{
+	return READ_ONCE(keel_orphans.running) && orphans->last == keel_orphans.turns;
+}
+
 /**
  * keel_orphan_queue() - queue work behind all other work of the user
  * @orphans: the work of the user
@@ -228,9 +239,9 @@ bool keel_orphan_queue(struct keel_orphans *orphans, struct keel_orphan *orphan)
 	rest = orphans->turn.expires;
 	/*
 	 * A user who has saved time waits behind others who have waited for longer: see
-	 * keel_orphans_clock(). One that goes on has waited as the others.
+	 * keel_orphans_clock().
 	 */
-	if (list_empty(&orphans->queue) && READ_ONCE(keel_orphans.running) != orphan)
+	if (list_empty(&orphans->queue) && !keel_orphans_go_on(orphans))
 		rest = max(rest, keel_orphans_least(keel_orphans_now()));
 	list_add_tail(&orphan->node, &orphans->queue);
 	keel_orphans_sort(orphans, rest);

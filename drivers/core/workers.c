@@ -26,7 +26,7 @@ static void keel_workers_stop_all(struct list_head *gone)
 		keel_worker_stop(worker);
 }
 
-/* Its process has exited or is about to, or has closed the context. */
+/* Its process has exited (before Linux 6.10: and was reaped), or has closed the context. */
 static bool keel_worker_is_gone(const struct keel_worker *worker)
 {
 	if (keel_worker_is_dead(worker) || !atomic_read(&worker->mm->mm_users))
