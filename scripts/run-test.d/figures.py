@@ -38,11 +38,12 @@ def _():
             programs = ' '.join(os.path.basename(exe) for _, exe in members)
             for program in 'keel-run', 'linux', 'uml-userspace':
                 assert program in programs, programs
-            total = sum(pss(pid) for pid, _ in members)
+            sizes = [(pss(pid), os.path.basename(exe)) for pid, exe in members]
         finally:
             child.terminate()
         same(child.wait(), 143)
-    assert total <= 150 * 1000, f'{total} kB'
+    total = sum(size for size, _ in sizes)
+    assert total <= 150 * 1000, f'{total} kB: {sorted(sizes, reverse=True)}'
     return f'{total // 1000} MB'
 
 
