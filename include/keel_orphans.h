@@ -94,6 +94,18 @@ static inline u64 keel_orphans_least(u64 now)
 }
 
 /**
+ * keel_orphans_took() - how long did a step take?
+ * @start: its begin, in nanoseconds by any clock
+ * @end: its end
+ *
+ * Return: nanoseconds that the user pays for.
+ */
+static inline u64 keel_orphans_took(u64 start, u64 end)
+{
+	return min(end - start, KEEL_ORPHANS_LONGEST) + KEEL_ORPHANS_STEP;
+}
+
+/**
  * keel_orphans_clock() - what is the time by the clock of the turns?
  * @clock: what it was before
  * @passed: nanoseconds since then

@@ -30,7 +30,7 @@
  * @leave: it waits for this
  * @waits: it waits
  * @ends: logs its end
- * @next: of another user, queued as soon as it runs; or NULL
+ * @next: queued as soon as this runs; or NULL
  * @late: another user, or NULL
  * @late_turn: in how many nanoseconds the turn of that user comes, when it runs
  */
@@ -197,12 +197,16 @@ static void iso_2_orphans_rest(struct kunit *test)
 /* ISO-2: short work runs without a pause, until all of it has taken its part. */
 static void iso_2_orphans_saved(struct kunit *test)
 {
-	const u64 ms = NSEC_PER_MSEC, now = 1000 * ms;
+	const u64 ms = NSEC_PER_MSEC, us = NSEC_PER_USEC, now = 1000 * ms;
 
 	/* A user who had no work for long has saved 10 ms, and no more. */
 	KUNIT_EXPECT_EQ(test, 990 * ms, keel_orphans_least(now));
 	/* Soon after the boot. */
 	KUNIT_EXPECT_EQ(test, 0, keel_orphans_least(9 * ms));
+	/* A step costs more than it takes. */
+	KUNIT_EXPECT_EQ(test, 10 * us, keel_orphans_took(now, now));
+	KUNIT_EXPECT_EQ(test, 20 * ms + 10 * us, keel_orphans_took(now, now + 20 * ms));
+	KUNIT_EXPECT_EQ(test, 1000 * ms + 10 * us, keel_orphans_took(now, now + 1001 * ms));
 	/* The turn of the next user has not come, comes now, has come. */
 	KUNIT_EXPECT_EQ(test, now, keel_orphans_clock(now - 5, 5, 2000 * ms, 40 * ms));
 	KUNIT_EXPECT_EQ(test, now, keel_orphans_clock(now - 5, 5, now, 40 * ms));

@@ -136,8 +136,7 @@ static struct keel_orphans *keel_orphans_begin(struct keel_orphan **orphan)
 
 static void keel_orphans_end(struct keel_orphans *orphans, u64 start)
 {
-	u64 now = ktime_get_ns();
-	u64 took = min(now - start, KEEL_ORPHANS_LONGEST) + KEEL_ORPHANS_STEP;
+	u64 now = ktime_get_ns(), took = keel_orphans_took(start, now);
 	u64 cost = KEEL_ORPHANS_PARTS * took;
 
 	guard(spinlock_irqsave)(&keel_orphans.lock);
