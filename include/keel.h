@@ -23,21 +23,8 @@
 #define UVERBS_MODULE_NAME keel
 #include <rdma/uverbs_named_ioctl.h>
 
-/* Limits that ibv_query_device() reports. */
-#define KEEL_MAX_PD	16384
-#define KEEL_MAX_MR	65536
-#define KEEL_MAX_MW	65536
-#define KEEL_MAX_AH	65536
-/* Limits that ibv_query_device() does not report. */
-#define KEEL_MAX_TD	16384
-#define KEEL_MAX_XRCD	16384
-#define KEEL_MAX_DM	65536
-/* Each handle is issued once. */
+/* Limits of other objects: limits.c. Each handle is issued once. */
 #define KEEL_MAX_HANDLES	BIT_ULL(32)
-/* Limits that ibv_query_device() reports. */
-#define KEEL_MAX_QP	16384
-#define KEEL_MAX_CQ	16384
-#define KEEL_MAX_SRQ	16384
 /* Outstanding RDMA reads and atomics of a QP, in each direction. */
 #define KEEL_MAX_RD_ATOM	128
 #define KEEL_MAX_MCAST_GRP	1024

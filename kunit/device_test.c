@@ -7,11 +7,13 @@
 #include <linux/if_arp.h>
 #include <linux/mm.h>
 #include <linux/netdevice.h>
+#include <linux/sizes.h>
 #include <rdma/ib_cache.h>
 #include <rdma/rdma_netlink.h>
 
 #include "keel.h"
 #include "keel_device.h"
+#include "keel_limits.h"
 
 static int device_init(struct kunit *test)
 {
@@ -47,7 +49,15 @@ static void dev_2_iso_5_limits(struct kunit *test)
 	struct ib_device *ibdev = test->priv;
 	const struct ib_device_attr *attr = &ibdev->attrs;
 	const u64 *limit = to_kdev(ibdev)->reg.quotas.limit;
+	u64 ram = (u64)totalram_pages() << PAGE_SHIFT;
 
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(262144, ram), limit[KEEL_PD]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(262144, ram), limit[KEEL_CQ]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(262144, ram), limit[KEEL_SRQ]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(262144, ram), limit[KEEL_QP]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(1048576, ram), limit[KEEL_MR]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(1048576, ram), limit[KEEL_MW]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(1048576, ram), limit[KEEL_AH]);
 	KUNIT_EXPECT_EQ(test, (u64)attr->max_pd, limit[KEEL_PD]);
 	KUNIT_EXPECT_EQ(test, (u64)attr->max_mr, limit[KEEL_MR]);
 	KUNIT_EXPECT_EQ(test, (u64)attr->max_mw, limit[KEEL_MW]);
@@ -58,10 +68,40 @@ static void dev_2_iso_5_limits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (u64)attr->max_mcast_grp, limit[KEEL_RES_GROUPS]);
 	KUNIT_EXPECT_EQ(test, (u64)PAGE_SIZE, limit[KEEL_RES_DM_BYTES]);
 	/* ibv_query_device() does not report these. */
-	KUNIT_EXPECT_EQ(test, 16384, limit[KEEL_TD]);
-	KUNIT_EXPECT_EQ(test, 16384, limit[KEEL_XRCD]);
-	KUNIT_EXPECT_EQ(test, 65536, limit[KEEL_DM]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(262144, ram), limit[KEEL_TD]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(262144, ram), limit[KEEL_XRCD]);
+	KUNIT_EXPECT_EQ(test, keel_limit_scale(1048576, ram), limit[KEEL_DM]);
 	KUNIT_EXPECT_EQ(test, 1ULL << 32, limit[KEEL_RES_HANDLES]);
+}
+
+struct scale_case {
+	const char *desc;
+	u64 ram;
+	unsigned int limit;
+};
+
+static const struct scale_case scale_cases[] = {
+	{ "no memory", 0, 16384 },
+	{ "512 MiB", SZ_512M, 16384 },
+	{ "1 GiB", SZ_1G, 16384 },
+	{ "more than 1 GiB", SZ_1G + PAGE_SIZE, 32768 },
+	{ "4 GB", 4000000000ULL, 65536 },
+	{ "8 GiB", SZ_8G, 131072 },
+	{ "8 GiB and a page", SZ_8G + PAGE_SIZE, 262144 },
+	{ "16 GB", 16000000000ULL, 262144 },
+	{ "16 GiB", SZ_16G, 262144 },
+	{ "16 GiB and a page", SZ_16G + PAGE_SIZE, 262144 },
+	{ "all memory", U64_MAX, 262144 },
+};
+KUNIT_ARRAY_PARAM_DESC(scale, scale_cases, desc);
+
+/* DEV-2: a machine with little memory has lower limits. */
+static void dev_2_limit_scale(struct kunit *test)
+{
+	const struct scale_case *c = test->param_value;
+
+	KUNIT_EXPECT_EQ(test, c->limit, keel_limit_scale(262144, c->ram));
+	KUNIT_EXPECT_EQ(test, 4 * c->limit, keel_limit_scale(1048576, c->ram));
 }
 
 /* DEV-2: the port has one pkey, and no other index has one. */
@@ -144,6 +184,7 @@ static void dev_3_state_page(struct kunit *test)
 
 static struct kunit_case device_cases[] = {
 	KUNIT_CASE(dev_2_iso_5_limits),
+	KUNIT_CASE_PARAM(dev_2_limit_scale, scale_gen_params),
 	KUNIT_CASE(dev_2_pkey),
 	KUNIT_CASE(dev_1_no_mac),
 	KUNIT_CASE(dev_2_port),

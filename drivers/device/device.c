@@ -8,6 +8,7 @@
 
 #include "keel_device.h"
 #include "keel_dm.h"
+#include "keel_limits.h"
 #include "keel_mr.h"
 #include "keel_qp.h"
 #include "keel_removal.h"
@@ -29,24 +30,16 @@ static void keel_query_queues(struct ib_device_attr *attr)
 				 IB_DEVICE_XRC |
 				 IB_DEVICE_FLUSH_GLOBAL |
 				 IB_DEVICE_ATOMIC_WRITE;
-	attr->max_qp = KEEL_MAX_QP;
 	attr->max_qp_wr = KEEL_MAX_WR;
 	attr->max_send_sge = KEEL_MAX_SGE;
 	attr->max_recv_sge = KEEL_MAX_SGE;
 	attr->max_sge_rd = KEEL_MAX_SGE;
-	attr->max_cq = KEEL_MAX_CQ;
 	attr->max_cqe = KEEL_MAX_CQE;
-	attr->max_srq = KEEL_MAX_SRQ;
 	attr->max_srq_wr = KEEL_MAX_WR;
 	attr->max_srq_sge = KEEL_MAX_SGE;
 	attr->max_qp_rd_atom = KEEL_MAX_RD_ATOM;
 	attr->max_qp_init_rd_atom = KEEL_MAX_RD_ATOM;
-	attr->max_res_rd_atom = KEEL_MAX_RD_ATOM * KEEL_MAX_QP;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
-	attr->max_mcast_grp = KEEL_MAX_MCAST_GRP;
-	attr->max_mcast_qp_attach = KEEL_MAX_MCAST_QP;
-	attr->max_total_mcast_qp_attach = KEEL_MAX_MCAST_GRP *
-					  KEEL_MAX_MCAST_QP;
 	attr->max_fast_reg_page_list_len = KEEL_MAX_FAST_REG;
 	/* ktime_get_raw_ns(): a clock of 10^6 kHz with 64 valid bits. */
 	attr->timestamp_mask = U64_MAX;
@@ -88,10 +81,6 @@ static int keel_query_device(struct ib_device *ibdev,
 	/* A region cannot be larger than the memory that can be pinned. */
 	attr->max_mr_size = (u64)totalram_pages() << PAGE_SHIFT;
 	attr->page_size_cap = KEEL_PAGE_SIZES;
-	attr->max_pd = KEEL_MAX_PD;
-	attr->max_mr = KEEL_MAX_MR;
-	attr->max_mw = KEEL_MAX_MW;
-	attr->max_ah = KEEL_MAX_AH;
 	attr->max_pkeys = KEEL_PKEYS;
 	attr->max_dm_size = kdev->ap->encrypted ? 0 : kdev->ap->size;
 	/*
@@ -107,6 +96,7 @@ static int keel_query_device(struct ib_device *ibdev,
 	 */
 	if (!ibdev->dev.parent)
 		attr->kernel_cap_flags |= IBK_ALLOW_USER_UNREG;
+	keel_limits_query(kdev->reg.quotas.limit, attr);
 	keel_query_queues(attr);
 	keel_query_odp(attr);
 	return 0;
@@ -219,23 +209,6 @@ static void keel_dev_set_ops(struct ib_device *ibdev)
 	ibdev->driver_def = keel_uapi_defs;
 }
 
-/* The size of device memory is not known yet: keel_dev_create() sets it. */
-static void keel_dev_limits(u64 *limit)
-{
-	limit[KEEL_PD] = KEEL_MAX_PD;
-	limit[KEEL_MR] = KEEL_MAX_MR;
-	limit[KEEL_MW] = KEEL_MAX_MW;
-	limit[KEEL_AH] = KEEL_MAX_AH;
-	limit[KEEL_TD] = KEEL_MAX_TD;
-	limit[KEEL_XRCD] = KEEL_MAX_XRCD;
-	limit[KEEL_DM] = KEEL_MAX_DM;
-	limit[KEEL_QP] = KEEL_MAX_QP;
-	limit[KEEL_CQ] = KEEL_MAX_CQ;
-	limit[KEEL_SRQ] = KEEL_MAX_SRQ;
-	limit[KEEL_RES_HANDLES] = KEEL_MAX_HANDLES;
-	limit[KEEL_RES_GROUPS] = KEEL_MAX_MCAST_GRP;
-}
-
 static void keel_dev_init(struct keel_dev *kdev)
 {
 	struct ib_device *ibdev = &kdev->ib;
@@ -246,7 +219,8 @@ static void keel_dev_init(struct keel_dev *kdev)
 	strscpy(ibdev->node_desc, "keel software RDMA device");
 
 	keel_registry_init(&kdev->reg, ibdev->name);
-	keel_dev_limits(kdev->reg.quotas.limit);
+	/* The size of device memory is not known yet: keel_dev_create() sets it. */
+	keel_limits_init(kdev->reg.quotas.limit);
 	keel_keys_init(&kdev->keys);
 	keel_shpds_init(&kdev->shpds);
 	keel_xrcd_pins_init(kdev);

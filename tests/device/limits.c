@@ -9,6 +9,7 @@
 #include <infiniband/keeldv.h>
 #include <infiniband/shpd.h>
 
+#include "dev.h"
 #include "peer.h"
 #include "t.h"
 #include "tree.h"
@@ -236,40 +237,95 @@ static void *one_dm(struct ibv_pd *pd)
 	return ibv_alloc_dm(pd->context, &attr);
 }
 
-/* A user gets half of each limit, less what the user already has. */
+static void *one_parent(struct ibv_pd *pd)
+{
+	struct ibv_parent_domain_init_attr attr = { .pd = pd };
+
+	return ibv_alloc_parent_domain(pd->context, &attr);
+}
+
+static void *one_dm_mr(struct ibv_pd *pd)
+{
+	static struct ibv_dm *dm;
+
+	if (!dm || dm->context != pd->context)
+		dm = MUST(one_dm(pd));
+	return ibv_reg_dm_mr(pd, dm, 0, 1, IBV_ACCESS_ZERO_BASED);
+}
+
+/*
+ * Kinds of objects, with the parameters that limit them, and how many of them
+ * set_up() creates.
+ */
 static const struct {
-	const char *what;
+	const char *param;
 	void *(*one)(struct ibv_pd *pd);
-	int max, has;
+	int has;
 } kinds[] = {
-	{ "PDs", one_pd, 16384, 1 },
-	{ "thread domains", one_td, 16384, 0 },
-	{ "XRC domains", one_xrcd, 16384, 0 },
-	{ "CQs", one_cq, 16384, 1 },
-	{ "SRQs", one_srq, 16384, 0 },
-	{ "QPs", one_qp, 16384, 0 },
-	{ "MRs", one_mr, 65536, 0 },
-	{ "windows", one_mw, 65536, 0 },
-	{ "pages of device memory", one_dm, 16384, 0 },
+	{ "max_pd", one_pd, 1 },
+	{ "max_td", one_td, 0 },
+	{ "max_xrcd", one_xrcd, 0 },
+	{ "max_cq", one_cq, 1 },
+	{ "max_srq", one_srq, 0 },
+	{ "max_qp", one_qp, 0 },
+	{ "max_mr", one_mr, 0 },
+	{ "max_mw", one_mw, 0 },
+	{ "max_ah", one_ah, 0 },
+	{ "max_dm", one_dm, 0 },
+	{ "max_pd", one_parent, 1 },
+	{ "max_mr", one_dm_mr, 0 },
 };
 
+#define KINDS	(int)(sizeof(kinds) / sizeof(*kinds))
+
+static int write_param(const char *name, const char *value)
+{
+	char path[100];
+
+	snprintf(path, sizeof(path), "/sys/module/keel/parameters/%s", name);
+	return t_write_file(path, value);
+}
+
+static int read_param(const char *name)
+{
+	char path[100], *text;
+	int value;
+
+	snprintf(path, sizeof(path), "/sys/module/keel/parameters/%s", name);
+	text = t_read_file(path);
+	value = atoi(text);
+	free(text);
+	return value;
+}
+
+static struct ibv_pd *set_up(const char *device)
+{
+	struct ibv_context *ctx = dev_open(device);
+
+	CHECK_OK(ibv_query_gid(ctx, 1, 0, &ah_attr.grh.dgid));
+	no_cq = MUST(ibv_create_cq(ctx, 1, NULL, NULL, 0));
+	return MUST(ibv_alloc_pd(ctx));
+}
+
+/* A user gets half of each limit, less what the user already has. */
 static void take_kind(struct peer *parent)
 {
-	struct ibv_context *ctx;
 	struct ibv_pd *pd;
+	int kind, max, n;
 	void **objs;
-	int kind, n;
 
 	peer_get_var(parent, kind);
+	max = read_param(kinds[kind].param);
+	/* A buffer takes a page of device memory: there are fewer of these. */
+	if (kinds[kind].one == one_dm)
+		max = read_param("dm_size") / PAGE;
 	user_become(1000);
-	ctx = dev_open(KEEL0);
-	pd = MUST(ibv_alloc_pd(ctx));
-	no_cq = MUST(ibv_create_cq(ctx, 1, NULL, NULL, 0));
-	objs = calloc(kinds[kind].max, sizeof(*objs));
-	n = make(pd, objs, kinds[kind].max, kinds[kind].one);
-	if (n != kinds[kind].max / 2 - kinds[kind].has)
-		FAIL("%s: got %d, want %d", kinds[kind].what, n,
-		     kinds[kind].max / 2 - kinds[kind].has);
+	pd = set_up(KEEL0);
+	objs = calloc(max, sizeof(*objs));
+	n = make(pd, objs, max, kinds[kind].one);
+	if (n != max / 2 - kinds[kind].has)
+		FAIL("%s: got %d, want %d", kinds[kind].param, n,
+		     max / 2 - kinds[kind].has);
 }
 
 TEST_CASE(half, "ISO-5,PD-5", "one user gets half of each kind of object, and the next object fails with ENOMEM",
@@ -278,10 +334,96 @@ TEST_CASE(half, "ISO-5,PD-5", "one user gets half of each kind of object, and th
 	struct peer p;
 	int kind;
 
-	for (kind = 0; kind < (int)(sizeof(kinds) / sizeof(*kinds)); kind++) {
+	for (kind = 0; kind < KINDS; kind++) {
+		/* AHs take minutes, MRs of a buffer take one of the pages. */
+		if (kinds[kind].one == one_ah || kinds[kind].one == one_dm_mr)
+			continue;
 		peer_start(&p, take_kind);
 		peer_put_var(&p, kind);
 		peer_end(&p);
 		CHECK_EQ(tree_count(KEEL0, NULL), 0);
+	}
+}
+
+void t_after(void)
+{
+	int kind;
+
+	for (kind = 0; kind < KINDS; kind++)
+		write_param(kinds[kind].param, "0");
+	dev_del();
+}
+
+/* The limits that the device reports. */
+static void check_attr(const char *device, int pd, int cq, int srq, int qp, int mr,
+		       int mw, int ah)
+{
+	struct ibv_device_attr attr = query(dev_open(device));
+
+	CHECK_EQ(attr.max_pd, pd);
+	CHECK_EQ(attr.max_cq, cq);
+	CHECK_EQ(attr.max_srq, srq);
+	CHECK_EQ(attr.max_qp, qp);
+	CHECK_EQ(attr.max_res_rd_atom, qp * attr.max_qp_rd_atom);
+	CHECK_EQ(attr.max_mr, mr);
+	CHECK_EQ(attr.max_mw, mw);
+	CHECK_EQ(attr.max_ah, ah);
+}
+
+static void check_defaults(const char *device)
+{
+	check_attr(device, read_param("max_pd"), read_param("max_cq"),
+		   read_param("max_srq"), read_param("max_qp"), read_param("max_mr"),
+		   read_param("max_mw"), read_param("max_ah"));
+}
+
+TEST(set, "DEV-2,PD-5", "a new device has the limits that the parameters set, each can be reached and not exceeded, and other devices keep theirs")
+{
+	void *objs[40];
+	struct ibv_pd *pd;
+	char value[20];
+	int kind, max;
+
+	check_defaults(KEEL0);
+	/* From 21 on, each kind has another number. */
+	for (kind = 0; kind < 10; kind++) {
+		snprintf(value, sizeof(value), "%d", 21 + kind);
+		CHECK_OK(write_param(kinds[kind].param, value));
+		CHECK_EQ(read_param(kinds[kind].param), 21 + kind);
+	}
+	dev_add();
+	check_attr(KEEL1, 21, 24, 25, 26, 27, 28, 29);
+	for (kind = 0; kind < KINDS; kind++) {
+		max = read_param(kinds[kind].param);
+		pd = set_up(KEEL1);
+		CHECK_EQ(make(pd, objs, max, kinds[kind].one),
+			 max - kinds[kind].has);
+		CHECK_OK(ibv_close_device(pd->context));
+		CHECK_EQ(tree_count(KEEL1, NULL), 0);
+	}
+	for (kind = 0; kind < 10; kind++)
+		CHECK_OK(write_param(kinds[kind].param, "0"));
+	check_defaults(KEEL0);
+	check_attr(KEEL1, 21, 24, 25, 26, 27, 28, 29);
+	dev_add();
+	check_defaults(KEEL1);
+}
+
+TEST(set_refused, "DEV-2", "a limit that a device cannot keep is refused with EINVAL, and nothing changes")
+{
+	static const char * const bad[] = {
+		"8000001", "4294967295", "-1", "many", "5 5",
+	};
+	size_t i;
+	int kind;
+
+	for (kind = 0; kind < KINDS; kind++) {
+		CHECK_OK(write_param(kinds[kind].param, "8000000"));
+		CHECK_EQ(read_param(kinds[kind].param), 8000000);
+		CHECK_OK(write_param(kinds[kind].param, "1"));
+		for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+			CHECK_RET(write_param(kinds[kind].param, bad[i]), EINVAL);
+		CHECK_RET(write_param(kinds[kind].param, "4294967296"), ERANGE);
+		CHECK_EQ(read_param(kinds[kind].param), 1);
 	}
 }
