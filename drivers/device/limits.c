@@ -43,7 +43,8 @@ struct keel_limit {
  * @usual: the limit of a machine with 16 GiB or more, divisible by 16
  * @ram: bytes of memory of this machine
  *
- * Machines have a bit less memory than they are sold with.
+ * Machines have a bit less memory than they are sold with: @ram counts as the next power
+ * of two.
  *
  * Return: the limit: with half the memory, half of it, but not below a 16th.
  */
