@@ -290,7 +290,7 @@ void keel_qp_work(struct work_struct *work);
 /* qp_orphan.c */
 void keel_qp_init_orphan(struct keel_qp *qp);
 
-/* sq.c */
+/* sq_complete.c */
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len)
 	__must_hold(&qp->sq.lock);

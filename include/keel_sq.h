@@ -132,8 +132,10 @@ static inline bool keel_sq_begun(const struct keel_sq *sq)
 
 /* sq.c */
 bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
-void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->lock);
 void keel_sq_init(struct keel_qp *qp);
+
+/* sq_complete.c */
+void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->lock);
 
 /* The budget is not set yet. */
 #define KEEL_FAST_FIRST		U32_MAX
