@@ -61,6 +61,8 @@ static inline struct keel_ah *to_kah(struct ib_ah *ib)
 /* ah.c */
 void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		  const struct rdma_ah_attr *attr);
+struct keel_ah *keel_ah_load(struct keel_dev *kdev, u32 id)
+	__must_hold_shared(RCU);
 struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id);
 
 #endif /* KEEL_AH_H */

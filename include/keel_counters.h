@@ -27,7 +27,8 @@
 	X(ud_drops)	/* datagrams dropped */				\
 	X(wc_errors)	/* error completions, without flushes */	\
 	X(flushes)	/* work requests flushed */			\
-	X(cq_overruns)	/* CQs that overran */
+	X(cq_overruns)	/* CQs that overran */				\
+	X(fast_msgs)	/* work requests that took the fast path */
 
 enum keel_counter {
 #define KEEL_COUNTER_ENUM(_name)	KEEL_CTR_##_name,

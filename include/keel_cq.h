@@ -60,8 +60,8 @@ static inline struct keel_cq *to_kcq(struct ib_cq *ib)
 /* cq.c */
 int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited,
 		bool own);
-bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
-		      u32 len, u32 qpn, bool solicited);
+bool keel_cq_received(struct keel_cq *cq, struct keel_uapi_cqe *cqe,
+		      struct keel_ring *rq, bool solicited);
 
 /* cq_kernel.c */
 int keel_poll_cq(struct ib_cq *ibcq, int n, struct ib_wc *wc);

@@ -25,12 +25,29 @@
 #define KEEL_OP_ATOMIC	BIT(6)
 
 /**
+ * enum keel_fast_kind - how the fast path executes an operation: fast_msg.c
+ * @KEEL_FAST_NONE: not at all
+ * @KEEL_FAST_SEND: to the memory of a receive WQE
+ * @KEEL_FAST_WRITE: to the memory of an rkey; with immediate data takes a receive WQE
+ * @KEEL_FAST_READ: from the memory of an rkey
+ * @KEEL_FAST_ATOMIC: one word there
+ */
+enum keel_fast_kind {
+	KEEL_FAST_NONE,
+	KEEL_FAST_SEND,
+	KEEL_FAST_WRITE,
+	KEEL_FAST_READ,
+	KEEL_FAST_ATOMIC,
+};
+
+/**
  * struct keel_opcode - an operation
  * @types: BIT() of each enum ib_qp_type that supports it: IBTA specification,
  *	table 37, and annex A19 for flush and atomic write
  * @wc: opcode of its completion, with the number that userspace uses
  * @used: number of bytes that it uses of the union in &struct keel_uapi_send_wqe
  * @flags: KEEL_OP_*
+ * @fast: enum keel_fast_kind
  * @run: does it: with the peer's responder lock for a connected QP, alone if it is
  *	KEEL_OP_LOCAL. Not called for datagrams
  */
@@ -39,6 +56,7 @@ struct keel_opcode {
 	u8 wc;
 	u8 used;
 	u8 flags;
+	u8 fast;
 	enum keel_xfer_result (*run)(struct keel_xfer *x);
 };
 

@@ -312,6 +312,14 @@ bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
 	__must_hold(&qp->sq.lock);
 void keel_srq_wait_end(struct keel_qp *qp) __must_hold(&qp->sq.lock);
 
+/* A datagram's CQE has the packet type in this member: see enum keel_uapi_packet. */
+static inline u8 keel_recv_sl(u8 flags)
+{
+	if (!(flags & KEEL_CQE_F_GRH))
+		return 0;
+	return flags & KEEL_CQE_F_IPV4 ? KEEL_PACKET_IPV4 : KEEL_PACKET_IPV6;
+}
+
 /* resp.c */
 enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
@@ -349,6 +357,9 @@ bool keel_xfer_stop(void *arg);
 enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock);
 void keel_ud_run(struct keel_qp *qp);
+void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES]);
+bool keel_ud_takes(const struct keel_qp *peer, u32 qkey);
+u32 keel_ud_qkey(const struct keel_qp *qp, u32 qkey);
 
 /*
  * Return true if @qp has had contact with no QP yet, or with @peer. By now the

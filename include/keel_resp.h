@@ -13,13 +13,12 @@
 #include "keel_keys.h"
 #include "keel_memreq.h"
 #include "keel_rq.h"
+#include "keel_runs.h"
 #include "keel_xfer.h"
 
 struct keel_qp;
 struct keel_srq;
 
-/* Bytes of the GRH in front of a UD message. */
-#define KEEL_GRH_BYTES	40
 /* Maximum payload of a datagram: the MTU. */
 #define KEEL_UD_MTU	4096
 
@@ -59,7 +58,7 @@ struct keel_dgram {
  * @srq_id: its &keel_obj.id
  * @last: IB_EVENT_QP_LAST_WQE_REACHED was raised
  * @from: &keel_qp.gen of the requester whose message began to use @recv
- * @cache: last-lookup cache of the lkey
+ * @caches: last-lookup caches of the lkeys of the first SGEs: fast path
  * @dgram: UD QPs of user processes; else NULL
  */
 struct keel_resp {
@@ -71,7 +70,7 @@ struct keel_resp {
 	struct keel_segs segs __guarded_by(&lock);
 	struct keel_srq *srq __guarded_by(&lock);
 	u32 srq_id __guarded_by(&lock);
-	struct keel_key_cache cache __guarded_by(&lock);
+	struct keel_key_cache caches[KEEL_RUNS_SGES] __guarded_by(&lock);
 	struct keel_dgram *dgram;
 };
 

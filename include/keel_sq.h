@@ -14,6 +14,7 @@
 #include "keel_copy.h"
 #include "keel_memreq.h"
 #include "keel_ring.h"
+#include "keel_runs.h"
 #include "keel_xfer.h"
 
 struct keel_qp;
@@ -63,7 +64,11 @@ enum keel_stage {
  * @peer: last-lookup cache of the peer, or NULL; valid only while
  *	&keel_dev.qps_destroyed equals @qps_destroyed
  * @qps_destroyed: &keel_dev.qps_destroyed, read before the lookup of @peer
- * @cache: last-lookup cache of the lkey
+ * @caches: last-lookup caches of the lkeys of the first SGEs: fast path
+ * @remote_cache: the same for the rkey
+ * @local: memory of the requester: fast path
+ * @remote_runs: memory of the responder: fast path
+ * @grh: UD: header of the datagram: fast path
  * @fetch: progress of the WQE, if an earlier attempt has begun it
  * @waited: the memory that @deadline is for; only compared, without references
  * @stage: progress of an atomic operation or an atomic write
@@ -90,7 +95,11 @@ struct keel_sq {
 	spinlock_t post_lock;
 	struct keel_qp *peer __guarded_by(&lock);
 	s64 qps_destroyed __guarded_by(&lock);
-	struct keel_key_cache cache __guarded_by(&lock);
+	struct keel_key_cache caches[KEEL_RUNS_SGES] __guarded_by(&lock);
+	struct keel_key_cache remote_cache __guarded_by(&lock);
+	struct keel_runs local __guarded_by(&lock);
+	struct keel_runs remote_runs __guarded_by(&lock);
+	u8 grh[KEEL_GRH_BYTES] __aligned(8) __guarded_by(&lock);
 	struct keel_fetch fetch __guarded_by(&lock);
 	struct keel_need waited __guarded_by(&lock);
 	enum keel_stage stage __guarded_by(&lock);
@@ -137,27 +146,22 @@ void keel_sq_init(struct keel_qp *qp);
 /* sq_complete.c */
 void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->lock);
 
-/* The budget is not set yet. */
-#define KEEL_FAST_FIRST		U32_MAX
 /* Number of WQEs that a doorbell executes of those that are posted meanwhile. */
 #define KEEL_DOORBELL_MORE	64
 
 /**
- * enum keel_fast - the result of the fast path
- * @KEEL_FAST_DONE: the send queue is empty, and no thread has rescheduled it
- * @KEEL_FAST_MORE: WQEs are left: call again after a chance to reschedule
- * @KEEL_FAST_LATER: the budget is used up, and WQEs are left
- * @KEEL_FAST_SLOW: there may be work for the slow path, keel_qp_run()
+ * keel_sq_fetch() - copy the header of the first WQE to &keel_sq.wqe
+ * @sq: the send queue
+ *
+ * Context: any; the lock of the queue is held.
  */
-enum keel_fast {
-	KEEL_FAST_DONE,
-	KEEL_FAST_MORE,
-	KEEL_FAST_LATER,
-	KEEL_FAST_SLOW,
-};
-
-/* fast_path.c */
-enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
-	__must_hold_shared(RCU);
+static __always_inline void keel_sq_fetch(struct keel_sq *sq)
+	__must_hold(&sq->lock)
+{
+	memcpy(&sq->wqe, keel_ring_entry(&sq->ring, sq->ring.index),
+	       sizeof(sq->wqe));
+	/* Userspace may write to it: only the copy is used. */
+	barrier();
+}
 
 #endif /* KEEL_SQ_H */

@@ -15,6 +15,9 @@ struct keel_opcode;
 struct keel_qp;
 struct keel_srq;
 
+/* Bytes of the GRH in front of a UD message. */
+#define KEEL_GRH_BYTES	40
+
 /**
  * struct keel_xfer - an in-flight work request
  * @qp: the requester's QP; its send queue's lock is held

@@ -94,6 +94,17 @@ static void post_stale(struct kunit *test)
 	arrived(p, 0, 7);
 }
 
+static u64 fast_messages(const struct pair *p)
+{
+	struct keel_counters __percpu *all = to_kdev(p->ibdev)->counters;
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu_ptr(all, cpu)->n[KEEL_CTR_fast_msgs];
+	return sum;
+}
+
 #define ROUNDS	10
 
 /* The completion handler posts the next send. */
@@ -117,6 +128,7 @@ static void next_send(struct ib_cq *cq, void *context)
 static void post_in_handler(struct kunit *test)
 {
 	struct pair *p = test->priv;
+	u64 fast = fast_messages(p);
 	struct ib_rdma_wr wr;
 	struct ib_sge sge;
 	int i;
@@ -137,6 +149,46 @@ static void post_in_handler(struct kunit *test)
 		arrived(p, i, i);
 	}
 	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, ROUNDS * LEN));
+	/* All but the first message, from and to memory of fast registrations. */
+	KUNIT_EXPECT_EQ(test, ROUNDS - 1, fast_messages(p) - fast);
+}
+
+/* DEV-4: the local DMA lkey, on the fast path: the SGEs have addresses of the kernel. */
+static void dev_4_post_dma_lkey(struct kunit *test)
+{
+	struct ib_recv_wr recv = { .num_sge = 2 };
+	struct pair *p = test->priv;
+	struct ib_sge to[2], from[2];
+	struct ib_rdma_wr wr;
+	u64 fast;
+	int i;
+
+	connected(test);
+	fast = fast_messages(p);
+	for (i = 0; i < 2; i++) {
+		to[i] = (struct ib_sge){ (uintptr_t)p->b.buf + i * 1000, 60 - 20 * i,
+					 p->pd->local_dma_lkey };
+		from[i] = (struct ib_sge){ (uintptr_t)p->a.buf + i * 500, 40 + 20 * i,
+					   p->pd->local_dma_lkey };
+	}
+	recv.sg_list = to;
+	wr = send_wr(8, from);
+	wr.wr.num_sge = 2;
+	for (i = 0; i < 2; i++) {
+		memset(p->b.buf, 0, 2000);
+		recv.wr_id = i;
+		KUNIT_ASSERT_EQ(test, 0, ib_post_recv(p->b.qp, &recv, NULL));
+		KUNIT_ASSERT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
+		pair_settle(p, &p->b, i + 1);
+		arrived(p, i, i);
+		/* 40 and 60 bytes become 60 and 40. */
+		KUNIT_EXPECT_EQ(test, 0, memcmp(p->b.buf, p->a.buf, 40));
+		KUNIT_EXPECT_EQ(test, 0, memcmp(p->b.buf + 40, p->a.buf + 500, 20));
+		KUNIT_EXPECT_EQ(test, 0, memcmp(p->b.buf + 1000, p->a.buf + 520, 40));
+		KUNIT_EXPECT_EQ(test, 0, p->b.buf[60]);
+		KUNIT_EXPECT_EQ(test, 0, p->b.buf[1040]);
+		KUNIT_EXPECT_EQ(test, i, fast_messages(p) - fast);
+	}
 }
 
 /* The state of the QP when its first completion was reported. */
@@ -493,6 +545,7 @@ static struct kunit_case kernel_post_cases[] = {
 	KUNIT_CASE(post_atomic),
 	KUNIT_CASE(post_stale),
 	KUNIT_CASE(post_in_handler),
+	KUNIT_CASE(dev_4_post_dma_lkey),
 	KUNIT_CASE(post_error_state),
 	KUNIT_CASE(post_error_state_recv),
 	KUNIT_CASE(post_user_cq),

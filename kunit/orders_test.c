@@ -11,6 +11,7 @@
 #include <linux/sched/task.h>
 #include <linux/workqueue.h>
 
+#include "keel_fast.h"
 #include "keel_point.h"
 #include "pair.h"
 
@@ -364,10 +365,11 @@ static void order_sq_drained(struct kunit *test)
 
 static enum keel_fast fast_run(struct end *end)
 {
-	u32 budget = KEEL_FAST_FIRST;
+	struct keel_fast_turn turn = { .budget = KEEL_FAST_FIRST };
 
+	guard(preempt)();
 	guard(rcu)();
-	return keel_fast_run(to_kqp(end->qp), &budget);
+	return keel_fast_run(to_kqp(end->qp), &turn);
 }
 
 /*

@@ -82,6 +82,21 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 }
 
 /**
+ * keel_ah_load() - look up an AH by number
+ * @kdev: the device
+ * @id: its number, as in struct keel_uapi_create_ah_resp
+ *
+ * Context: RCU read side, which keeps the AH. It does not change.
+ * Return: the AH, without a reference; or NULL. It may belong to another domain.
+ */
+struct keel_ah *keel_ah_load(struct keel_dev *kdev, u32 id)
+{
+	struct keel_obj *obj = xa_load(&kdev->reg.objs[KEEL_AH], id);
+
+	return obj ? container_of(obj, struct keel_ah, obj) : NULL;
+}
+
+/**
  * keel_ah_get() - look up an AH by number
  * @kdev: the device
  * @id: its number, as in struct keel_uapi_create_ah_resp
@@ -92,13 +107,11 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
  */
 struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id)
 {
-	struct keel_obj *obj;
+	struct keel_ah *ah;
 
 	guard(rcu)();
-	obj = xa_load(&kdev->reg.objs[KEEL_AH], id);
-	if (!obj || !keel_obj_tryget(obj))
-		return NULL;
-	return container_of(obj, struct keel_ah, obj);
+	ah = keel_ah_load(kdev, id);
+	return ah && keel_obj_tryget(&ah->obj) ? ah : NULL;
 }
 
 static struct keel_ah *keel_ah_make(struct ib_ah *ibah,

@@ -111,6 +111,17 @@ static __always_inline bool keel_cq_write(struct keel_cq *cq,
 	return keel_cq_disarm(cq, solicited || cqe->status != IB_WC_SUCCESS);
 }
 
+static __always_inline void keel_cq_stamp(const struct keel_cq *cq,
+					  struct keel_uapi_cqe *cqe)
+{
+	if (likely(!cq->flags))
+		return;
+	if (cq->flags & KEEL_CQ_TS)
+		cqe->ts = ktime_get_raw_ns();
+	if (cq->flags & KEEL_CQ_WALL)
+		cqe->wall = ktime_get_real_ns();
+}
+
 /* As keel_cq_add(). @due is set to the event to raise, if any. */
 static int keel_cq_add_locked(struct keel_cq *cq, struct keel_uapi_cqe *cqe,
 			      bool solicited, int *due)
@@ -127,10 +138,7 @@ static int keel_cq_add_locked(struct keel_cq *cq, struct keel_uapi_cqe *cqe,
 		*due = IB_EVENT_CQ_ERR;
 		return keel_cq_fail(cq, !room);
 	}
-	if (cq->flags & KEEL_CQ_TS)
-		cqe->ts = ktime_get_raw_ns();
-	if (cq->flags & KEEL_CQ_WALL)
-		cqe->wall = ktime_get_real_ns();
+	keel_cq_stamp(cq, cqe);
 	if (keel_cq_write(cq, cqe, solicited))
 		*due = KEEL_EVENT_CQE;
 	return 0;
@@ -169,41 +177,33 @@ int keel_cq_add(struct keel_cq *cq, struct keel_uapi_cqe *cqe, bool solicited,
 /**
  * keel_cq_received() - add the CQE of a receive WQE, in the common case
  * @cq: the CQ
- * @rq: the receive queue, whose first WQE completes; taken here
- * @wr_id: for the CQE
- * @len: bytes of the message
- * @qpn: number of the QP
+ * @cqe: the CQE, of a message that succeeds; its timestamps are set here
+ * @rq: the QP's own receive queue, whose first WQE completes, and is taken here; the
+ *	responder's lock protects it. NULL: the WQE was taken.
  * @solicited: the requester asked for an event
  *
- * For sends without immediate data, and for the QP's own receive queue, which
- * the responder's lock protects. The receive WQE is userspace's again before
- * its CQE can be seen.
+ * The receive WQE is userspace's again before its CQE can be seen.
  *
  * Context: as keel_cq_add(); the responder's lock is held.
- * Return: false if nothing was done: the CQ is full, in error or destroyed, or
- * has timestamps.
+ * Return: false if nothing was done: the CQ is full, in error or destroyed.
  */
-bool keel_cq_received(struct keel_cq *cq, struct keel_ring *rq, u64 wr_id,
-		      u32 len, u32 qpn, bool solicited)
+bool keel_cq_received(struct keel_cq *cq, struct keel_uapi_cqe *cqe,
+		      struct keel_ring *rq, bool solicited)
 {
-	const struct keel_uapi_cqe cqe = {
-		.wr_id = wr_id,
-		.byte_len = len,
-		.qp_num = qpn,
-		.status = IB_WC_SUCCESS,
-		.opcode = IB_WC_RECV,
-	};
 	bool due;
 
 	scoped_guard(spinlock, &cq->lock) {
-		if (!cq->ib || cq->dead || cq->flags ||
-		    keel_ring_room(&cq->ring) <= 0)
+		if (!cq->ib || cq->dead || keel_ring_room(&cq->ring) <= 0)
 			return false;
 		/* Before the CQE can be seen. */
 		keel_count(to_kdev(cq->ib->device), rx_msgs, 1);
-		keel_count(to_kdev(cq->ib->device), rx_bytes, len);
-		keel_ring_advance(rq);
-		due = keel_cq_write(cq, &cqe, solicited);
+		keel_count(to_kdev(cq->ib->device), rx_bytes, cqe->byte_len);
+		if (cqe->opcode == IB_WC_RECV_RDMA_WITH_IMM)
+			keel_count(to_kdev(cq->ib->device), rdma_writes, 1);
+		if (rq)
+			keel_ring_advance(rq);
+		keel_cq_stamp(cq, cqe);
+		due = keel_cq_write(cq, cqe, solicited);
 	}
 	if (due)
 		keel_events_raise(&cq->events, KEEL_EVENT_CQE, false);

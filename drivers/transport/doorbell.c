@@ -3,12 +3,13 @@
  * The doorbell of a queue pair: KEEL_METHOD_QP_DOORBELL. It tries the fast path
  * first. The slow path or the worker runs the rest.
  */
-#include "keel_qp.h"
+#include "keel_fast.h"
+#include "keel_resp_lock.h"
 
 /* Run the fast path once. */
 static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 					const struct ib_ucontext *context,
-					u32 qpn, u32 *budget)
+					u32 qpn, struct keel_fast_turn *turn)
 {
 	struct keel_qp *qp;
 
@@ -19,19 +20,24 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	/* This process takes the QP over in keel_qp_run(), which may sleep. */
 	if (keel_qp_has_orphans(qp))
 		return KEEL_FAST_SLOW;
-	return keel_fast_run(qp, budget);
+	return keel_fast_run(qp, turn);
 }
 
 static enum keel_fast keel_qp_ring(struct keel_dev *kdev,
 				   const struct ib_ucontext *context, u32 qpn)
 {
+	struct keel_fast_turn turn = { .budget = KEEL_FAST_FIRST };
 	enum keel_fast res;
-	u32 budget = KEEL_FAST_FIRST;
 
-	while ((res = keel_qp_ring_once(kdev, context, qpn, &budget)) ==
-	       KEEL_FAST_MORE)
+	for (;;) {
+		keel_resp_stay();
+		res = keel_qp_ring_once(kdev, context, qpn, &turn);
+		keel_resp_relax();
+		keel_fast_end(&turn);
+		if (res != KEEL_FAST_MORE)
+			return res;
 		cond_resched();
-	return res;
+	}
 }
 
 /*

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The fast path: an RC send of a user process, inline or from one SGE, to a
- * receive WQE with one SGE of the peer's own receive queue. The memory on each
- * side is pinned and within one page.
+ * The fast path: messages of the shapes that most applications use, of at most 4 KiB
+ * and four SGEs on either side, in memory that stays in place.
  *
- * Most messages of many applications are like this, and each function of the
- * slow path (sq.c, req.c, resp.c, recv.c) costs as much as the copy. So this
- * file handles the whole message, without lists of segments, and with
- * last-lookup caches.
+ * Each function of the slow path (sq.c, req.c, resp.c, recv.c) costs as much as the
+ * copy of such a message. So fast_msg.c handles a whole message, without lists of
+ * segments, and with last-lookup caches, and this file runs a queue of them.
  *
- * The slow path defines the semantics and reports errors. The fast path
- * executes only messages that the responder receives without an error. In all
- * other cases (an error, a lock that is taken, a CQ with timestamps), it has
- * taken and reported nothing, and the slow path starts from the beginning.
- * Bytes may have been copied: the slow path copies them again.
+ * The slow path defines the semantics and reports errors. The fast path executes only
+ * messages that succeed. In all other cases (an error, a lock that is taken, memory that
+ * may be absent), it has completed nothing, and the slow path starts from the beginning.
+ * Bytes may have been copied: the slow path copies them again. A receive WQE of an SRQ
+ * may have been taken, and the event of its limit raised: the slow path continues with
+ * it, as after an attempt of its own.
  *
  * Both paths keep these rules; a change to a rule is made in both places:
  *
@@ -21,22 +20,28 @@
  *	a WQE that was begun is finished first	keel_sq_begun()
  *	attributes are at least as new as	keel_fast_drain(),
  *	the state they came with		keel_sq_step()
- *	a WQE is read once, then validated	keel_fast_fetch(),
- *						keel_sq_fetch(),
- *						keel_req_local()
- *	members without a meaning are 0		keel_fast_fetch(),
- *						keel_opcode_clean()
- *	a responder's lock is tried for, and	keel_fast_send(),
+ *	a WQE is read once, then validated	keel_fast_send(), keel_fast_sges(),
+ *						keel_sq_fetch(), keel_req_local()
+ *	members without a meaning are 0		keel_opcode_clean()
+ *	a responder's lock is tried for, and	keel_fast_connected(),
  *	only if the peer is connected; this	keel_req_connected_send()
- *	is checked again with the lock
- *	no preemption from the first key to	keel_fast_send(),
+ *	is checked again with the lock		keel_fast_accepts()
+ *	no preemption from the first key to	keel_fast_deliver(),
  *	the last, see keel_resp_lock.h		keel_req_run()
- *	keys have references during a copy	keel_fast_mem(),
+ *	keys have references during a copy	keel_runs_add_key(),
  *						keel_segs_local()
+ *	the last bytes of an RDMA write or	keel_fast_copy(),
+ *	read are stored last			keel_copy()
  *	a message is counted before its CQE	keel_cq_received(),
  *	can be seen				keel_recv_report()
  *	a receive WQE is userspace's again	keel_cq_received(),
  *	before its CQE can be seen		keel_rq_take()
+ *	a receive WQE that was taken is used	keel_fast_recv(),
+ *	before the next one			keel_recv_take()
+ *	a write with immediate data takes its	keel_fast_do_write(),
+ *	receive WQE first			keel_resp_write()
+ *	a datagram goes to no QP that keeps	keel_fast_datagram(),
+ *	another one				keel_ud_receive()
  *	the responder's CQE comes before	keel_fast_send(),
  *	the requester's				keel_sq_done()
  *	a doorbell ends with the WQEs that	keel_fast_budget(),
@@ -49,123 +54,25 @@
  *
  * All of the fast path runs under RCU, which keeps objects that are looked up
  * by number. The lock of a queue keeps its ring and its CQ: the destroy of a QP
- * marks it as dying, waits for both locks, and only then drops them.
+ * marks it as dying, waits for both locks, and only then drops them. No lock keeps the
+ * SRQ of an XRC message: the turn has a reference on it.
  */
 #include <kunit/visibility.h>
-#include <linux/mm.h>
-#include <linux/string.h>
 
+#include "keel_fast.h"
+#include "keel_opcode.h"
 #include "keel_point.h"
 #include "keel_resp_lock.h"
 
 /* Messages of one call, during which the thread may not be rescheduled. */
 #define KEEL_FAST_BUDGET	64
 
-/**
- * struct keel_fast_wqe - the members of a send WQE that the fast path uses
- * @wr_id: for the CQE
- * @flags: enum ibv_send_flags
- * @len: bytes of the message
- * @sge: the SGE, if the data is not inline
- * @data: the inline data, or NULL
- */
-struct keel_fast_wqe {
-	u64 wr_id;
-	u8 flags;
-	u32 len;
-	struct keel_uapi_sge sge;
-	const void *data;
-};
-
-static __always_inline void keel_fast_sge(struct keel_uapi_sge *to,
-					  const struct keel_uapi_sge *from)
-{
-	to->addr = READ_ONCE(from->addr);
-	to->length = READ_ONCE(from->length);
-	to->lkey = READ_ONCE(from->lkey);
-}
-
-/* Read each member of the WQE once. Return: false if it needs the slow path. */
-static __always_inline bool keel_fast_fetch(const struct keel_qp *qp,
-					    struct keel_fast_wqe *to)
-{
-	const struct keel_ring *ring = &qp->sq.ring;
-	const struct keel_uapi_send_wqe *wqe;
-	const u64 *rest;
-	u32 inline_len;
-	u16 num_sge;
-
-	wqe = keel_ring_entry(ring, ring->index);
-	rest = (const u64 *)wqe->reserved;
-	BUILD_BUG_ON(sizeof(wqe->reserved) != 5 * sizeof(*rest));
-	num_sge = READ_ONCE(wqe->num_sge);
-	inline_len = READ_ONCE(wqe->inline_len);
-	to->wr_id = READ_ONCE(wqe->wr_id);
-	to->flags = READ_ONCE(wqe->flags);
-	/* As keel_opcode_clean(), for sends. */
-	if (READ_ONCE(wqe->opcode) != IB_WR_SEND || READ_ONCE(wqe->imm) ||
-	    READ_ONCE(wqe->srqn))
-		return false;
-	if (READ_ONCE(rest[0]) | READ_ONCE(rest[1]) | READ_ONCE(rest[2]) |
-	    READ_ONCE(rest[3]) | READ_ONCE(rest[4]))
-		return false;
-	switch (to->flags & ~(IB_SEND_FENCE | IB_SEND_SIGNALED |
-			      IB_SEND_SOLICITED)) {
-	case 0:
-		if (num_sge != 1 || inline_len || !qp->cap.max_send_sge)
-			return false;
-		keel_fast_sge(&to->sge, (const void *)(wqe + 1));
-		to->len = to->sge.length;
-		to->data = NULL;
-		return to->len && to->len <= PAGE_SIZE;
-	case IB_SEND_INLINE:
-		to->len = inline_len;
-		to->data = wqe + 1;
-		return inline_len && !num_sge &&
-		       inline_len <= qp->cap.max_inline_data;
-	default:
-		return false;
-	}
-}
-
-/*
- * Find the memory of an SGE. The caller drops the reference on @used.
- * Return: NULL if there is none, or if it needs the slow path.
- */
-static __always_inline void *keel_fast_mem(struct keel_keys *keys,
-					   struct keel_key_cache *cache,
-					   const struct keel_uapi_sge *sge,
-					   u32 len, u32 domain, u32 access,
-					   struct keel_key **used)
-	__must_hold_shared(RCU)
-{
-	struct keel_key *key = keel_key_cached(keys, cache, sge->lkey);
-	const struct keel_mem *mem;
-	u64 pos;
-
-	*used = key;
-	if (!key || keel_key_check(key, domain, access, sge->addr, len) ||
-	    !refcount_inc_not_zero(&key->users))
-		return NULL;
-	/* The reference on the key keeps the memory and the object. */
-	mem = key->mem;
-	if (mem->type == KEEL_MEM_PAGES && key->obj->kind != KEEL_MW) {
-		pos = key->mem_off + (sge->addr - key->iova) + mem->first;
-		if (offset_in_page(pos) + len <= PAGE_SIZE)
-			return page_address(*keel_mem_page(mem, pos)) +
-			       offset_in_page(pos);
-	}
-	keel_key_put(key);
-	return NULL;
-}
-
-static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
+static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp, u32 qpn)
 	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
 {
 	struct keel_dev *kdev = qp->kdev;
 	/* Pairs with the barrier in keel_destroy_qp(). */
 	s64 gone = atomic64_read_acquire(&kdev->qps_destroyed);
-	u32 qpn = qp->attr.dest_qp_num;
 	struct keel_sq *sq = &qp->sq;
 
 	/* As keel_key_cached(). */
@@ -176,104 +83,126 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp)
 	return sq->peer;
 }
 
-/* Find the memory of the peer's next receive WQE, as keel_fast_mem(). */
-static __always_inline void *keel_fast_recv(struct keel_qp *peer, u32 len,
-					    u64 *wr_id, struct keel_key **used)
-	__must_hold_shared(RCU) __must_hold(&peer->resp.lock)
+/*
+ * XRC: the SRQ that the message names determines the domain and the CQ. The turn keeps a
+ * reference: no lock of the responder keeps the SRQ. It cannot be dropped here, so a turn
+ * has no more than one.
+ */
+static bool keel_fast_xrc(struct keel_fast_msg *m, struct keel_fast_turn *turn)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
 {
-	const struct keel_uapi_recv_wqe *recv;
-	struct keel_uapi_sge sge;
+	u32 srqn = m->qp->sq.wqe.srqn;
+	struct keel_srq *srq = turn->srq;
 
-	/* A taken receive WQE comes first. A first message raises an event. */
-	if (peer->srq || peer->resp.have || !peer->rq.max_sge ||
-	    peer->recv_cq->flags ||
-	    (keel_qp_state(peer) == IB_QPS_RTR && !peer->est) ||
-	    keel_ring_posted(&peer->rq.ring) <= 0)
-		return NULL;
-	recv = keel_ring_entry(&peer->rq.ring, peer->rq.ring.index);
-	*wr_id = READ_ONCE(recv->wr_id);
-	if (READ_ONCE(recv->num_sge) != 1 || READ_ONCE(recv->reserved))
-		return NULL;
-	keel_fast_sge(&sge, (const void *)(recv + 1));
-	if (sge.length < len)
-		return NULL;
-	return keel_fast_mem(&peer->kdev->keys, &peer->resp.cache, &sge, len,
-			     peer->domain, IB_ACCESS_LOCAL_WRITE, used);
-}
-
-/* Deliver to a peer whose responder is locked. */
-static __always_inline bool keel_fast_deliver(struct keel_qp *qp,
-					      struct keel_qp *peer,
-					      const struct keel_fast_wqe *wqe)
-	__must_hold_shared(RCU) __must_hold(&qp->sq.lock, &peer->resp.lock)
-{
-	struct keel_key *to_key, *from_key = NULL;
-	const void *from = wqe->data;
-	bool done = false;
-	u64 wr_id;
-	void *to;
-
-	to = keel_fast_recv(peer, wqe->len, &wr_id, &to_key);
-	if (!to)
-		return false;
-	if (!from)
-		from = keel_fast_mem(&qp->kdev->keys, &qp->sq.cache, &wqe->sge,
-				     wqe->len, qp->domain, 0, &from_key);
-	if (from) {
-		memcpy(to, from, wqe->len);
-		done = keel_cq_received(peer->recv_cq, &peer->rq.ring, wr_id,
-					wqe->len, peer->qpn,
-					wqe->flags & IB_SEND_SOLICITED);
-		if (from_key)
-			keel_key_put(from_key);
+	if (!srq) {
+		srq = xa_load(&m->qp->kdev->srqs, srqn);
+		if (!srq || !keel_obj_tryget(&srq->obj))
+			return false;
+		turn->srq = srq;
 	}
-	keel_key_put(to_key);
-	return done;
-}
-
-/* Execute the first WQE. Return: false if it is left for the slow path. */
-static __always_inline bool keel_fast_send(struct keel_qp *qp)
-	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
-{
-	struct keel_uapi_send_wqe *done = &qp->sq.wqe;
-	struct keel_fast_wqe wqe;
-	struct keel_qp *peer;
-	bool delivered;
-
-	/* The slow path binds the QPs to each other on their first message. */
-	if (!qp->av.local || !atomic64_read(&qp->remote) ||
-	    !keel_fast_fetch(qp, &wqe))
+	/* The SRQ of an earlier message may be another one, or destroyed. */
+	turn->other = xa_load(&m->qp->kdev->srqs, srqn) != srq;
+	if (turn->other || !srq->xrcd || srq->xrcd != m->peer->xrcd)
 		return false;
-	peer = keel_fast_peer(qp);
-	/* Do not try the lock of a QP that is not connected to this one. */
-	if (!peer || !keel_qp_connected(qp, peer))
-		return false;
-	keel_resp_stay();
-	delivered = false;
-	if (mutex_trylock(&peer->resp.lock)) {
-		delivered = keel_qp_connected(qp, peer) &&
-			    keel_fast_deliver(qp, peer, &wqe);
-		mutex_unlock(&peer->resp.lock);
-	}
-	keel_resp_relax();
-	if (!delivered)
-		return false;
-	keel_count(qp->kdev, tx_msgs, 1);
-	keel_count(qp->kdev, tx_bytes, wqe.len);
-	done->wr_id = wqe.wr_id;
-	done->opcode = IB_WR_SEND;
-	done->flags = wqe.flags;
-	keel_sq_complete(qp, IB_WC_SUCCESS, KEEL_WHY_NONE, 0);
+	m->srq = srq;
+	m->cq = srq->cq;
+	m->domain = srq->domain;
 	return true;
 }
 
-static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
+/* Find the SRQ, CQ and domain of the responder. */
+static __always_inline bool keel_fast_receiver(struct keel_fast_msg *m,
+					       struct keel_fast_turn *turn)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+{
+	if (m->qp->type == IB_QPT_XRC_INI)
+		return keel_fast_xrc(m, turn);
+	m->srq = m->peer->srq;
+	m->cq = m->peer->recv_cq;
+	m->domain = m->peer->domain;
+	return true;
+}
+
+/* To the QP that this one is connected to. */
+static __always_inline bool keel_fast_connected(struct keel_fast_msg *m,
+						struct keel_fast_turn *turn)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+{
+	struct keel_qp *qp = m->qp;
+
+	/* The slow path binds the QPs to each other on their first message. */
+	if (!qp->av.local || !atomic64_read(&qp->remote))
+		return false;
+	m->peer = keel_fast_peer(qp, qp->attr.dest_qp_num);
+	/* Do not try the lock of a QP that is not connected to this one. */
+	if (!m->peer || !keel_qp_connected(qp, m->peer) ||
+	    !keel_fast_receiver(m, turn))
+		return false;
+	return keel_fast_deliver(m);
+}
+
+/* To one QP that is named. RCU keeps the AH, which does not change. */
+static bool keel_fast_datagram(struct keel_fast_msg *m, struct keel_fast_turn *turn)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+{
+	const struct keel_uapi_send_wqe *wqe = &m->qp->sq.wqe;
+	struct keel_qp *qp = m->qp;
+	const struct keel_ah *ah = keel_ah_load(qp->kdev, wqe->ud.ah);
+
+	if (!ah || ah->domain != qp->domain || !ah->av.local)
+		return false;
+	m->av = &ah->av;
+	m->qkey = keel_ud_qkey(qp, wqe->ud.qkey);
+	m->peer = keel_fast_peer(qp, wqe->ud.qpn);
+	if (!m->peer || !keel_ud_takes(m->peer, m->qkey) ||
+	    !keel_fast_receiver(m, turn))
+		return false;
+	return keel_fast_deliver(m);
+}
+
+/*
+ * Execute the first WQE, which no attempt has begun. Without preemption: else a thread
+ * with almost no processor time would hold up RCU. Return: false if it is left for the
+ * slow path: nothing was completed.
+ */
+static __always_inline bool keel_fast_send(struct keel_qp *qp,
+					   struct keel_fast_turn *turn)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
+{
+	struct keel_sq *sq = &qp->sq;
+	struct keel_fast_msg m;
+
+	keel_sq_fetch(sq);
+	m.op = keel_opcode_find(sq->wqe.opcode);
+	if (!m.op || m.op->fast == KEEL_FAST_NONE || !(m.op->types & BIT(qp->type)) ||
+	    (qp->user && !keel_opcode_clean(m.op, &sq->wqe, qp->type)))
+		return false;
+	m.qp = qp;
+	m.av = NULL;
+	/* For the context analysis: it is the same lock. */
+	lockdep_assert_held(&m.qp->sq.lock);
+	if (qp->type == IB_QPT_UD ? !keel_fast_datagram(&m, turn) :
+				    !keel_fast_connected(&m, turn))
+		return false;
+	keel_count(qp->kdev, fast_msgs, 1);
+	keel_count(qp->kdev, tx_msgs, 1);
+	keel_count(qp->kdev, tx_bytes, m.len);
+	keel_sq_complete(qp, IB_WC_SUCCESS, KEEL_WHY_NONE,
+			 m.op->flags & KEEL_OP_READ ? m.len : 0);
+	return true;
+}
+
+static enum keel_fast keel_fast_drain(struct keel_qp *qp,
+				      struct keel_fast_turn *turn)
 	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
 {
 	u32 left = KEEL_FAST_BUDGET;
 	int posted;
 
 	for (;;) {
+		/* The caller has disabled preemption. */
+		if (need_resched())
+			return KEEL_FAST_MORE;
 		/* Attributes are at least as new as the state. */
 		if (context_unsafe(smp_load_acquire(&qp->state)) != IB_QPS_RTS)
 			return KEEL_FAST_SLOW;
@@ -282,14 +211,14 @@ static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
 			return KEEL_FAST_SLOW;
 		if (!posted)
 			return KEEL_FAST_DONE;
-		if (!*budget)
+		if (!turn->budget)
 			return KEEL_FAST_LATER;
 		if (!left)
 			return KEEL_FAST_MORE;
-		if (!keel_fast_send(qp))
-			return KEEL_FAST_SLOW;
+		if (!keel_fast_send(qp, turn))
+			return turn->other ? KEEL_FAST_MORE : KEEL_FAST_SLOW;
 		left--;
-		(*budget)--;
+		turn->budget--;
 	}
 }
 
@@ -309,25 +238,25 @@ static u32 keel_fast_budget(const struct keel_qp *qp)
 /**
  * keel_fast_run() - execute the WQEs of a QP that the fast path supports
  * @qp: the QP of a user process
- * @budget: KEEL_FAST_FIRST in the first call of a doorbell; then the remaining
- *	budget
+ * @turn: the turn: KEEL_FAST_FIRST and no SRQ in the first call of a doorbell; the
+ *	caller calls keel_fast_end() after each call
  *
- * Context: process context, RCU read side.
+ * Context: process context, RCU read side, without preemption: see keel_fast_send().
  * Return: the result, see enum keel_fast.
  */
-enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
+enum keel_fast keel_fast_run(struct keel_qp *qp, struct keel_fast_turn *turn)
 {
 	struct keel_sq *sq = &qp->sq;
 	enum keel_fast res = KEEL_FAST_SLOW;
 
-	/* RC has a send queue; a user process's always has memory. */
-	if (qp->type != IB_QPT_RC || !mutex_trylock(&sq->lock))
+	/* These have a send queue; a user process's always has memory. */
+	if (!(BIT(qp->type) & KEEL_FAST_TYPES) || !mutex_trylock(&sq->lock))
 		return KEEL_FAST_SLOW;
 	if (!keel_qp_is_dying(qp) && !keel_sq_begun(sq)) {
 		/* The lock keeps the ring. */
-		if (*budget == KEEL_FAST_FIRST)
-			*budget = keel_fast_budget(qp);
-		res = keel_fast_drain(qp, budget);
+		if (turn->budget == KEEL_FAST_FIRST)
+			turn->budget = keel_fast_budget(qp);
+		res = keel_fast_drain(qp, turn);
 	}
 	keel_point("fast_drained");
 	/* RCU keeps the mutex until this function returns. */
@@ -339,3 +268,43 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	return res;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_fast_run);
+
+/**
+ * keel_fast_end() - drop the references of a turn
+ * @turn: the turn; may go on afterwards
+ *
+ * Context: may sleep; not under RCU. The lock of a send queue may be held.
+ */
+void keel_fast_end(struct keel_fast_turn *turn)
+{
+	turn->other = false;
+	if (!turn->srq)
+		return;
+	keel_obj_put(&turn->srq->obj);
+	turn->srq = NULL;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_fast_end);
+
+/**
+ * keel_fast_one() - try the fast path for the first WQE
+ * @qp: the QP
+ *
+ * For threads that run the queue, such as a worker.
+ *
+ * Context: may sleep; the lock of the send queue is held, and a WQE is posted.
+ * Return: false if it is left for the slow path: nothing was done.
+ */
+bool keel_fast_one(struct keel_qp *qp)
+{
+	struct keel_fast_turn turn = {};
+	bool sent;
+
+	if (!(BIT(qp->type) & KEEL_FAST_TYPES) || keel_sq_begun(&qp->sq))
+		return false;
+	keel_resp_stay();
+	scoped_guard(rcu)
+		sent = keel_fast_send(qp, &turn);
+	keel_resp_relax();
+	keel_fast_end(&turn);
+	return sent;
+}

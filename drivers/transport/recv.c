@@ -403,9 +403,7 @@ struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
 		.opcode = wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM ?
 			  IB_WC_RECV_RDMA_WITH_IMM : IB_WC_RECV,
 		.flags = flags,
-		.sl = !(flags & KEEL_CQE_F_GRH) ? 0 :
-		      flags & KEEL_CQE_F_IPV4 ? KEEL_PACKET_IPV4 :
-						KEEL_PACKET_IPV6,
+		.sl = keel_recv_sl(flags),
 		.reserved = { 0, 0, 0 },
 	};
 }

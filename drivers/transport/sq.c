@@ -13,9 +13,9 @@
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
+#include "keel_fast.h"
 #include "keel_opcode.h"
 #include "keel_point.h"
-#include "keel_qp.h"
 
 /* The next action of the thread that runs a send queue. */
 enum keel_action {
@@ -176,13 +176,6 @@ static enum keel_action keel_sq_absent(struct keel_qp *qp)
 	return KEEL_ACTION_MORE;
 }
 
-static void keel_sq_fetch(struct keel_sq *sq)
-	__must_hold(&sq->lock)
-{
-	memcpy(&sq->wqe, keel_ring_entry(&sq->ring, sq->ring.index),
-	       sizeof(sq->wqe));
-}
-
 static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
 	__must_hold(&qp->sq.lock)
 {
@@ -269,13 +262,17 @@ static enum keel_action keel_sq_send(struct keel_qp *qp,
 }
 
 static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
-				     const struct keel_turn *turn)
+				     const struct keel_turn *turn, bool fast)
 	__must_hold(&qp->sq.lock)
 {
 	/* Attributes are at least as new as the state they came with. */
 	switch (context_unsafe(smp_load_acquire(&qp->state))) {
 	case IB_QPS_RTS:
-		return posted ? keel_sq_send(qp, turn) : KEEL_ACTION_IDLE;
+		if (!posted)
+			return KEEL_ACTION_IDLE;
+		if (fast && keel_fast_one(qp))
+			return KEEL_ACTION_MORE;
+		return keel_sq_send(qp, turn);
 	case IB_QPS_SQD:
 		if (!posted || !keel_sq_begun(&qp->sq))
 			return keel_sq_drained(qp);
@@ -334,6 +331,8 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
 				      const struct keel_turn *turn)
 	__must_hold(&qp->sq.lock)
 {
+	/* Most doorbells have tried it already, for the first WQE. */
+	bool fast = !turn->doorbell && !turn->flush;
 	enum keel_action action;
 	int posted;
 
@@ -348,9 +347,10 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
 		}
 		if (posted && keel_sq_turn_over(qp, turn))
 			return keel_sq_leave(qp);
-		action = keel_sq_step(qp, posted, turn);
+		action = keel_sq_step(qp, posted, turn, fast);
 		if (action != KEEL_ACTION_MORE)
 			return action;
+		fast = !turn->flush;
 		cond_resched();
 	}
 }

@@ -20,12 +20,16 @@
 
 static_assert(sizeof(struct ipv6hdr) == KEEL_GRH_BYTES);
 
-/*
- * Write the header that a NIC would put in front: the IPv6 header, or, in the
- * last 20 bytes, the IPv4 header of RoCE v2. A receiver reads the source
- * address from it, and can reply.
+/**
+ * keel_ud_grh() - write the header that a NIC would put in front of a datagram
+ * @av: the address
+ * @len: bytes of the datagram
+ * @grh: the IPv6 header, or, in the last 20 bytes, the IPv4 header of RoCE v2. A
+ *	receiver reads the source address from it, and can reply.
+ *
+ * Context: any.
  */
-static void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES])
+void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES])
 {
 	u16 payload = len + sizeof(struct udphdr);
 	struct ipv6hdr *ip6 = (struct ipv6hdr *)grh;
@@ -54,7 +58,15 @@ static void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES
 	ip_send_check(ip);
 }
 
-static bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
+/**
+ * keel_ud_takes() - does a QP accept datagrams with a Q_Key?
+ * @peer: any QP; RCU or a reference keeps it
+ * @qkey: the Q_Key
+ *
+ * Context: any. As keel_qp_connected().
+ * Return: true if so.
+ */
+bool keel_ud_takes(const struct keel_qp *peer, u32 qkey)
 {
 	/* The attributes were set before the state. */
 	enum ib_qp_state state = context_unsafe(smp_load_acquire(&peer->state));
@@ -385,11 +397,24 @@ static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
 	return KEEL_COPY_DONE;
 }
 
+/**
+ * keel_ud_qkey() - the Q_Key that a datagram has
+ * @qp: the requester
+ * @qkey: that of the work request
+ *
+ * Context: any.
+ * Return: the Q_Key.
+ */
+u32 keel_ud_qkey(const struct keel_qp *qp, u32 qkey)
+{
+	return qkey & KEEL_QKEY_OF_QP ? READ_ONCE(qp->attr.qkey) : qkey;
+}
+
 static void keel_ud_transmit(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock)
 {
 	struct keel_ah *ah = keel_ah_get(x->qp->kdev, x->wqe->ud.ah);
-	u32 qkey = x->wqe->ud.qkey;
+	u32 qkey = keel_ud_qkey(x->qp, x->wqe->ud.qkey);
 
 	x->status = IB_WC_SUCCESS;
 	if (!ah || ah->domain != x->qp->domain) {
@@ -399,8 +424,6 @@ static void keel_ud_transmit(struct keel_xfer *x)
 		x->why = KEEL_WHY_AH;
 		return;
 	}
-	if (qkey & KEEL_QKEY_OF_QP)
-		qkey = READ_ONCE(x->qp->attr.qkey);
 	if (ah->av.mcast)
 		keel_ud_multicast(x, &ah->av, qkey);
 	else

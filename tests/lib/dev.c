@@ -31,13 +31,11 @@ bool dev_bar(void)
 	return !access("/sys/class/infiniband/" KEEL0 "/device", F_OK);
 }
 
-long dev_counter(const char *name)
+static long counter_now(const char *name)
 {
 	char *text, path[100];
 	long n;
 
-	/* ib_core caches the counters for 10 ms. */
-	usleep(20000);
 	snprintf(path, sizeof(path),
 		 "/sys/class/infiniband/" KEEL0 "/ports/1/hw_counters/%s",
 		 name);
@@ -45,6 +43,22 @@ long dev_counter(const char *name)
 	n = atol(text);
 	free(text);
 	return n;
+}
+
+/* ib_core caches the counters for 10 ms. */
+#define CACHED_US	20000
+
+long dev_counter(const char *name)
+{
+	usleep(CACHED_US);
+	return counter_now(name);
+}
+
+void dev_counters(const char * const *names, int n, long *values)
+{
+	usleep(CACHED_US);
+	while (n--)
+		values[n] = counter_now(names[n]);
 }
 
 void dev_counter_wait(const char *name, long before, int n)

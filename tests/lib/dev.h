@@ -24,6 +24,8 @@ bool dev_exists(const char *name);
 
 /* Return a hardware counter of keel0's port. */
 long dev_counter(const char *name);
+/* Read several at once. */
+void dev_counters(const char * const *names, int n, long *values);
 /*
  * Wait until a counter is @n above @before, a value it had. On a busy machine
  * ibv_post_send() may leave the work to the kernel's thread.

@@ -93,7 +93,7 @@ static const char * const counters[] = {
 	"rnr_waits", "peer_waits", "cq_overruns",
 };
 
-#define COUNTERS	(sizeof(counters) / sizeof(*counters))
+#define COUNTERS	(int)(sizeof(counters) / sizeof(*counters))
 
 /* One side of a connection. */
 struct end {
@@ -238,16 +238,6 @@ static void warm_up(const struct end *a, const struct end *b)
 	CHECK_OK(ibv_dereg_mr(dst));
 }
 
-static void read_counters(long value[COUNTERS])
-{
-	size_t i;
-
-	/* ib_core caches counters for 10 ms. */
-	usleep(30000);
-	for (i = 0; i < COUNTERS; i++)
-		value[i] = dev_counter(counters[i]);
-}
-
 static void run_case(const struct sent *c, bool fast, struct seen seen[2],
 		     long counted[COUNTERS])
 {
@@ -255,13 +245,13 @@ static void run_case(const struct sent *c, bool fast, struct seen seen[2],
 	struct ibv_mr *dst = region(to, c->room, c->to);
 	struct end a = end_new(), b = end_new();
 	long after[COUNTERS];
-	size_t i;
+	int i;
 
 	qp_join(a.qp, b.qp);
 	if (fast)
 		warm_up(&a, &b);
 	memset(to, 0, sizeof(to));
-	read_counters(counted);
+	dev_counters(counters, COUNTERS, counted);
 	CHECK_OK(ibv_req_notify_cq(a.cq, 1));
 	CHECK_OK(ibv_req_notify_cq(b.cq, 1));
 	if (!c->late)
@@ -278,7 +268,7 @@ static void run_case(const struct sent *c, bool fast, struct seen seen[2],
 	if (c->receiver != NO_WC)
 		see(&a, c->sender, false, &seen[0]);
 	see_events(&a, &b, seen);
-	read_counters(after);
+	dev_counters(counters, COUNTERS, after);
 	for (i = 0; i < COUNTERS; i++)
 		counted[i] = after[i] - counted[i];
 	end_free(&a);
@@ -317,14 +307,15 @@ TEST(same, "DEV-4", "on the fast path and on the slow path, a message has the sa
 	static char slow_to[ROOM];
 	const struct sent *c;
 	uint64_t seed = 4711;
-	size_t i, k;
+	size_t i;
+	int k;
 
 	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	foreign = MUST(ibv_alloc_pd(pd->context));
 	for (i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		c = &cases[i];
 		t_note("%s", c->name);
-		for (k = 0; k < sizeof(from); k++)
+		for (k = 0; k < ROOM; k++)
 			from[k] = 1 + t_random(&seed) % 255;
 		run_case(c, false, slow, slow_counted);
 		memcpy(slow_to, to, sizeof(to));
