@@ -65,7 +65,8 @@ struct keel_drain {
  * @users: references: one for each keel_key_get(), and one until keel_key_erase()
  *	or keel_key_exchange(). When keel_key_drain() returns, no thread uses the
  *	memory by this key any more.
- * @dead: it was invalidated: threads with a reference stop soon
+ * @dead: it was invalidated: threads with a reference stop soon, and no section begins
+ *	to use it
  * @rcu: to free it; a lookup may still read it
  */
 struct keel_key {
@@ -95,8 +96,16 @@ struct keel_key_cache {
 	s64 invalidated;
 };
 
+/*
+ * Whether threads can use keys in a section: they are not preempted there. On
+ * PREEMPT_RT they need references.
+ */
+#define KEEL_KEY_SECTIONS	(!IS_ENABLED(CONFIG_PREEMPT_RT))
+
 void keel_keys_init(struct keel_keys *keys);
 void keel_keys_fini(struct keel_keys *keys);
+void keel_keys_enter(void);
+void keel_keys_leave(void);
 int keel_key_insert(struct keel_keys *keys, struct keel_key *key);
 void keel_key_exchange(struct keel_keys *keys, struct keel_key *old,
 		       struct keel_key *new);
@@ -190,6 +199,18 @@ keel_key_cached(struct keel_keys *keys, struct keel_key_cache *cache, u32 key)
 	cache->key = k;
 	cache->invalidated = invalidated;
 	return k;
+}
+
+/**
+ * keel_key_usable() - may the thread use the memory of a key in its section?
+ * @key: a key that was looked up in the section, under RCU
+ *
+ * Context: in a section.
+ * Return: false if the key was invalidated.
+ */
+static __always_inline bool keel_key_usable(const struct keel_key *key)
+{
+	return !READ_ONCE(key->dead);
 }
 
 #endif /* KEEL_KEYS_H */

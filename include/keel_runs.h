@@ -39,9 +39,9 @@ struct keel_run {
 /**
  * struct keel_runs - memory on one side of a message
  * @n: number of runs
- * @keys: number of keys
+ * @keys: number of keys that need a reference: on PREEMPT_RT
  * @run: the bytes, in the order of the message
- * @key: keys that keep them, with a reference each, which keel_runs_put() drops
+ * @key: these keys, with a reference each, which keel_runs_put() drops
  */
 struct keel_runs {
 	u32 n;
@@ -92,6 +92,17 @@ static __always_inline void keel_runs_put(struct keel_runs *runs)
 	runs->n = 0;
 }
 
+/* Keep the memory of a key, until keel_runs_put() and the end of the section. */
+static __always_inline bool keel_runs_use(struct keel_runs *runs, struct keel_key *key)
+{
+	if (KEEL_KEY_SECTIONS)
+		return keel_key_usable(key);
+	if (!refcount_inc_not_zero(&key->users))
+		return false;
+	runs->key[runs->keys++] = key;
+	return true;
+}
+
 /* Returns the kernel address of a byte, and how many bytes its page has from there. */
 static __always_inline void *keel_runs_page(const struct keel_mem *mem, u64 pos,
 					    u32 *left)
@@ -120,8 +131,7 @@ static __always_inline void *keel_runs_page(const struct keel_mem *mem, u64 pos,
  *
  * The caller calls keel_runs_put() in any case.
  *
- * Context: RCU read side, until keel_runs_put(); without preemption: see
- * keel_resp_lock.h.
+ * Context: RCU read side, and a section of keel_keys_enter(), both until keel_runs_put().
  * Return: false if the key does not allow this, or its memory is not in pages that stay
  * in place: the slow path finds out.
  */
@@ -138,10 +148,9 @@ static __always_inline bool keel_runs_add_key(struct keel_runs *runs,
 	u64 pos;
 
 	if (!key || keel_key_check(key, scope->domain, access, addr, len) ||
-	    !refcount_inc_not_zero(&key->users))
+	    !keel_runs_use(runs, key))
 		return false;
-	/* The reference on the key keeps the memory and the object. */
-	runs->key[runs->keys++] = key;
+	/* The section, or the reference on the key, keeps the memory and the object. */
 	if (scope->qpn ? key->qpn && key->qpn != scope->qpn :
 			 key->obj->kind == KEEL_MW)
 		return false;

@@ -158,10 +158,14 @@ void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->lock);
 static __always_inline void keel_sq_fetch(struct keel_sq *sq)
 	__must_hold(&sq->lock)
 {
-	memcpy(&sq->wqe, keel_ring_entry(&sq->ring, sq->ring.index),
-	       sizeof(sq->wqe));
-	/* Userspace may write to it: only the copy is used. */
-	barrier();
+	const u64 *from = keel_ring_entry(&sq->ring, sq->ring.index);
+	u64 *to = (u64 *)&sq->wqe;
+	size_t i;
+
+	static_assert(sizeof(sq->wqe) % sizeof(*to) == 0);
+	/* Once: userspace may write to it. */
+	for (i = 0; i < sizeof(sq->wqe) / sizeof(*to); i++)
+		to[i] = READ_ONCE(from[i]);
 }
 
 #endif /* KEEL_SQ_H */

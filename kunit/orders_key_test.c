@@ -166,11 +166,41 @@ static void order_key_unused(struct kunit *test)
 	order_end(test);
 }
 
+static void act_leave(void)
+{
+	keel_keys_leave();
+}
+
+/*
+ * A thread uses a key in a section while the key is removed. Fails if the owner does not
+ * wait for the end of the section, which the action brings about.
+ */
+static void order_key_section(struct kunit *test)
+{
+	bool usable, dead, drained;
+
+	if (!KEEL_KEY_SECTIONS)
+		kunit_skip(test, "threads may be preempted in sections");
+	order_begin(test, "section_waits", act_leave);
+	scoped_guard(preempt) {
+		keel_keys_enter();
+		usable = keel_key_usable(order.key);
+		keel_key_erase(order.keys, order.key);
+		dead = !keel_key_usable(order.key);
+		drained = keel_key_try_drain(order.key);
+	}
+	KUNIT_EXPECT_TRUE(test, usable);
+	KUNIT_EXPECT_TRUE(test, dead);
+	KUNIT_EXPECT_TRUE(test, drained);
+	order_end(test);
+}
+
 static struct kunit_case order_key_cases[] = {
 	KUNIT_CASE(order_key_get),
 	KUNIT_CASE(order_key_find),
 	KUNIT_CASE(order_key_erased),
 	KUNIT_CASE(order_key_unused),
+	KUNIT_CASE(order_key_section),
 	{}
 };
 

@@ -3,6 +3,7 @@
  * Table of lkeys and rkeys. Lookups take no lock.
  */
 #include <linux/err.h>
+#include <linux/percpu.h>
 #include <linux/random.h>
 #include <linux/wait_bit.h>
 #include <kunit/visibility.h>
@@ -10,6 +11,9 @@
 #include "keel_keys.h"
 #include "keel_point.h"
 #include "keel_wait.h"
+
+/* Odd while a thread of the processor is in a section of keel_keys_enter(). */
+static DEFINE_PER_CPU(unsigned long, keel_key_section);
 
 #define KEEL_KEY_INDEX_MAX	(U32_MAX >> KEEL_KEY_INDEX_SHIFT)
 
@@ -164,10 +168,79 @@ void keel_key_erase(struct keel_keys *keys, struct keel_key *key)
 EXPORT_SYMBOL_IF_KUNIT(keel_key_erase);
 
 /**
+ * keel_keys_enter() - begin a section, in which keys need no references
+ *
+ * References of many threads on one key would all write to it. Instead, a thread that
+ * is not preempted announces that it may use any key: keel_key_usable(). The thread that
+ * invalidates a key waits until each processor has left the section in which it was.
+ *
+ * Context: preemption is disabled until keel_keys_leave(), not in an interrupt, not in a
+ * section, KEEL_KEY_SECTIONS. A section takes some microseconds, as others spin for its
+ * end. It waits for nothing but spinlocks that are held for as short a time, and calls
+ * none of the functions that drain a key.
+ */
+void keel_keys_enter(void)
+{
+	unsigned long *section = this_cpu_ptr(&keel_key_section);
+
+	WRITE_ONCE(*section, *section + 1);
+	/*
+	 * Pairs with the barrier in keel_keys_settle(): either this thread sees that a key
+	 * is dead, or the thread that has invalidated it sees this section.
+	 */
+	smp_mb();
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_keys_enter);
+
+/**
+ * keel_keys_leave() - end a section
+ *
+ * No key is used any more.
+ *
+ * Context: as keel_keys_enter().
+ */
+void keel_keys_leave(void)
+{
+	unsigned long *section = this_cpu_ptr(&keel_key_section);
+
+	/* Pairs with keel_keys_settle(): after all accesses to the memory. */
+	smp_store_release(section, *section + 1);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_keys_leave);
+
+/*
+ * Wait until each processor has left the section in which it is now. Keys that are dead
+ * already are not used in later ones. This spins: a thread in a section is not preempted.
+ */
+static void keel_keys_settle(void)
+{
+	const unsigned long __percpu *section = &keel_key_section;
+	unsigned long was;
+	int cpu;
+
+	if (!KEEL_KEY_SECTIONS)
+		return;
+	/* Pairs with the barrier in keel_keys_enter(). */
+	smp_mb();
+	/* A processor that comes online sees dead keys; one that goes is in no section. */
+	for_each_online_cpu(cpu) {
+		/* Pairs with keel_keys_leave(). */
+		was = smp_load_acquire(per_cpu_ptr(section, cpu));
+		if (!(was & 1))
+			continue;
+		keel_point("section_waits");
+		/* Likewise. */
+		while (smp_load_acquire(per_cpu_ptr(section, cpu)) == was)
+			cpu_relax();
+	}
+}
+
+/**
  * keel_key_try_drain() - does no thread use a key any more?
  * @key: as keel_key_drain()
  *
- * Context: any.
+ * Context: any but a section of keel_keys_enter(), and interrupts. Waits for the end of
+ * such sections, for some microseconds.
  * Return: whether keel_key_drain() need not wait.
  */
 bool keel_key_try_drain(const struct keel_key *key)
@@ -176,6 +249,7 @@ bool keel_key_try_drain(const struct keel_key *key)
 		return false;
 	/* Order the accesses of its users before those of the owner. */
 	smp_acquire__after_ctrl_dep();
+	keel_keys_settle();
 	return true;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_try_drain);
@@ -202,6 +276,7 @@ static bool keel_drain_is_empty(const struct keel_drain *drain)
 		return false;
 	/* Order the accesses of the users before those of the owner. */
 	smp_acquire__after_ctrl_dep();
+	keel_keys_settle();
 	return true;
 }
 

@@ -396,12 +396,16 @@ bool keel_fast_deliver(struct keel_fast_msg *m)
 	if (m->av)
 		sq->local.n = 1;
 	keel_resp_stay();
+	if (KEEL_KEY_SECTIONS)
+		keel_keys_enter();
 	if (keel_fast_local(m) && mutex_trylock(&m->peer->resp.lock)) {
 		done = keel_fast_accepts(m) && keel_fast_do(m);
 		keel_runs_put(&sq->remote_runs);
 		mutex_unlock(&m->peer->resp.lock);
 	}
 	keel_runs_put(&sq->local);
+	if (KEEL_KEY_SECTIONS)
+		keel_keys_leave();
 	keel_resp_relax();
 	return done;
 }

@@ -28,7 +28,7 @@
  *	is checked again with the lock		keel_fast_accepts()
  *	no preemption from the first key to	keel_fast_deliver(),
  *	the last, see keel_resp_lock.h		keel_req_run()
- *	keys have references during a copy	keel_runs_add_key(),
+ *	keys are kept during a copy		keel_runs_use(),
  *						keel_segs_local()
  *	the last bytes of an RDMA write or	keel_fast_copy(),
  *	read are stored last			keel_copy()
