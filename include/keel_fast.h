@@ -29,19 +29,6 @@ enum keel_fast {
 				 BIT(IB_QPT_XRC_INI) | BIT(IB_QPT_UD))
 
 /**
- * struct keel_fast_turn - a doorbell on the fast path
- * @budget: keel_fast_run(): number of WQEs that it still executes; KEEL_FAST_FIRST before
- *	the first call
- * @srq: XRC: the SRQ of the last message, with a reference; else NULL
- * @other: the next message names another SRQ: call again after keel_fast_end()
- */
-struct keel_fast_turn {
-	u32 budget;
-	struct keel_srq *srq;
-	bool other;
-};
-
-/**
  * struct keel_fast_msg - a message that is being delivered
  * @qp: the requester
  * @op: its operation
@@ -75,9 +62,7 @@ struct keel_fast_msg {
 };
 
 /* fast_path.c */
-enum keel_fast keel_fast_run(struct keel_qp *qp, struct keel_fast_turn *turn)
-	__must_hold_shared(RCU);
-void keel_fast_end(struct keel_fast_turn *turn);
+enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget) __must_hold_shared(RCU);
 bool keel_fast_one(struct keel_qp *qp) __must_hold(&qp->sq.lock);
 
 /* fast_msg.c */

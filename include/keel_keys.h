@@ -106,6 +106,7 @@ void keel_keys_init(struct keel_keys *keys);
 void keel_keys_fini(struct keel_keys *keys);
 void keel_keys_enter(void);
 void keel_keys_leave(void);
+void keel_keys_settle(void);
 int keel_key_insert(struct keel_keys *keys, struct keel_key *key);
 void keel_key_exchange(struct keel_keys *keys, struct keel_key *old,
 		       struct keel_key *new);

@@ -365,11 +365,11 @@ static void order_sq_drained(struct kunit *test)
 
 static enum keel_fast fast_run(struct end *end)
 {
-	struct keel_fast_turn turn = { .budget = KEEL_FAST_FIRST };
+	u32 budget = KEEL_FAST_FIRST;
 
 	guard(preempt)();
 	guard(rcu)();
-	return keel_fast_run(to_kqp(end->qp), &turn);
+	return keel_fast_run(to_kqp(end->qp), &budget);
 }
 
 /*

@@ -6,6 +6,8 @@
 #include <kunit/test.h>
 #include <linux/netdevice.h>
 
+#include "keel_keys.h"
+#include "keel_point.h"
 #include "keel_qp.h"
 
 #define WRS	8
@@ -185,10 +187,73 @@ static void srq_event_fail(struct kunit *test)
 	ib_destroy_srq(c->srq);
 }
 
+/**
+ * struct section - a section of the fast path that has found an SRQ
+ * @kdev: the device
+ * @srqn: number of the SRQ
+ * @entered: it has begun, and found the SRQ
+ * @waits: how often a thread waited for its end
+ * @found: the SRQ could still be found then
+ */
+static struct section {
+	struct keel_dev *kdev;
+	u32 srqn;
+	bool entered;
+	int waits;
+	bool found;
+} section;
+
+static void section_end(void)
+{
+	keel_keys_leave();
+	preempt_enable();
+}
+
+static void section_hit(const char *name)
+{
+	/* The message finds the SRQ just before the owner destroys it. */
+	if (!strcmp(name, "srq_destroy")) {
+		preempt_disable();
+		keel_keys_enter();
+		section.entered = xa_load(&section.kdev->srqs, section.srqn);
+		return;
+	}
+	if (strcmp(name, "section_waits") || section.waits++)
+		return;
+	section.found = xa_load(&section.kdev->srqs, section.srqn);
+	section_end();
+}
+
+/*
+ * ISO-1: a message of the fast path has found the SRQ, without a reference. The destroy
+ * waits for the end of its section, which the point brings about, and no later message
+ * finds the SRQ.
+ */
+static void iso_1_srq_event_section(struct kunit *test)
+{
+	struct consumer *c;
+
+	if (!KEEL_KEY_SECTIONS)
+		kunit_skip(test, "there are no sections on PREEMPT_RT");
+	c = consumer_new(test);
+	section = (struct section){
+		.kdev = to_kdev(c->pd->device), .srqn = to_ksrq(c->srq)->srqn,
+	};
+	WRITE_ONCE(keel_point_hook.hit, section_hit);
+	ib_destroy_srq(c->srq);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	if (!section.waits)
+		section_end();
+	KUNIT_EXPECT_TRUE(test, section.entered);
+	KUNIT_EXPECT_EQ(test, 1, section.waits);
+	KUNIT_EXPECT_FALSE(test, section.found);
+}
+
 static struct kunit_case srq_event_cases[] = {
 	KUNIT_CASE(srq_event_rearm),
 	KUNIT_CASE(srq_event_error),
 	KUNIT_CASE(srq_event_fail),
+	KUNIT_CASE(iso_1_srq_event_section),
 	{}
 };
 

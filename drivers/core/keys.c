@@ -186,7 +186,8 @@ void keel_keys_enter(void)
 	WRITE_ONCE(*section, *section + 1);
 	/*
 	 * Pairs with the barrier in keel_keys_settle(): either this thread sees that a key
-	 * is dead, or the thread that has invalidated it sees this section.
+	 * is dead (that an SRQ is in no table), or the thread that has invalidated it sees
+	 * this section.
 	 */
 	smp_mb();
 }
@@ -208,11 +209,16 @@ void keel_keys_leave(void)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_leave);
 
-/*
- * Wait until each processor has left the section in which it is now. Keys that are dead
- * already are not used in later ones. This spins: a thread in a section is not preempted.
+/**
+ * keel_keys_settle() - wait until each processor has left its section
+ *
+ * Keys that are dead before the call are not used in later sections. Neither are objects
+ * that are in no table any more: sections look up SRQs, too.
+ *
+ * Context: any but a section of keel_keys_enter(), and interrupts. This spins for some
+ * microseconds: a thread in a section is not preempted.
  */
-static void keel_keys_settle(void)
+void keel_keys_settle(void)
 {
 	const unsigned long __percpu *section = &keel_key_section;
 	unsigned long was;
@@ -234,13 +240,13 @@ static void keel_keys_settle(void)
 			cpu_relax();
 	}
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_keys_settle);
 
 /**
  * keel_key_try_drain() - does no thread use a key any more?
  * @key: as keel_key_drain()
  *
- * Context: any but a section of keel_keys_enter(), and interrupts. Waits for the end of
- * such sections, for some microseconds.
+ * Context: as keel_keys_settle().
  * Return: whether keel_key_drain() need not wait.
  */
 bool keel_key_try_drain(const struct keel_key *key)

@@ -9,7 +9,7 @@
 /* Run the fast path once. */
 static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 					const struct ib_ucontext *context,
-					u32 qpn, struct keel_fast_turn *turn)
+					u32 qpn, u32 *budget)
 {
 	struct keel_qp *qp;
 
@@ -20,20 +20,19 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	/* This process takes the QP over in keel_qp_run(), which may sleep. */
 	if (keel_qp_has_orphans(qp))
 		return KEEL_FAST_SLOW;
-	return keel_fast_run(qp, turn);
+	return keel_fast_run(qp, budget);
 }
 
 static enum keel_fast keel_qp_ring(struct keel_dev *kdev,
 				   const struct ib_ucontext *context, u32 qpn)
 {
-	struct keel_fast_turn turn = { .budget = KEEL_FAST_FIRST };
 	enum keel_fast res;
+	u32 budget = KEEL_FAST_FIRST;
 
 	for (;;) {
 		keel_resp_stay();
-		res = keel_qp_ring_once(kdev, context, qpn, &turn);
+		res = keel_qp_ring_once(kdev, context, qpn, &budget);
 		keel_resp_relax();
-		keel_fast_end(&turn);
 		if (res != KEEL_FAST_MORE)
 			return res;
 		cond_resched();

@@ -375,6 +375,39 @@ static __always_inline bool keel_fast_do(struct keel_fast_msg *m)
 	}
 }
 
+/*
+ * XRC: the SRQ that the message names determines the domain and the CQ. No lock of the
+ * responder keeps the SRQ. The section does: keel_destroy_srq() waits for its end. On
+ * PREEMPT_RT there are none, and XRC messages take the slow path.
+ */
+static noinline bool keel_fast_xrc(struct keel_fast_msg *m)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+{
+	struct keel_srq *srq;
+
+	if (!KEEL_KEY_SECTIONS)
+		return false;
+	srq = xa_load(&m->qp->kdev->srqs, m->qp->sq.wqe.srqn);
+	if (!srq || !srq->xrcd || srq->xrcd != m->peer->xrcd)
+		return false;
+	m->srq = srq;
+	m->cq = srq->cq;
+	m->domain = srq->domain;
+	return true;
+}
+
+/* Find the SRQ, CQ and domain of the responder. Its lock keeps those that are its own. */
+static __always_inline bool keel_fast_receiver(struct keel_fast_msg *m)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+{
+	if (m->qp->type == IB_QPT_XRC_INI)
+		return keel_fast_xrc(m);
+	m->srq = m->peer->srq;
+	m->cq = m->peer->recv_cq;
+	m->domain = m->peer->domain;
+	return true;
+}
+
 /**
  * keel_fast_deliver() - execute a message at the responder
  * @m: the message, with a peer that accepted it when it was found
@@ -398,7 +431,8 @@ bool keel_fast_deliver(struct keel_fast_msg *m)
 	keel_resp_stay();
 	if (KEEL_KEY_SECTIONS)
 		keel_keys_enter();
-	if (keel_fast_local(m) && mutex_trylock(&m->peer->resp.lock)) {
+	if (keel_fast_receiver(m) && keel_fast_local(m) &&
+	    mutex_trylock(&m->peer->resp.lock)) {
 		done = keel_fast_accepts(m) && keel_fast_do(m);
 		keel_runs_put(&sq->remote_runs);
 		mutex_unlock(&m->peer->resp.lock);

@@ -55,7 +55,7 @@
  * All of the fast path runs under RCU, which keeps objects that are looked up
  * by number. The lock of a queue keeps its ring and its CQ: the destroy of a QP
  * marks it as dying, waits for both locks, and only then drops them. No lock keeps the
- * SRQ of an XRC message: the turn has a reference on it.
+ * SRQ of an XRC message: see keel_fast_xrc().
  */
 #include <kunit/visibility.h>
 
@@ -83,49 +83,8 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp, u32 qp
 	return sq->peer;
 }
 
-/*
- * XRC: the SRQ that the message names determines the domain and the CQ. The turn keeps a
- * reference: no lock of the responder keeps the SRQ. It cannot be dropped here, so a turn
- * has no more than one.
- */
-static bool keel_fast_xrc(struct keel_fast_msg *m, struct keel_fast_turn *turn)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
-{
-	u32 srqn = m->qp->sq.wqe.srqn;
-	struct keel_srq *srq = turn->srq;
-
-	if (!srq) {
-		srq = xa_load(&m->qp->kdev->srqs, srqn);
-		if (!srq || !keel_obj_tryget(&srq->obj))
-			return false;
-		turn->srq = srq;
-	}
-	/* The SRQ of an earlier message may be another one, or destroyed. */
-	turn->other = xa_load(&m->qp->kdev->srqs, srqn) != srq;
-	if (turn->other || !srq->xrcd || srq->xrcd != m->peer->xrcd)
-		return false;
-	m->srq = srq;
-	m->cq = srq->cq;
-	m->domain = srq->domain;
-	return true;
-}
-
-/* Find the SRQ, CQ and domain of the responder. */
-static __always_inline bool keel_fast_receiver(struct keel_fast_msg *m,
-					       struct keel_fast_turn *turn)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
-{
-	if (m->qp->type == IB_QPT_XRC_INI)
-		return keel_fast_xrc(m, turn);
-	m->srq = m->peer->srq;
-	m->cq = m->peer->recv_cq;
-	m->domain = m->peer->domain;
-	return true;
-}
-
 /* To the QP that this one is connected to. */
-static __always_inline bool keel_fast_connected(struct keel_fast_msg *m,
-						struct keel_fast_turn *turn)
+static __always_inline bool keel_fast_connected(struct keel_fast_msg *m)
 	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
 {
 	struct keel_qp *qp = m->qp;
@@ -135,14 +94,13 @@ static __always_inline bool keel_fast_connected(struct keel_fast_msg *m,
 		return false;
 	m->peer = keel_fast_peer(qp, qp->attr.dest_qp_num);
 	/* Do not try the lock of a QP that is not connected to this one. */
-	if (!m->peer || !keel_qp_connected(qp, m->peer) ||
-	    !keel_fast_receiver(m, turn))
+	if (!m->peer || !keel_qp_connected(qp, m->peer))
 		return false;
 	return keel_fast_deliver(m);
 }
 
 /* To one QP that is named. RCU keeps the AH, which does not change. */
-static bool keel_fast_datagram(struct keel_fast_msg *m, struct keel_fast_turn *turn)
+static bool keel_fast_datagram(struct keel_fast_msg *m)
 	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &m->qp->sq.wqe;
@@ -154,8 +112,7 @@ static bool keel_fast_datagram(struct keel_fast_msg *m, struct keel_fast_turn *t
 	m->av = &ah->av;
 	m->qkey = keel_ud_qkey(qp, wqe->ud.qkey);
 	m->peer = keel_fast_peer(qp, wqe->ud.qpn);
-	if (!m->peer || !keel_ud_takes(m->peer, m->qkey) ||
-	    !keel_fast_receiver(m, turn))
+	if (!m->peer || !keel_ud_takes(m->peer, m->qkey))
 		return false;
 	return keel_fast_deliver(m);
 }
@@ -165,8 +122,7 @@ static bool keel_fast_datagram(struct keel_fast_msg *m, struct keel_fast_turn *t
  * with almost no processor time would hold up RCU. Return: false if it is left for the
  * slow path: nothing was completed.
  */
-static __always_inline bool keel_fast_send(struct keel_qp *qp,
-					   struct keel_fast_turn *turn)
+static __always_inline bool keel_fast_send(struct keel_qp *qp)
 	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
 {
 	struct keel_sq *sq = &qp->sq;
@@ -181,8 +137,7 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp,
 	m.av = NULL;
 	/* For the context analysis: it is the same lock. */
 	lockdep_assert_held(&m.qp->sq.lock);
-	if (qp->type == IB_QPT_UD ? !keel_fast_datagram(&m, turn) :
-				    !keel_fast_connected(&m, turn))
+	if (qp->type == IB_QPT_UD ? !keel_fast_datagram(&m) : !keel_fast_connected(&m))
 		return false;
 	keel_count(qp->kdev, fast_msgs, 1);
 	keel_count(qp->kdev, tx_msgs, 1);
@@ -192,8 +147,7 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp,
 	return true;
 }
 
-static enum keel_fast keel_fast_drain(struct keel_qp *qp,
-				      struct keel_fast_turn *turn)
+static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
 	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
 {
 	u32 left = KEEL_FAST_BUDGET;
@@ -211,14 +165,14 @@ static enum keel_fast keel_fast_drain(struct keel_qp *qp,
 			return KEEL_FAST_SLOW;
 		if (!posted)
 			return KEEL_FAST_DONE;
-		if (!turn->budget)
+		if (!*budget)
 			return KEEL_FAST_LATER;
 		if (!left)
 			return KEEL_FAST_MORE;
-		if (!keel_fast_send(qp, turn))
-			return turn->other ? KEEL_FAST_MORE : KEEL_FAST_SLOW;
+		if (!keel_fast_send(qp))
+			return KEEL_FAST_SLOW;
 		left--;
-		turn->budget--;
+		(*budget)--;
 	}
 }
 
@@ -238,13 +192,13 @@ static u32 keel_fast_budget(const struct keel_qp *qp)
 /**
  * keel_fast_run() - execute the WQEs of a QP that the fast path supports
  * @qp: the QP of a user process
- * @turn: the turn: KEEL_FAST_FIRST and no SRQ in the first call of a doorbell; the
- *	caller calls keel_fast_end() after each call
+ * @budget: number of WQEs that a doorbell still executes; KEEL_FAST_FIRST in its first
+ *	call
  *
  * Context: process context, RCU read side, without preemption: see keel_fast_send().
  * Return: the result, see enum keel_fast.
  */
-enum keel_fast keel_fast_run(struct keel_qp *qp, struct keel_fast_turn *turn)
+enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 {
 	struct keel_sq *sq = &qp->sq;
 	enum keel_fast res = KEEL_FAST_SLOW;
@@ -254,9 +208,9 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, struct keel_fast_turn *turn)
 		return KEEL_FAST_SLOW;
 	if (!keel_qp_is_dying(qp) && !keel_sq_begun(sq)) {
 		/* The lock keeps the ring. */
-		if (turn->budget == KEEL_FAST_FIRST)
-			turn->budget = keel_fast_budget(qp);
-		res = keel_fast_drain(qp, turn);
+		if (*budget == KEEL_FAST_FIRST)
+			*budget = keel_fast_budget(qp);
+		res = keel_fast_drain(qp, budget);
 	}
 	keel_point("fast_drained");
 	/* RCU keeps the mutex until this function returns. */
@@ -270,22 +224,6 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, struct keel_fast_turn *turn)
 EXPORT_SYMBOL_IF_KUNIT(keel_fast_run);
 
 /**
- * keel_fast_end() - drop the references of a turn
- * @turn: the turn; may go on afterwards
- *
- * Context: may sleep; not under RCU. The lock of a send queue may be held.
- */
-void keel_fast_end(struct keel_fast_turn *turn)
-{
-	turn->other = false;
-	if (!turn->srq)
-		return;
-	keel_obj_put(&turn->srq->obj);
-	turn->srq = NULL;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_fast_end);
-
-/**
  * keel_fast_one() - try the fast path for the first WQE
  * @qp: the QP
  *
@@ -296,15 +234,13 @@ EXPORT_SYMBOL_IF_KUNIT(keel_fast_end);
  */
 bool keel_fast_one(struct keel_qp *qp)
 {
-	struct keel_fast_turn turn = {};
 	bool sent;
 
 	if (!(BIT(qp->type) & KEEL_FAST_TYPES) || keel_sq_begun(&qp->sq))
 		return false;
 	keel_resp_stay();
 	scoped_guard(rcu)
-		sent = keel_fast_send(qp, &turn);
+		sent = keel_fast_send(qp);
 	keel_resp_relax();
-	keel_fast_end(&turn);
 	return sent;
 }

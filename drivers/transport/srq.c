@@ -8,6 +8,8 @@
 #include <kunit/visibility.h>
 #include <rdma/restrack.h>
 
+#include "keel_keys.h"
+#include "keel_point.h"
 #include "keel_qp.h"
 #include "keel_restrack.h"
 
@@ -96,7 +98,7 @@ static int keel_srq_take_one(struct keel_srq *srq, struct keel_recv *recv,
 
 /**
  * keel_srq_take() - take the oldest receive WQE
- * @srq: the SRQ; the caller holds a reference
+ * @srq: the SRQ; the caller holds a reference, or is in a section of keel_keys_enter()
  * @recv: set to a copy of it, as keel_rq_take()
  *
  * Context: any but interrupts; no spinlock is held: event handlers are called
@@ -294,7 +296,10 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 
 	/* "rdma resource" may still query the SRQ. */
 	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
+	keel_point("srq_destroy");
 	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
+	/* The fast path finds it by its number, and takes no reference. */
+	keel_keys_settle();
 	scoped_guard(spinlock, &srq->rq.lock)
 		WRITE_ONCE(srq->ib, NULL);
 	keel_events_close(&srq->events);

@@ -86,7 +86,10 @@ static void keel_srq_wake_one(struct keel_srq *srq, struct keel_sq *sq)
 	keel_qp_schedule(container_of(sq, struct keel_qp, sq));
 	/* From here on the QP may be destroyed without the lock. */
 	smp_store_release(&sq->srq, NULL);
-	/* The caller holds a reference: this is not the last. */
+	/*
+	 * This is not the last reference: the caller holds one, or is in a section, for
+	 * whose end the owner of the SRQ waits.
+	 */
 	keel_obj_put(&srq->obj);
 }
 
@@ -189,7 +192,8 @@ void keel_srq_posted(struct keel_srq *srq)
 /**
  * keel_srq_wake_later() - let the workqueue wake the requesters that wait
  * @srq: the SRQ of a kernel consumer to which a WQE was posted, or an SRQ that is in
- *	error, or that several processes share; the caller holds a reference
+ *	error, or that several processes share; the caller holds a reference, or is in a
+ *	section of keel_keys_enter()
  *
  * The process of the SRQ may be stopped.
  *
@@ -198,7 +202,7 @@ void keel_srq_posted(struct keel_srq *srq)
 void keel_srq_wake_later(struct keel_srq *srq)
 {
 	keel_obj_get(&srq->obj);
-	/* Not the last reference: the caller has one. */
+	/* Not the last reference: likewise. */
 	if (!queue_work(srq->events.wq, &srq->wake))
 		keel_obj_put(&srq->obj);
 }
