@@ -28,7 +28,8 @@
 	X(wc_errors)	/* error completions, without flushes */	\
 	X(flushes)	/* work requests flushed */			\
 	X(cq_overruns)	/* CQs that overran */				\
-	X(fast_msgs)	/* work requests that took the fast path */
+	X(fast_msgs)	/* work requests that took the fast path */	\
+	X(big_msgs)	/* big messages that workers ended */
 
 enum keel_counter {
 #define KEEL_COUNTER_ENUM(_name)	KEEL_CTR_##_name,

@@ -113,6 +113,7 @@ struct keel_sq {
  * struct keel_turn - limits of one run of a queue
  * @doorbell: the turn ends at @end: a doorbell, another call of the owner, or a
  *	step of the flush for a dead process
+ * @caller: a call of the process runs it, and not a worker or a workqueue
  * @flush: only flush, transfer nothing: if another process has taken the QP over,
  *	that process runs the rest
  * @end: @doorbell: index of the first WQE that is not part of this turn
@@ -120,6 +121,7 @@ struct keel_sq {
  */
 struct keel_turn {
 	bool doorbell;
+	bool caller;
 	bool flush;
 	u32 end;
 	u64 until;

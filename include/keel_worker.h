@@ -61,6 +61,10 @@ struct keel_job {
  * @running: the job that the thread runs, and the job that runs where the
  *	worker is ended; only compared
  * @task: the thread
+ * @wide: the thread may run on several processors, when it last ran; false before. Likewise
+ *	the two members below
+ * @policy: its scheduling policy
+ * @prio: its priority, &task_struct.normal_prio
  * @rcu: for readers that look for the worker of a QP
  * @reap: the end of @task, from @ending on
  */
@@ -77,6 +81,9 @@ struct keel_worker {
 	bool killed __guarded_by(&lock);
 	const struct keel_job *running[2];
 	struct keel_thread task;
+	bool wide;
+	unsigned int policy;
+	int prio;
 	struct rcu_head rcu;
 	struct keel_reap reap;
 };
@@ -107,10 +114,13 @@ void keel_worker_put(struct keel_worker *worker);
 bool keel_worker_is_dead(const struct keel_worker *worker);
 bool keel_worker_is_ours(const struct keel_worker *worker);
 bool keel_worker_is_busy(const struct keel_worker *worker);
+bool keel_worker_is_idle(const struct keel_worker *worker);
+bool keel_worker_may_replace(const struct keel_worker *worker);
 
 void keel_job_init(struct keel_job *job,
 		   void (*run)(struct keel_job *job, bool alive));
 int keel_job_queue(struct keel_worker *worker, struct keel_job *job);
+bool keel_job_is_queued(const struct keel_job *job);
 bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job);
 bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job);
 

@@ -15,6 +15,7 @@
 #include <linux/err.h>
 #include <linux/mmap_lock.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/prio.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/wait.h>
@@ -94,6 +95,45 @@ bool keel_worker_is_busy(const struct keel_worker *worker)
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_is_busy);
 
 /**
+ * keel_worker_is_idle() - check whether a worker would run a job at once
+ * @worker: the worker, kept by RCU or a reference
+ *
+ * Context: any.
+ * Return: true if it runs no job, and none waits. This may change at once.
+ */
+bool keel_worker_is_idle(const struct keel_worker *worker)
+{
+	return !READ_ONCE(worker->running[0]) && !keel_worker_is_busy(worker);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_is_idle);
+
+/**
+ * keel_worker_may_replace() - may a worker do at the same time what the caller could do?
+ * @worker: the worker of the calling process, kept by RCU or a reference
+ *
+ * Context: process context.
+ * Return: true if it is a thread of the process, with the priority of the calling thread,
+ * that may use another processor. A thread of real-time priority may keep all processors
+ * from others.
+ */
+bool keel_worker_may_replace(const struct keel_worker *worker)
+{
+	return KEEL_THREAD_HAS_MM && num_online_cpus() > 1 && READ_ONCE(worker->wide) &&
+	       current->normal_prio >= MAX_RT_PRIO &&
+	       READ_ONCE(worker->policy) == current->policy &&
+	       READ_ONCE(worker->prio) == current->normal_prio;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_may_replace);
+
+/* For keel_worker_may_replace(), in the thread. */
+static void keel_worker_note(struct keel_worker *worker)
+{
+	WRITE_ONCE(worker->wide, current->nr_cpus_allowed > 1);
+	WRITE_ONCE(worker->policy, current->policy);
+	WRITE_ONCE(worker->prio, current->normal_prio);
+}
+
+/**
  * keel_worker_is_ours() - check whether a worker belongs to the calling process
  * @worker: the worker, kept by RCU or a reference
  *
@@ -151,6 +191,19 @@ int keel_job_queue(struct keel_worker *worker, struct keel_job *job)
 	return 1;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_job_queue);
+
+/**
+ * keel_job_is_queued() - check whether a job is queued
+ * @job: the job
+ *
+ * Context: any.
+ * Return: true if it is queued on any worker, and has not begun.
+ */
+bool keel_job_is_queued(const struct keel_job *job)
+{
+	return test_bit(0, &job->state);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_job_is_queued);
 
 static void keel_job_dequeue(struct keel_worker *worker, struct keel_job *job)
 	__must_hold(&worker->lock)
@@ -251,6 +304,8 @@ static bool keel_worker_run(void *data)
 		__set_current_state(TASK_RUNNING);
 		return true;
 	}
+	/* The process may have changed it, as taskset does. */
+	keel_worker_note(worker);
 	job = keel_worker_next(worker, 0);
 	/* Without a job, keep the task state: a new job changes it. */
 	if (!job) {

@@ -19,9 +19,10 @@
  * Run a send queue of this process that waited for receive WQEs. The worker
  * executes the rest, if that takes longer.
  */
-static void keel_sq_serve(struct keel_qp *qp)
+static void keel_sq_serve(struct keel_qp *qp, bool caller)
 {
 	const struct keel_turn turn = {
+		.caller = caller,
 		.until = ktime_get_ns() + KEEL_SERVE_NS,
 	};
 
@@ -33,7 +34,7 @@ static void keel_sq_serve(struct keel_qp *qp)
  * Receive WQEs were posted, and the peer may have waited for them. If this
  * process also runs the peer, this thread runs it, and wakes no other thread.
  */
-static void keel_qp_serve_peer(struct keel_qp *qp)
+static void keel_qp_serve_peer(struct keel_qp *qp, bool caller)
 {
 	const struct keel_worker *worker;
 	struct keel_qp *peer;
@@ -50,14 +51,14 @@ static void keel_qp_serve_peer(struct keel_qp *qp)
 		if (!keel_obj_tryget(&peer->obj))
 			return;
 	}
-	keel_sq_serve(peer);
+	keel_sq_serve(peer, caller);
 	keel_obj_put(&peer->obj);
 }
 
 static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
 	if (keel_rq_was_wanted(&qp->rq))
-		keel_qp_serve_peer(qp);
+		keel_qp_serve_peer(qp, turn->caller);
 	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
 	if (context_unsafe(smp_load_acquire(&qp->state)) == IB_QPS_ERR)
 		keel_rq_flush(qp);
@@ -96,6 +97,7 @@ int keel_qp_run(struct keel_qp *qp)
 {
 	struct keel_turn turn = {
 		.doorbell = true,
+		.caller = true,
 		.until = ktime_get_ns() + KEEL_DOORBELL_NS,
 	};
 	int ret;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Execution of a send queue, WQE by WQE. The thread that rings the doorbell
- * executes the WQEs that were posted when it rang; the worker of its process
- * executes the rest. The event that a queue waits for reschedules it. Its timer
- * enforces the deadline.
+ * executes the WQEs that were posted when it rang, up to the first big message; the
+ * worker of its process executes the rest. The event that a queue waits for
+ * reschedules it. Its timer enforces the deadline.
  *
  * No thread waits for another process with the lock of a queue. If memory is
  * not present, the thread drops the lock, requests the memory (memreq.c), and a
@@ -11,11 +11,22 @@
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
+#include <linux/module.h>
 #include <linux/sched/signal.h>
+#include <linux/sizes.h>
 
 #include "keel_fast.h"
 #include "keel_opcode.h"
 #include "keel_point.h"
+
+/*
+ * From so many bytes on, the worker copies a message. Waking a thread costs as much as the
+ * copy of some 64 KiB.
+ */
+static unsigned int keel_big_bytes = SZ_256K;
+module_param_named(big_bytes, keel_big_bytes, uint, 0644);
+MODULE_PARM_DESC(big_bytes,
+		 "Leave messages of so many bytes or more to a thread of the process (default 262144; 0: none)");
 
 /* The next action of the thread that runs a send queue. */
 enum keel_action {
@@ -197,7 +208,15 @@ static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
 	keel_sq_complete(qp, x->status, x->why, x->byte_len);
 }
 
-static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
+static bool keel_is_big(u64 bytes)
+{
+	unsigned int least = READ_ONCE(keel_big_bytes);
+
+	return least && bytes >= least;
+}
+
+static enum keel_action keel_sq_do_one(struct keel_qp *qp,
+				       const struct keel_turn *turn)
 	__must_hold(&qp->sq.lock)
 {
 	/* All members are set, so that the compiler does not clear it first. */
@@ -216,7 +235,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 		.status = IB_WC_SUCCESS,
 		.why = KEEL_WHY_NONE,
 		.byte_len = 0,
-		.until = until,
+		.until = turn->until,
 	};
 
 	keel_sq_fetch(&qp->sq);
@@ -234,9 +253,48 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, u64 until)
 	case KEEL_XFER_ABSENT:
 		return keel_sq_absent(qp);
 	default:
+		if (qp->user && !turn->caller && keel_is_big(x.len) &&
+		    x.status == IB_WC_SUCCESS)
+			keel_count(qp->kdev, big_msgs, 1);
 		keel_sq_done(qp, &x);
 		return KEEL_ACTION_MORE;
 	}
+}
+
+/*
+ * Bytes of the first WQE, as userspace wrote them just now. Nothing depends on them but
+ * which thread executes the WQE.
+ */
+static u64 keel_sq_bytes(const struct keel_qp *qp)
+	__must_hold(&qp->sq.lock)
+{
+	const struct keel_ring *ring = &qp->sq.ring;
+	const struct keel_uapi_send_wqe *wqe = keel_ring_entry(ring, ring->index);
+	const struct keel_uapi_sge *sge = (const void *)(wqe + 1);
+	u32 n = min_t(u32, READ_ONCE(wqe->num_sge), qp->cap.max_send_sge);
+	u64 bytes = 0;
+
+	for (; n; n--, sge++)
+		bytes += READ_ONCE(sge->length);
+	return bytes;
+}
+
+/*
+ * Is the first WQE better executed by the worker than by the caller? The worker is a thread
+ * of the same process. Its copy of a big message overlaps with what the caller does
+ * meanwhile. If the worker has other work, the caller copies: both do so at once.
+ */
+static bool keel_sq_is_big(const struct keel_qp *qp)
+	__must_hold(&qp->sq.lock)
+{
+	const struct keel_worker *worker;
+
+	if (!keel_is_big(keel_sq_bytes(qp)))
+		return false;
+	guard(rcu)();
+	worker = keel_qp_worker(qp);
+	return worker && keel_worker_is_ours(worker) && keel_worker_may_replace(worker) &&
+	       (keel_job_is_queued(&qp->job) || keel_worker_is_idle(worker));
 }
 
 /* SQD: the WQE that was begun has completed. */
@@ -257,8 +315,9 @@ static enum keel_action keel_sq_send(struct keel_qp *qp,
 				     const struct keel_turn *turn)
 	__must_hold(&qp->sq.lock)
 {
-	return turn->flush ? KEEL_ACTION_LATER :
-			     keel_sq_do_one(qp, turn->until);
+	if (turn->flush || (turn->caller && keel_sq_is_big(qp)))
+		return KEEL_ACTION_LATER;
+	return keel_sq_do_one(qp, turn);
 }
 
 static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
@@ -416,7 +475,8 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		smp_mb();
 		if (!atomic_read(&sq->again))
 			return true;
-	} while (!keel_sq_must_leave(qp, turn));
+		/* The worker continues: running the queue again would only delay it. */
+	} while (action != KEEL_ACTION_LATER && !keel_sq_must_leave(qp, turn));
 	/* Without the lock, because the worker must get it. */
 	keel_qp_schedule_alive(qp);
 	return true;

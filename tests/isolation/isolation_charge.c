@@ -100,14 +100,18 @@ static void end_open(struct end *e, void *body, struct peer *parent)
  */
 static void direct(struct peer *parent)
 {
-	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
-	struct link l = link_new(pd, pd, IBV_QPT_RC);
-	struct ibv_mr *mr[2] = {
-		MUST(ibv_reg_mr(pd, from, BODY, IBV_ACCESS_LOCAL_WRITE)),
-		MUST(ibv_reg_mr(pd, to, BODY, IBV_ACCESS_LOCAL_WRITE)),
-	};
 	uint64_t us = 0, start;
+	struct ibv_mr *mr[2];
+	struct ibv_pd *pd;
+	struct link l;
 	int i;
+
+	/* Else the worker copies. */
+	t_one_processor();
+	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	l = link_new(pd, pd, IBV_QPT_RC);
+	mr[0] = MUST(ibv_reg_mr(pd, from, BODY, IBV_ACCESS_LOCAL_WRITE));
+	mr[1] = MUST(ibv_reg_mr(pd, to, BODY, IBV_ACCESS_LOCAL_WRITE));
 
 	for (i = 0; i < SGES; i++) {
 		post_recv(l.qp[1], i, (struct mem){ to, BODY, mr[1]->lkey });

@@ -188,6 +188,11 @@ char *t_shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int t_shell_status(const char *fmt, ...)
 	__attribute__((format(printf, 1, 2)));
 
+/* How many processors the calling thread may use. */
+int t_processors(void);
+/* Let the calling thread, and those that it starts from now on, use one processor. */
+void t_one_processor(void);
+
 /* Return the text of a file, terminated with 0; the caller frees it. */
 char *t_read_file(const char *path);
 /* Return 0 or a positive errno. */

@@ -3,6 +3,7 @@
  * Files, shell commands, and opening a device by its name.
  */
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
@@ -173,4 +174,25 @@ struct ibv_context *dev_open(const char *name)
 	ctx = MUST(ibv_open_device(list[i]));
 	ibv_free_device_list(list);
 	return ctx;
+}
+
+int t_processors(void)
+{
+	cpu_set_t set;
+
+	SYS(sched_getaffinity(0, sizeof(set), &set));
+	return CPU_COUNT(&set);
+}
+
+void t_one_processor(void)
+{
+	cpu_set_t set;
+	int cpu;
+
+	SYS(sched_getaffinity(0, sizeof(set), &set));
+	for (cpu = 0; !CPU_ISSET(cpu, &set); cpu++)
+		;
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	SYS(sched_setaffinity(0, sizeof(set), &set));
 }

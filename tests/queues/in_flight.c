@@ -118,11 +118,17 @@ static struct ibv_qp *side_qp(struct side *s)
 	return big_qp(s->pd, s->cq, deed->uc ? IBV_QPT_UC : IBV_QPT_RC);
 }
 
+/* The requester has one processor, and its thread copies the message. */
+static bool by_caller;
+
 static void side_open(struct side *s, int me, struct peer *parent)
 {
 	int access = RIGHTS | IBV_ACCESS_MW_BIND;
 
 	s->parent = parent;
+	/* Else its worker copies. */
+	if (me == REQ && by_caller)
+		t_one_processor();
 	s->ctx = dev_open(KEEL0);
 	s->pd = MUST(ibv_alloc_pd(s->ctx));
 	s->cq = cq_new(s->ctx);
@@ -517,42 +523,54 @@ TEST_SLOW(window_gone, "PD-4,DEV-4", "if the window of an in-flight message is d
 	run(deeds);
 }
 
+static const struct deed req_deeds[] = {
+	{ "requester's QP moved to the error state", .by_req = fails,
+	  .mem = SLOW(PINNED), .status = IBV_WC_WR_FLUSH_ERR,
+	  .state = LEFT(ERR, RTS) },
+	{ "requester's QP reset", .by_req = resets, .silent = true,
+	  .mem = SLOW(PINNED), .state = LEFT(RESET, RTS), .released = true },
+	{ "requester's QP destroyed with nobody in its doorbell",
+	  .by_req = destroys, .silent = true, .later = true,
+	  .mem = SLOW(PINNED), .state = LEFT(RESET, RTS), .released = true },
+	{ "requester's QP destroyed with a thread in its doorbell",
+	  .by_req = destroys, .silent = true,
+	  .mem = SLOW(PINNED), .state = LEFT(RESET, RTS), .released = true },
+	{}
+};
+
 TEST_SLOW(req_gone, "PD-3,DEV-4", "if the requester's QP fails, is reset or destroyed, its in-flight message ends or is flushed, and the responder goes on", 120)
 {
-	static const struct deed deeds[] = {
-		{ "requester's QP moved to the error state", .by_req = fails,
-		  .mem = SLOW(PINNED), .status = IBV_WC_WR_FLUSH_ERR,
-		  .state = LEFT(ERR, RTS) },
-		{ "requester's QP reset", .by_req = resets, .silent = true,
-		  .mem = SLOW(PINNED), .state = LEFT(RESET, RTS), .released = true },
-		{ "requester's QP destroyed with nobody in its doorbell",
-		  .by_req = destroys, .silent = true, .later = true,
-		  .mem = SLOW(PINNED), .state = LEFT(RESET, RTS), .released = true },
-		{ "requester's QP destroyed with a thread in its doorbell",
-		  .by_req = destroys, .silent = true,
-		  .mem = SLOW(PINNED), .state = LEFT(RESET, RTS), .released = true },
-		{}
-	};
-
-	run(deeds);
+	run(req_deeds);
 }
+
+TEST_SLOW(req_gone_caller, "PD-3,DEV-4", "likewise, if the thread that posted the message copies it", 120)
+{
+	by_caller = true;
+	run(req_deeds);
+}
+
+static const struct deed kill_deeds[] = {
+	{ "peer killed", .kill = KILL_PEER, .mem = SLOW(PINNED),
+	  .status = IBV_WC_RETRY_EXC_ERR, .state = LEFT(ERR, RESET),
+	  .released = true },
+	{ "peer with on-demand memory killed", .kill = KILL_PEER,
+	  .mem = { PINNED, DEMAND }, .status = IBV_WC_REM_ACCESS_ERR,
+	  .state = LEFT(ERR, RESET), .either = true, .released = true },
+	{ "requester killed", .kill = KILL_REQ,
+	  .state = LEFT(RESET, RTS), .released = true },
+	{ "requester with on-demand memory killed", .kill = KILL_REQ,
+	  .mem = { DEMAND, PINNED }, .state = LEFT(RESET, RTS),
+	  .released = true },
+	{}
+};
 
 TEST_SLOW(killed, "PD-3,SPD-7,DEV-4", "if the responder of an in-flight message is killed, retries run out; if the requester is killed, the responder goes on", 120)
 {
-	static const struct deed deeds[] = {
-		{ "peer killed", .kill = KILL_PEER, .mem = SLOW(PINNED),
-		  .status = IBV_WC_RETRY_EXC_ERR, .state = LEFT(ERR, RESET),
-		  .released = true },
-		{ "peer with on-demand memory killed", .kill = KILL_PEER,
-		  .mem = { PINNED, DEMAND }, .status = IBV_WC_REM_ACCESS_ERR,
-		  .state = LEFT(ERR, RESET), .either = true, .released = true },
-		{ "requester killed", .kill = KILL_REQ,
-		  .state = LEFT(RESET, RTS), .released = true },
-		{ "requester with on-demand memory killed", .kill = KILL_REQ,
-		  .mem = { DEMAND, PINNED }, .state = LEFT(RESET, RTS),
-		  .released = true },
-		{}
-	};
+	run(kill_deeds);
+}
 
-	run(deeds);
+TEST_SLOW(killed_caller, "PD-3,SPD-7,DEV-4", "likewise, if the thread that posted the message copies it", 120)
+{
+	by_caller = true;
+	run(kill_deeds);
 }
