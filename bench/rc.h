@@ -30,11 +30,13 @@ static inline struct ibv_qp *rc_new(struct ibv_pd *pd, struct ibv_cq *cq,
 	return qp;
 }
 
+/* To INIT. RDMA writes to it are allowed. */
 static inline void rc_init(struct ibv_qp *qp)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = PORT,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
 	};
 
 	errno = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
