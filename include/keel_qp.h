@@ -20,6 +20,7 @@
 #ifndef KEEL_QP_H
 #define KEEL_QP_H
 
+#include <linux/ktime.h>
 #include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
@@ -283,7 +284,7 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 #endif
 
 /* qp_run.c */
-int keel_qp_run(struct keel_qp *qp);
+int keel_qp_run_until(struct keel_qp *qp, u64 until);
 void keel_qp_job(struct keel_job *job, bool alive);
 void keel_qp_work(struct work_struct *work);
 
@@ -408,6 +409,21 @@ static inline bool keel_qp_connected(const struct keel_qp *qp,
 	       READ_ONCE(peer->attr.dest_qp_num) == qp->qpn &&
 	       keel_qp_psns_match(qp, peer) && keel_qp_knows(qp, peer) &&
 	       keel_qp_knows(peer, qp);
+}
+
+/* How long a doorbell copies before it leaves the rest to the worker. */
+#define KEEL_DOORBELL_NS	(100 * NSEC_PER_MSEC)
+
+/**
+ * keel_qp_run() - run a QP for the usual time of a doorbell
+ * @qp: the QP
+ *
+ * Context: as keel_qp_run_until().
+ * Return: likewise.
+ */
+static inline int keel_qp_run(struct keel_qp *qp)
+{
+	return keel_qp_run_until(qp, ktime_get_ns() + KEEL_DOORBELL_NS);
 }
 
 #endif /* KEEL_QP_H */

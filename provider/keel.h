@@ -395,6 +395,10 @@ int keel_destroy_qp(struct ibv_qp *ibqp);
 
 /* post.c */
 int keel_ring_doorbell(const struct keel_qp *qp);
+int keel_put_sends(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		   struct ibv_send_wr **bad_wr, bool *posted);
+int keel_ring_sends(struct ibv_qp *ibqp, int ret, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad_wr);
 void keel_put_sges(void *to, const struct ibv_sge *sges, uint32_t n);
 void keel_put_bind(struct keel_uapi_send_wqe *wqe, const struct ibv_mw *mw,
 		   uint32_t new_rkey, const struct ibv_mw_bind_info *info);

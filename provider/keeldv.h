@@ -150,6 +150,33 @@ int keeldv_query_dm(struct ibv_dm *dm, struct keeldv_dm_attr *attr);
 void *keeldv_dm_map(struct ibv_dm *dm);
 
 /**
+ * struct keeldv_post - send work requests for one queue pair
+ * @qp: the queue pair
+ * @wr: list of work requests, as for ibv_post_send()
+ * @bad_wr: filled in if @ret is not 0: the first work request that was not posted
+ * @ret: filled in: the result, as that of ibv_post_send()
+ */
+struct keeldv_post {
+	struct ibv_qp *qp;
+	struct ibv_send_wr *wr;
+	struct ibv_send_wr *bad_wr;
+	int ret;
+};
+
+/**
+ * keeldv_post_sends - post send work requests to several queue pairs
+ * @posts: @qp and @wr of each; the other members are filled in
+ * @n: number of @posts
+ *
+ * Posts each list as ibv_post_send() does. A list that fails does not prevent the others.
+ * One system call rings the doorbells of up to 64 posts to queue pairs of one context that
+ * follow each other in @posts.
+ *
+ * Returns 0, or the first @ret that is not 0.
+ */
+int keeldv_post_sends(struct keeldv_post *posts, unsigned int n);
+
+/**
  * keeldv_pd_holders - list objects that make ibv_dealloc_pd() return EBUSY
  * @pd: any PD
  * @list: filled in, the rest zeroed; may be NULL if *@count is 0

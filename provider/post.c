@@ -189,15 +189,18 @@ static int put_send(struct keel_qp *qp, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* The work requests before a bad one are sent. */
-int keel_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
-		   struct ibv_send_wr **bad_wr)
+/*
+ * Post a list, without a doorbell. The work requests before a bad one are posted. @posted
+ * is set if there are any.
+ */
+int keel_put_sends(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		   struct ibv_send_wr **bad_wr, bool *posted)
 {
 	struct keel_qp *qp = to_kqp(ibqp);
 	struct ibv_send_wr *first = wr;
 	int ret = 0;
-	int err;
 
+	*posted = false;
 	if (ibqp->state < IBV_QPS_RTS || !qp->opcodes) {
 		*bad_wr = wr;
 		return EINVAL;
@@ -216,13 +219,31 @@ int keel_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		ret = EIO;
 	if (ret)
 		*bad_wr = wr;
-	if (wr == first)
-		return ret;
+	*posted = wr != first;
+	return ret;
+}
 
-	err = keel_ring_doorbell(qp);
+/*
+ * Ring the doorbell after keel_put_sends() has returned @ret. If nothing but the doorbell
+ * fails, all work requests count as not posted.
+ */
+int keel_ring_sends(struct ibv_qp *ibqp, int ret, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad_wr)
+{
+	int err = keel_ring_doorbell(to_kqp(ibqp));
+
 	if (err && !ret)
-		*bad_wr = first;
+		*bad_wr = wr;
 	return ret ? ret : err;
+}
+
+int keel_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		   struct ibv_send_wr **bad_wr)
+{
+	bool posted;
+	int ret = keel_put_sends(ibqp, wr, bad_wr, &posted);
+
+	return posted ? keel_ring_sends(ibqp, ret, wr, bad_wr) : ret;
 }
 
 static int put_recv(struct keel_rq *rq, const struct ibv_recv_wr *wr)

@@ -8,8 +8,6 @@
 
 #include "keel_qp.h"
 
-/* How long a doorbell copies before it leaves the rest to the worker. */
-#define KEEL_DOORBELL_NS	(100 * NSEC_PER_MSEC)
 /* How long a QP with new receive WQEs runs its peer in the same process. */
 #define KEEL_SERVE_NS		(100 * NSEC_PER_USEC)
 /* Length of a turn in a worker or the workqueue, which run other QPs, too. */
@@ -81,8 +79,9 @@ static void keel_qp_pass_on(struct keel_qp *qp)
 }
 
 /**
- * keel_qp_run() - run a QP, in a call of its owner
+ * keel_qp_run_until() - run a QP, in a call of its owner
  * @qp: the QP
+ * @until: end of the turn, ns of ktime_get_ns()
  *
  * Executes the send WQEs that were posted before the call, and at most
  * KEEL_DOORBELL_MORE later ones, until one has to wait. In the error state,
@@ -93,12 +92,12 @@ static void keel_qp_pass_on(struct keel_qp *qp)
  * Return: 0; the error of keel_worker_of_current() if the worker of the QP is
  * dead, and this process cannot take the QP over: nothing was done.
  */
-int keel_qp_run(struct keel_qp *qp)
+int keel_qp_run_until(struct keel_qp *qp, u64 until)
 {
 	struct keel_turn turn = {
 		.doorbell = true,
 		.caller = true,
-		.until = ktime_get_ns() + KEEL_DOORBELL_NS,
+		.until = until,
 	};
 	int ret;
 
@@ -116,7 +115,7 @@ int keel_qp_run(struct keel_qp *qp)
 	keel_qp_run_turn(qp, &turn);
 	return 0;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_qp_run);
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_run_until);
 
 /* Run a turn of a QP in a worker, or in the workqueue. */
 static void keel_qp_run_job(struct keel_qp *qp)

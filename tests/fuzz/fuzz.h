@@ -63,7 +63,8 @@ extern const int object_ops_count, handle_ops_count, queue_ops_count,
 	X(CREATE_SRQ) X(CREATE_XSRQ) X(MODIFY_SRQ) X(QUERY_SRQ)		\
 	X(DESTROY_SRQ) X(SRQ_DOORBELL) X(CREATE_QP) X(QP_CREATE)	\
 	X(OPEN_QP) X(MODIFY_QP) X(QUERY_QP) X(DESTROY_QP)		\
-	X(QP_DOORBELL) X(ATTACH_MCAST) X(DETACH_MCAST) X(ASYNC_EVENT)	\
+	X(QP_DOORBELL) X(QP_DOORBELLS) X(ATTACH_MCAST) X(DETACH_MCAST)	\
+	X(ASYNC_EVENT)							\
 	X(DEVICE_GET_CONTEXT) X(DEVICE_QUERY_PORT) X(MR_REG)		\
 	X(SRQ_CREATE) X(EX_CREATE_QP) X(EX_MODIFY_QP) X(SCM_RIGHTS)	\
 	X(FORK)
@@ -194,6 +195,8 @@ struct attr {
 	{ .kind = (_cond) ? A_IN : A_LEFT_OUT, .id = _id,		\
 	  .p = (void *)(_p), .len = sizeof(*(_p)) }
 #define IN(_id, _p)		IN_IF(true, _id, _p)
+#define IN_LEN(_id, _p, _len)						\
+	{ .kind = A_IN, .id = _id, .p = _p, .len = _len }
 #define OUT_LEN(_id, _p, _len)						\
 	{ .kind = (_len) != 0 ? A_OUT : A_LEFT_OUT, .id = _id, .p = _p, .len = _len }
 #define OUT(_id, _p)		OUT_LEN(_id, _p, sizeof(*(_p)))

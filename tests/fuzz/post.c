@@ -82,6 +82,16 @@ static void qp_doorbell(struct obj *qp)
 		   ATTRS(IN(KEEL_ATTR_QP_DOORBELL_QPN, &qp->num)));
 }
 
+/* Up to three QPs at once, and a number that may be none. */
+static void qp_doorbells(struct obj *qp, uint8_t sel)
+{
+	struct obj *other = obj_pick(K_QP, sel >> 2);
+	uint32_t qpns[4] = { qp->num, other ? other->num : sel, sel, qp->num };
+
+	cmd_method(M_QP_DOORBELLS, UVERBS_OBJECT_QP, KEEL_METHOD_QP_DOORBELLS,
+		   ATTRS(IN_LEN(KEEL_ATTR_QP_DOORBELLS_QPNS, qpns, 4 * (sel % 4 + 1))));
+}
+
 static void srq_doorbell(struct obj *srq)
 {
 	cmd_method(M_SRQ_DOORBELL, UVERBS_OBJECT_SRQ, KEEL_METHOD_SRQ_DOORBELL,
@@ -221,12 +231,16 @@ static void op_srq_recv(const uint8_t *a)
 		srq_doorbell(srq);
 }
 
-/* doorbell QP */
+/* doorbell QP OTHERS: that of one QP, or, from 0x80 on, of several ones */
 static void op_doorbell(const uint8_t *a)
 {
 	struct obj *qp = obj_pick(K_QP, a[0]);
 
-	if (qp)
+	if (!qp)
+		return;
+	if (a[1] & 0x80)
+		qp_doorbells(qp, a[1]);
+	else
 		qp_doorbell(qp);
 }
 

@@ -170,6 +170,24 @@ static int srq_doorbell(struct ibv_command_buffer *cmd)
 	return fake_leave(FAKE_SRQ_DOORBELL, handle);
 }
 
+/* Rings all, and then reports the error. */
+static int qp_doorbells(struct ibv_command_buffer *cmd)
+{
+	struct ib_uverbs_attr *attr = must(cmd, KEEL_ATTR_QP_DOORBELLS_QPNS);
+	const uint32_t *qpns = attr->len > sizeof(attr->data) ?
+			       (void *)(uintptr_t)attr->data : (void *)&attr->data;
+	uint32_t n = attr->len / sizeof(*qpns), i;
+
+	CHECK_EQ(attr->len % sizeof(*qpns), 0);
+	CHECK(n && n <= KEEL_UAPI_DOORBELLS);
+	for (i = 0; i < n; i++) {
+		CHECK(qpns[i] >= FAKE_QPN && qpns[i] < FAKE_QPN + FAKE_OBJECTS);
+		CHECK(fake.qp[qpns[i] - FAKE_QPN].live);
+		fake.qp[qpns[i] - FAKE_QPN].doorbells++;
+	}
+	return fake_enter(FAKE_QP_DOORBELLS);
+}
+
 #define METHOD(object, method)	((uint32_t)(object) << 16 | (method))
 
 int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
@@ -196,6 +214,8 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 		return map_dm(cmd);
 	case METHOD(UVERBS_OBJECT_SRQ, KEEL_METHOD_SRQ_DOORBELL):
 		return srq_doorbell(cmd);
+	case METHOD(UVERBS_OBJECT_QP, KEEL_METHOD_QP_DOORBELLS):
+		return qp_doorbells(cmd);
 	}
 	FAIL("method %u of object %u is unknown", cmd->hdr.method_id,
 	     cmd->hdr.object_id);

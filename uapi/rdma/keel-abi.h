@@ -338,17 +338,28 @@ enum keel_attrs_dm_map {
  *	The method executes the WQEs that were posted before the call, and then
  *	returns. If another thread is running the send queue already, that thread
  *	executes them. A kernel thread of the process continues if the peer is
- *	not ready, memory is not present, or 100 ms have passed.
+ *	not ready, memory is not present, or 100 ms have passed. It may also execute
+ *	messages of 256 KiB or more, and those behind them, while the caller goes on.
  *
  *	Errors of a work request are reported in its completion. The method
  *	returns -ENOENT if the number is not that of a QP of this context, or if
  *	the QP has no send queue (XRC_RECV). If the process that ran the QP is
  *	dead, the caller takes the QP over. The method returns -ENOMEM or -EAGAIN
  *	if the caller's process cannot have a kernel thread for it.
+ *
+ * KEEL_METHOD_QP_DOORBELLS: the same for each of up to %KEEL_UAPI_DOORBELLS QPs, in the
+ *	order of their numbers in the list. The 100 ms are for all of them. The method
+ *	returns the first error, but rings the others. It rings none, and returns -EINVAL if
+ *	the length of the list is not that of 1 to %KEEL_UAPI_DOORBELLS numbers, or -EFAULT
+ *	if it cannot be read.
  */
 enum keel_methods_qp {
 	KEEL_METHOD_QP_DOORBELL = (1U << UVERBS_ID_NS_SHIFT),
+	KEEL_METHOD_QP_DOORBELLS,
 };
+
+/* Numbers of one KEEL_METHOD_QP_DOORBELLS. */
+#define KEEL_UAPI_DOORBELLS	64
 
 /*
  * The method belongs to keel, so its attributes are numbered from 0. ib_core then
@@ -356,6 +367,11 @@ enum keel_methods_qp {
  */
 enum keel_attrs_qp_doorbell {
 	KEEL_ATTR_QP_DOORBELL_QPN,	/* in, u32 */
+};
+
+/* Likewise. */
+enum keel_attrs_qp_doorbells {
+	KEEL_ATTR_QP_DOORBELLS_QPNS,	/* in, array of u32 */
 };
 
 /*
