@@ -48,11 +48,11 @@ enum keel_mem_type {
 /**
  * struct keel_mem - memory that segments refer to
  * @type: its type
- * @pages: PAGES: the pages, in order
+ * @blocks: PAGES: &keel_blocks.entry
  * @list: LIST: addresses of pages, of which only the bytes that belong to the
  *	memory need to exist
- * @n: PAGES, LIST: number of pages
- * @first: PAGES, LIST: offset of the first byte in the first page
+ * @n: PAGES: &keel_blocks.n; LIST: number of pages
+ * @first: PAGES, LIST: offset of the first byte in the first block, or page
  * @shift: LIST: log2 of the page size, which need not be PAGE_SIZE
  * @ap: DM: the aperture
  * @start: DM: offset of the first byte in @ap; ODP, KERNEL, DMABUF: its address
@@ -69,10 +69,10 @@ struct keel_mem {
 	union {
 		struct {
 			union {
-				struct page **pages;
+				const unsigned long *blocks;
 				unsigned long *list;
 			};
-			u32 n;
+			unsigned long n;
 			u32 first;
 			u8 shift;
 		};
@@ -258,27 +258,9 @@ int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 		      struct keel_copy_ctl *ctl);
 
 /**
- * keel_mem_page() - the page of a byte: PAGES
- * @mem: memory
- * @pos: the byte, counted from the start of the first page
- *
- * The caller has checked the address of an SGE against the range of its key. A
- * processor that mispredicts the check runs this with any @pos, and must not load
- * from beyond the array either.
- *
- * Return: its slot in &keel_mem.pages.
- */
-static inline struct page **keel_mem_page(const struct keel_mem *mem, u64 pos)
-{
-	unsigned long i = pos >> PAGE_SHIFT;
-
-	return &mem->pages[array_index_nospec(i, (unsigned long)mem->n)];
-}
-
-/**
  * keel_mem_listed() - the page of a byte: LIST
  * @mem: memory
- * @pos: as keel_mem_page()
+ * @pos: the byte, counted from the start of the first page; as keel_blocks_find()
  *
  * Return: the slot of its address in &keel_mem.list.
  */
@@ -287,7 +269,7 @@ static inline const unsigned long *keel_mem_listed(const struct keel_mem *mem,
 {
 	unsigned long i = pos >> mem->shift;
 
-	return &mem->list[array_index_nospec(i, (unsigned long)mem->n)];
+	return &mem->list[array_index_nospec(i, mem->n)];
 }
 
 /**

@@ -29,18 +29,16 @@ struct sg_table;
 /**
  * struct keel_pages - pinned pages of a user process
  * @ref: number of regions that use them: ibv_rereg_mr() can keep the memory
- * @n: number of pages
  * @mm: the address space that they are in, with a reference on the structure;
  *	only compared
  * @umem: keeps them pinned; NULL: no pages, the length of the region is 0
- * @page: the pages, in order
+ * @blocks: where they are; or NULL, likewise
  */
 struct keel_pages {
 	refcount_t ref;
-	u32 n;
 	struct mm_struct *mm;
 	struct ib_umem *umem;
-	struct page *page[];
+	struct keel_blocks *blocks;
 };
 
 /**

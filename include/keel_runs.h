@@ -11,6 +11,7 @@
 #include <linux/mm.h>
 #include <linux/sizes.h>
 
+#include "keel_blocks.h"
 #include "keel_copy.h"
 #include "keel_keys.h"
 
@@ -103,20 +104,23 @@ static __always_inline bool keel_runs_use(struct keel_runs *runs, struct keel_ke
 	return true;
 }
 
-/* Returns the kernel address of a byte, and how many bytes its page has from there. */
-static __always_inline void *keel_runs_page(const struct keel_mem *mem, u64 pos,
+/* Returns the kernel address of a byte, and how many bytes its page or block has there. */
+static __always_inline void *keel_runs_page(const struct keel_mem *mem, u64 off,
 					    u32 *left)
 {
+	u64 bytes;
+	void *addr;
 	u32 in;
 
 	if (likely(mem->type == KEEL_MEM_PAGES)) {
-		in = offset_in_page(pos);
-		*left = PAGE_SIZE - in;
-		return page_address(*keel_mem_page(mem, pos)) + in;
+		addr = keel_blocks_find(mem->blocks, mem->n, mem->first, off, &bytes);
+		*left = bytes;
+		return addr;
 	}
-	in = pos & (BIT_ULL(mem->shift) - 1);
+	off += mem->first;
+	in = off & (BIT_ULL(mem->shift) - 1);
 	*left = min_t(u64, BIT_ULL(mem->shift) - in, KEEL_RUNS_BYTES);
-	return (void *)*keel_mem_listed(mem, pos) + in;
+	return (void *)*keel_mem_listed(mem, off) + in;
 }
 
 /**
@@ -145,7 +149,7 @@ static __always_inline bool keel_runs_add_key(struct keel_runs *runs,
 	const struct keel_mem *mem;
 	struct keel_run *run;
 	u32 left;
-	u64 pos;
+	u64 off;
 
 	if (!key || keel_key_check(key, scope->domain, access, addr, len) ||
 	    !keel_runs_use(runs, key))
@@ -157,15 +161,15 @@ static __always_inline bool keel_runs_add_key(struct keel_runs *runs,
 	mem = key->mem;
 	if (mem->type != KEEL_MEM_PAGES && mem->type != KEEL_MEM_LIST)
 		return false;
-	pos = key->mem_off + (addr - key->iova) + mem->first;
+	off = key->mem_off + (addr - key->iova);
 	run = &runs->run[runs->n++];
-	run->addr = keel_runs_page(mem, pos, &left);
+	run->addr = keel_runs_page(mem, off, &left);
 	run->len = len;
 	if (likely(len <= left))
 		return true;
-	/* The rest is in the next page. */
+	/* The rest is in the next page or block. */
 	run->len = left;
-	run[1].addr = keel_runs_page(mem, pos + left, &left);
+	run[1].addr = keel_runs_page(mem, off + left, &left);
 	run[1].len = len - run->len;
 	if (run[1].addr == run->addr + run->len)
 		run->len = len;

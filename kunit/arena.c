@@ -5,6 +5,7 @@
 #include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
+#include <linux/scatterlist.h>
 
 #include "arena.h"
 #include "keel_aperture.h"
@@ -22,40 +23,73 @@ static void block_done(void *ptr)
 	__free_pages(ptr, get_order(ARENA_SIZE));
 }
 
-static void arena_pages(struct kunit *test, struct arena *a,
-			struct rnd_state *rnd)
+static void blocks_done(void *blocks)
 {
-	struct page *block;
+	keel_blocks_free(blocks);
+}
+
+/* Describe the pages, as a region does that starts near the end of a block. */
+static void arena_blocks(struct kunit *test, struct arena *a)
+{
+	u64 start = KEEL_BLOCK_BYTES - ARENA_IN_BLOCK * PAGE_SIZE + ARENA_FIRST;
+	struct sg_table sgt;
+
+	KUNIT_ASSERT_EQ(test, 0, sg_alloc_table_from_pages(&sgt, a->pages, ARENA_PAGES, 0,
+							   ARENA_SIZE, GFP_KERNEL));
+	a->blocks = keel_blocks_new(&sgt, start, ARENA_SIZE - ARENA_FIRST);
+	sg_free_table(&sgt);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, a->blocks);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, blocks_done, a->blocks));
+	a->mem.type = KEEL_MEM_PAGES;
+	a->mem.blocks = a->blocks->entry;
+	a->mem.n = a->blocks->n;
+	a->mem.first = start;
+}
+
+static void arena_adjacent(struct kunit *test, struct arena *a, int from, int n)
+{
+	struct page *block = alloc_pages(GFP_KERNEL, get_order(ARENA_SIZE));
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, block);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, block_done, block));
+	for (i = 0; i < n; i++)
+		a->pages[from + i] = block + i;
+}
+
+static void arena_scattered(struct kunit *test, struct arena *a, int from,
+			    struct rnd_state *rnd)
+{
 	int i, j;
 
-	a->pages = kunit_kcalloc(test, ARENA_PAGES, sizeof(*a->pages),
-				 GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, a->pages);
-	a->mem.type = KEEL_MEM_PAGES;
-	a->mem.pages = a->pages;
-	a->mem.n = ARENA_PAGES;
-	a->mem.first = ARENA_FIRST;
-	if (a->kind == ARENA_TOGETHER) {
-		block = alloc_pages(GFP_KERNEL, get_order(ARENA_SIZE));
-		KUNIT_ASSERT_NOT_NULL(test, block);
-		KUNIT_ASSERT_EQ(test, 0,
-				kunit_add_action_or_reset(test, block_done,
-							  block));
-		for (i = 0; i < ARENA_PAGES; i++)
-			a->pages[i] = block + i;
-		return;
-	}
-	for (i = 0; i < ARENA_PAGES; i++) {
+	for (i = from; i < ARENA_PAGES; i++) {
 		a->pages[i] = alloc_page(GFP_KERNEL);
 		KUNIT_ASSERT_NOT_NULL(test, a->pages[i]);
 		KUNIT_ASSERT_EQ(test, 0,
 				kunit_add_action_or_reset(test, page_done,
 							  a->pages[i]));
 	}
-	for (i = ARENA_PAGES - 1; i > 0; i--) {
-		j = prandom_u32_state(rnd) % i;
+	for (i = ARENA_PAGES - 1; i > from; i--) {
+		j = from + prandom_u32_state(rnd) % (i - from);
 		swap(a->pages[i], a->pages[j]);
 	}
+}
+
+static void arena_pages(struct kunit *test, struct arena *a,
+			struct rnd_state *rnd)
+{
+	a->pages = kunit_kcalloc(test, ARENA_PAGES, sizeof(*a->pages),
+				 GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, a->pages);
+	if (a->kind == ARENA_TOGETHER) {
+		arena_adjacent(test, a, 0, ARENA_PAGES);
+	} else if (a->kind == ARENA_MIXED) {
+		arena_adjacent(test, a, 0, ARENA_IN_BLOCK);
+		arena_scattered(test, a, ARENA_IN_BLOCK, rnd);
+	} else {
+		arena_scattered(test, a, 0, rnd);
+	}
+	arena_blocks(test, a);
 }
 
 static void arena_dm(struct kunit *test, struct arena *a)

@@ -8,6 +8,7 @@
 #include <kunit/test.h>
 #include <linux/prandom.h>
 
+#include "keel_blocks.h"
 #include "keel_copy.h"
 
 #define ARENA_PAGES	48
@@ -15,10 +16,13 @@
 /* The memory does not start at a page boundary. */
 #define ARENA_FIRST	1237
 #define ARENA_BYTES	(ARENA_SIZE - PAGE_SIZE)
+/* Pages in the first block. */
+#define ARENA_IN_BLOCK	20
 
 enum arena_kind {
 	ARENA_SCATTERED,	/* pages that are not adjacent */
 	ARENA_TOGETHER,		/* adjacent pages */
+	ARENA_MIXED,		/* adjacent pages in the first block only */
 	ARENA_DM,
 	ARENA_BAR,		/* device memory, too */
 	ARENA_KERNEL,
@@ -32,6 +36,7 @@ enum arena_kind {
  * @kind: kind of memory
  * @mem: the memory for the walker, of ARENA_BYTES
  * @pages: its pages, if it has any
+ * @blocks: where they are
  * @buf: kernel mapping of its bytes, if any; a list has them in another order
  * @shadow: expected content
  */
@@ -39,6 +44,7 @@ struct arena {
 	enum arena_kind kind;
 	struct keel_mem mem;
 	struct page **pages;
+	struct keel_blocks *blocks;
 	u8 *buf;
 	u8 *shadow;
 };

@@ -345,6 +345,17 @@ static void copy_last_bytes(struct kunit *test)
 			}
 }
 
+/* Byte @pos, counted from the start of the first page, is in page number @page. */
+static void page_is(struct kunit *test, const struct arena *a, u64 pos, int page)
+{
+	u64 left;
+
+	KUNIT_EXPECT_PTR_EQ(test, page_address(a->pages[page]) + offset_in_page(pos),
+			    keel_blocks_find(a->mem.blocks, a->mem.n, a->mem.first,
+					     pos - ARENA_FIRST, &left));
+	KUNIT_EXPECT_GE(test, left, PAGE_SIZE - offset_in_page(pos));
+}
+
 /*
  * An offset beyond the end never yields a page beyond the list, not even in
  * speculative execution.
@@ -352,23 +363,26 @@ static void copy_last_bytes(struct kunit *test)
 static void dev_4_page_beyond(struct kunit *test)
 {
 	struct copies *w = copy_new(test);
-	const struct arena *pages = &w->arenas[ARENA_SCATTERED];
+	const struct arena *pages[] = {
+		&w->arenas[ARENA_SCATTERED], &w->arenas[ARENA_TOGETHER],
+		&w->arenas[ARENA_MIXED],
+	};
 	const struct arena *small = &w->arenas[ARENA_SMALL];
 	const u64 beyond[] = { ARENA_SIZE, ARENA_SIZE + 1, 1ULL << 40,
 			       U64_MAX };
 	u64 at;
-	int i;
+	int i, j;
 
 	for (at = 0; at < ARENA_SIZE; at += 100) {
-		KUNIT_EXPECT_PTR_EQ(test, &pages->mem.pages[at >> PAGE_SHIFT],
-				    keel_mem_page(&pages->mem, at));
+		for (j = 0; j < ARRAY_SIZE(pages); j++)
+			page_is(test, pages[j], at, at >> PAGE_SHIFT);
 		KUNIT_EXPECT_PTR_EQ(test, (const unsigned long *)
 				    &small->mem.list[at >> small->mem.shift],
 				    keel_mem_listed(&small->mem, at));
 	}
 	for (i = 0; i < ARRAY_SIZE(beyond); i++) {
-		KUNIT_EXPECT_PTR_EQ(test, pages->mem.pages,
-				    keel_mem_page(&pages->mem, beyond[i]));
+		for (j = 0; j < ARRAY_SIZE(pages); j++)
+			page_is(test, pages[j], beyond[i], 0);
 		KUNIT_EXPECT_PTR_EQ(test,
 				    (const unsigned long *)small->mem.list,
 				    keel_mem_listed(&small->mem, beyond[i]));

@@ -18,6 +18,7 @@
 
 #include "compat.h"
 #include "keel_aperture.h"
+#include "keel_blocks.h"
 #include "keel_copy.h"
 #include "keel_worker.h"
 
@@ -150,6 +151,21 @@ static void *keel_pages_run(struct page *const *page, size_t in, size_t max,
 	return start;
 }
 
+/* As keel_pages_run(), for PAGES: from byte @off of the memory on. */
+static void *keel_blocks_run(const struct keel_mem *mem, u64 off, size_t max,
+			     size_t *len)
+{
+	u64 n;
+	void *start = keel_blocks_find(mem->blocks, mem->n, mem->first, off, &n);
+	u64 more;
+
+	while (n < max && keel_blocks_find(mem->blocks, mem->n, mem->first, off + n,
+					   &more) == start + n)
+		n += more;
+	*len = min_t(u64, n, max);
+	return start;
+}
+
 /* As keel_pages_run(), for LIST: from offset @pos of the first page. */
 static void *keel_list_run(const struct keel_mem *mem, u64 pos, size_t max,
 			   size_t *len)
@@ -245,9 +261,7 @@ static int keel_piece(struct keel_cursor *c, size_t max)
 	max = min_t(u64, max, c->seg->len - c->off);
 	switch (mem->type) {
 	case KEEL_MEM_PAGES:
-		pos += mem->first;
-		c->addr = keel_pages_run(keel_mem_page(mem, pos),
-					 offset_in_page(pos), max, &c->len);
+		c->addr = keel_blocks_run(mem, pos, max, &c->len);
 		break;
 	case KEEL_MEM_LIST:
 		c->addr = keel_list_run(mem, mem->first + pos, max, &c->len);

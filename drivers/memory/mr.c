@@ -13,44 +13,50 @@
 #include <linux/sched/task.h>
 #include <linux/slab.h>
 
+#include "keel_blocks.h"
 #include "keel_dm.h"
 #include "keel_mr.h"
 #include "keel_restrack.h"
 
 /* Pin memory of the calling process. A length of 0 pins nothing. */
+static int keel_pages_fill(struct keel_pages *pages, struct keel_dev *kdev, u64 start,
+			   u64 length, u32 access)
+{
+	struct keel_blocks *blocks;
+	struct ib_umem *umem;
+
+	if (!length)
+		return 0;
+	umem = ib_umem_get_va(&kdev->ib, start, length, access);
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
+	blocks = keel_blocks_new(&umem->sgt_append.sgt, start, length);
+	if (IS_ERR(blocks)) {
+		ib_umem_release(umem);
+		return PTR_ERR(blocks);
+	}
+	pages->umem = umem;
+	pages->blocks = blocks;
+	return 0;
+}
+
 static struct keel_pages *keel_pages_pin(struct keel_dev *kdev, u64 start,
 					 u64 length, u32 access)
 {
-	struct ib_umem *umem = NULL;
-	struct sg_page_iter iter;
-	struct keel_pages *pages;
-	size_t n = 0, i = 0;
+	struct keel_pages *pages = kzalloc_obj(*pages, GFP_KERNEL_ACCOUNT);
+	int ret;
 
-	if (length) {
-		umem = ib_umem_get_va(&kdev->ib, start, length, access);
-		if (IS_ERR(umem))
-			return ERR_CAST(umem);
-		n = ib_umem_num_pages(umem);
-	}
-	pages = kvmalloc(struct_size(pages, page, n), GFP_KERNEL_ACCOUNT);
-	if (!pages) {
-		ib_umem_release(umem);
+	if (!pages)
 		return ERR_PTR(-ENOMEM);
+	ret = keel_pages_fill(pages, kdev, start, length, access);
+	if (ret) {
+		kfree(pages);
+		return ERR_PTR(ret);
 	}
 	refcount_set(&pages->ref, 1);
-	pages->n = n;
-	pages->umem = umem;
 	pages->mm = current->mm;
 	mmgrab(pages->mm);
-	if (!umem)
-		return pages;
-	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0)
-		if (i < n)
-			pages->page[i++] = sg_page_iter_page(&iter);
-	if (!WARN_ON_ONCE(i != n))
-		return pages;
-	keel_pages_put(pages);
-	return ERR_PTR(-EFAULT);
+	return pages;
 }
 
 /* Returns true if the pages are pinned in a way that allows @access. */
@@ -76,9 +82,11 @@ static struct keel_mr *keel_mr_of_pages(struct keel_pages *pages, u64 start,
 	mr->pages = pages;
 	mr->start = start;
 	mr->mem.type = KEEL_MEM_PAGES;
-	mr->mem.pages = pages->page;
-	mr->mem.n = pages->n;
-	mr->mem.first = offset_in_page(start);
+	if (!pages->blocks)
+		return mr;
+	mr->mem.blocks = pages->blocks->entry;
+	mr->mem.n = pages->blocks->n;
+	mr->mem.first = start & (KEEL_BLOCK_BYTES - 1);
 	return mr;
 }
 

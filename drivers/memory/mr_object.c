@@ -8,6 +8,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
+#include "keel_blocks.h"
 #include "keel_dm.h"
 #include "keel_mr.h"
 
@@ -23,7 +24,8 @@ void keel_pages_put(struct keel_pages *pages)
 		return;
 	ib_umem_release(pages->umem);
 	mmdrop(pages->mm);
-	kvfree(pages);
+	keel_blocks_free(pages->blocks);
+	kfree(pages);
 }
 
 /* Free the memory of a region, whose key has no users any more. */
