@@ -39,11 +39,13 @@ struct keel_av {
 /**
  * struct keel_ah - an address handle
  * @obj: the object; holds the PD
+ * @holds: of @obj
  * @av: the address
  * @domain: number of the domain it belongs to
  */
 struct keel_ah {
 	struct keel_obj obj;
+	struct keel_hold holds[1];
 	struct keel_av av;
 	u32 domain;
 };

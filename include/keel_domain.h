@@ -76,6 +76,7 @@ struct keel_td {
 /**
  * struct keel_pd - a PD, a parent domain, or an instance of a shared PD
  * @obj: the object; a PD holds its domain, a parent domain @base and @td
+ * @holds: of @obj
  * @domain: its domain, held by @obj, directly or through @base
  * @base: the PD that a parent domain was created from, or NULL
  * @td: the thread domain of a parent domain, or NULL
@@ -84,6 +85,7 @@ struct keel_td {
  */
 struct keel_pd {
 	struct keel_obj obj;
+	struct keel_hold holds[2];
 	struct keel_domain *domain;
 	struct keel_pd *base;
 	struct keel_td *td;

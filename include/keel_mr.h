@@ -45,6 +45,7 @@ struct keel_pages {
  * struct keel_mr - a memory region
  * @obj: the object; holds the PD, and the buffer of device memory, but not if
  *	that was registered as a dma-buf
+ * @holds: of @obj
  * @key: its lkey and rkey, which are the same key. Only fast registration and
  *	its invalidate (both under @lock), the work of @own, ibv_rereg_mr() and
  *	ibv_dereg_mr() change it. NULL: the region is being deregistered.
@@ -71,6 +72,7 @@ struct keel_pages {
  */
 struct keel_mr {
 	struct keel_obj obj;
+	struct keel_hold holds[2];
 	struct keel_key __rcu *key __guarded_by(&lock);
 	struct keel_key *null_key __guarded_by(&lock);
 	struct keel_keys *keys;
@@ -107,6 +109,7 @@ struct keel_binding {
 /**
  * struct keel_mw - a memory window
  * @obj: the object; holds the PD
+ * @holds: of @obj
  * @type: IB_MW_TYPE_1 or IB_MW_TYPE_2
  * @ctx: user context that owns it; only compared
  * @lock: serializes bind and invalidate
@@ -119,6 +122,7 @@ struct keel_binding {
  */
 struct keel_mw {
 	struct keel_obj obj;
+	struct keel_hold holds[1];
 	enum ib_mw_type type;
 	const struct ib_ucontext *ctx;
 	spinlock_t lock;

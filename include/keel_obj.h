@@ -114,7 +114,9 @@ struct keel_registry {
  * @comm: name of that process
  * @holders: the objects that hold it
  * @nholders: number of holders
- * @holds: the objects that it holds; the first is its parent in the debugfs tree
+ * @nholds: number of @holds
+ * @holds: the objects that it may hold, see keel_obj_may_hold(); the first is its parent
+ *	in the debugfs tree
  * @rcu: for @ops->release
  */
 struct keel_obj {
@@ -125,21 +127,33 @@ struct keel_obj {
 	enum keel_kind kind;
 	bool kernel;
 	bool closing __guarded_by(&reg->lock);
+	u8 nholds;
 	struct keel_user *user;
 	struct pid *pid;
 	char comm[TASK_COMM_LEN];
 	struct list_head holders __guarded_by(&reg->lock);
 	u32 nholders __guarded_by(&reg->lock);
-	struct keel_hold holds[KEEL_MAX_HOLDS];
+	struct keel_hold *holds;
 	struct rcu_head rcu;
 };
+
+/**
+ * keel_obj_may_hold() - give an object room for its holds
+ * @obj: the object, not added yet
+ * @room: array of at most KEEL_MAX_HOLDS struct keel_hold, in the structure around @obj
+ */
+#define keel_obj_may_hold(obj, room) do {				\
+	static_assert(ARRAY_SIZE(room) <= KEEL_MAX_HOLDS);		\
+	(obj)->holds = (room);						\
+	(obj)->nholds = ARRAY_SIZE(room);				\
+} while (0)
 
 void keel_registry_init(struct keel_registry *reg, const char *name);
 void keel_registry_fini(struct keel_registry *reg);
 
 int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 		       enum keel_kind kind, const struct keel_obj_ops *ops,
-		       struct keel_obj *const holds[KEEL_MAX_HOLDS], gfp_t gfp);
+		       struct keel_obj *const *holds, gfp_t gfp);
 void keel_obj_close(struct keel_obj *obj);
 void keel_obj_put(struct keel_obj *obj);
 void keel_obj_refused(struct keel_obj *obj);
@@ -167,7 +181,7 @@ static inline gfp_t keel_gfp_of(bool kernel)
  * @kind: its kind
  * @ops: operations of its kind
  * @first: an object that it needs, or NULL
- * @second: another one, or NULL
+ * @second: another one, or NULL; @obj has room for both
  *
  * Context: may sleep.
  * Return: as keel_obj_add_holds().
@@ -177,8 +191,10 @@ static inline int keel_obj_add(struct keel_registry *reg, struct keel_obj *obj,
 			       const struct keel_obj_ops *ops,
 			       struct keel_obj *first, struct keel_obj *second)
 {
-	struct keel_obj *const holds[KEEL_MAX_HOLDS] = { first, second };
+	struct keel_obj *const holds[] = { first, second };
 
+	if (WARN_ON(obj->nholds < (second ? 2 : first ? 1 : 0) || obj->nholds > 2))
+		return -EINVAL;
 	return keel_obj_add_holds(reg, obj, kind, ops, holds, GFP_KERNEL);
 }
 

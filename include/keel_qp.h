@@ -42,6 +42,7 @@
 /**
  * struct keel_qp - a queue pair
  * @obj: the object; holds PD or XRC domain, CQs and SRQ
+ * @holds: of @obj
  * @kdev: its device
  * @qpn: its number
  * @type: its type
@@ -87,6 +88,7 @@
  */
 struct keel_qp {
 	struct keel_obj obj;
+	struct keel_hold holds[4];
 	struct keel_dev *kdev;
 	u32 qpn;
 	enum ib_qp_type type;

@@ -20,6 +20,7 @@ struct keel_xrcd;
 /**
  * struct keel_srq - a shared receive queue
  * @obj: the object; holds the PD, and of an XRC SRQ the XRC domain and the CQ
+ * @holds: of @obj
  * @ib: ib_core's structure, or NULL after destroy; under @rq.lock. In a handler it
  *	stays until keel_events_close() returns.
  * @events: IB_EVENT_SRQ_LIMIT_REACHED and IB_EVENT_SRQ_ERR; wakes @waiters
@@ -39,6 +40,7 @@ struct keel_xrcd;
  */
 struct keel_srq {
 	struct keel_obj obj;
+	struct keel_hold holds[3];
 	struct ib_srq *ib __guarded_by(&rq.lock);
 	struct keel_events events;
 	struct work_struct wake;

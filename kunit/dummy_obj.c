@@ -68,6 +68,7 @@ struct dummy *dummy_try(struct dummies *dummies, enum keel_kind kind, char mark,
 		return ERR_PTR(-ENOMEM);
 	dummy->dummies = dummies;
 	dummy->mark = mark;
+	keel_obj_may_hold(&dummy->obj, dummy->holds);
 	ret = keel_obj_add(&dummies->reg, &dummy->obj, kind, &dummy_ops,
 			   first ? &first->obj : NULL,
 			   second ? &second->obj : NULL);

@@ -33,11 +33,13 @@ struct dummies {
 /**
  * struct dummy - an object
  * @obj: the object
+ * @holds: the objects that it holds
  * @dummies: its registry
  * @mark: its mark in the log
  */
 struct dummy {
 	struct keel_obj obj;
+	struct keel_hold holds[2];
 	struct dummies *dummies;
 	char mark;
 };

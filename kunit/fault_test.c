@@ -53,9 +53,11 @@ static void pd_2_unborn_holds_nothing(struct kunit *test)
 	struct dummy *dm = dummy_new(test, KEEL_DM, 'd', NULL, NULL);
 	static const struct keel_obj_ops none = {};
 	struct keel_obj *obj = kunit_kzalloc(test, sizeof(*obj), GFP_KERNEL);
+	struct keel_hold holds[2];
 	int ret;
 
 	KUNIT_ASSERT_NOT_NULL(test, obj);
+	keel_obj_may_hold(obj, holds);
 	fail_all(true);
 	ret = keel_obj_add(&dummies->reg, obj, KEEL_DM_MR, &none, &pd->obj,
 			   &dm->obj);

@@ -123,7 +123,7 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
 	int i;
 
 	scoped_guard(spinlock_irqsave, &reg->lock)
-		for (i = 0; i < KEEL_MAX_HOLDS; i++)
+		for (i = 0; i < obj->nholds; i++)
 			if (obj->holds[i].target)
 				keel_hold_list(reg, &obj->holds[i],
 					       obj->holds[i].target);
@@ -140,8 +140,8 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
  *	debugfs can show it from here on
  * @kind: its kind
  * @ops: its operations
- * @holds: the objects that it needs, each may be NULL; the first is its parent
- *	in the tree
+ * @holds: the objects that it needs, as many as it has room for, each may be NULL; the
+ *	first is its parent in the tree
  * @gfp: flags for allocations
  *
  * The object takes a reference on each of @holds and drops it when it is
@@ -156,13 +156,13 @@ static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
  */
 int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 		       enum keel_kind kind, const struct keel_obj_ops *ops,
-		       struct keel_obj *const holds[KEEL_MAX_HOLDS], gfp_t gfp)
+		       struct keel_obj *const *holds, gfp_t gfp)
 {
 	enum keel_kind quota = keel_quota(kind);
 	struct keel_user *user = NULL;
 	int ret, i;
 
-	if (holds[0] && holds[0]->kernel)
+	if (obj->nholds && holds[0] && holds[0]->kernel)
 		obj->kernel = true;
 	if (!obj->kernel) {
 		user = keel_quota_charge(&reg->quotas, quota, 1,
@@ -181,7 +181,7 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	strscpy_pad(obj->comm, current->group_leader->comm);
 	/* No other thread has the object yet. */
 	context_unsafe(INIT_LIST_HEAD(&obj->holders));
-	for (i = 0; i < KEEL_MAX_HOLDS; i++)
+	for (i = 0; i < obj->nholds; i++)
 		keel_obj_hold(obj, i, holds[i]);
 
 	/* Only reserve the number: readers must find complete objects. */
@@ -194,7 +194,7 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 
 err_count:
 	/* The caller has references, so these are not the last ones. */
-	for (i = KEEL_MAX_HOLDS - 1; i >= 0; i--)
+	for (i = obj->nholds - 1; i >= 0; i--)
 		if (holds[i])
 			keel_obj_put(holds[i]);
 	put_pid(obj->pid);
@@ -210,8 +210,8 @@ static void keel_obj_release(struct kref *ref)
 	struct keel_registry *reg = obj->reg;
 	struct keel_user *user = obj->user;
 	enum keel_kind kind = obj->kind;
+	int n = obj->nholds, i;
 	unsigned long flags;
-	int i;
 
 	trace_keel_obj_death(obj);
 	/* No holder is left, and nobody else has the object. */
@@ -221,13 +221,13 @@ static void keel_obj_release(struct kref *ref)
 	xa_unlock_irqrestore(&reg->objs[kind], flags);
 
 	scoped_guard(spinlock_irqsave, &reg->lock)
-		for (i = 0; i < KEEL_MAX_HOLDS; i++) {
+		for (i = 0; i < n; i++) {
 			targets[i] = obj->holds[i].target;
 			keel_hold_unlist(reg, &obj->holds[i], targets[i]);
 		}
 	put_pid(obj->pid);
 	obj->ops->release(obj);
-	for (i = KEEL_MAX_HOLDS - 1; i >= 0; i--)
+	for (i = n - 1; i >= 0; i--)
 		if (targets[i])
 			keel_obj_put(targets[i]);
 	/* Last: the limit counts objects that still take memory. */

@@ -91,6 +91,7 @@ static u32 keel_snapshot_find(const struct keel_snapshot *snap,
 /* Link the objects to their parents, from the last to the first. */
 static void keel_snapshot_link(struct keel_snapshot *snap)
 {
+	const struct keel_obj *obj;
 	struct keel_obj *target;
 	u32 at, parent, *list;
 
@@ -98,7 +99,8 @@ static void keel_snapshot_link(struct keel_snapshot *snap)
 	for (at = snap->count; at--; cond_resched()) {
 		list = &snap->root;
 		/* An object keeps its holds until it is released. */
-		target = snap->at[at].obj->holds[0].target;
+		obj = snap->at[at].obj;
+		target = obj->nholds ? obj->holds[0].target : NULL;
 		if (target) {
 			parent = keel_snapshot_find(snap, target);
 			/* Both were created meanwhile. */

@@ -36,7 +36,7 @@ static void keel_show_holds(struct seq_file *m, const struct keel_obj *obj)
 	u32 n = 0;
 	int i;
 
-	for (i = 0; i < KEEL_MAX_HOLDS; i++)
+	for (i = 0; i < obj->nholds; i++)
 		if (obj->holds[i].target)
 			seq_printf(m, "%s %s %u", n++ ? "," : " holds",
 				   keel_kind_name(obj->holds[i].target->kind),

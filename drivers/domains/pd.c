@@ -51,6 +51,7 @@ static struct keel_pd *keel_pd_create(struct keel_dev *kdev,
 		goto err_leave;
 	pd->domain = domain;
 	pd->joined = joined;
+	keel_obj_may_hold(&pd->obj, pd->holds);
 	ret = keel_obj_add(&kdev->reg, &pd->obj, KEEL_PD, &keel_pd_obj_ops,
 			   &domain->obj, NULL);
 	if (ret)
@@ -84,6 +85,7 @@ static struct keel_pd *keel_pd_parent(struct keel_dev *kdev,
 	pd->domain = base->domain;
 	pd->base = base;
 	pd->td = td;
+	keel_obj_may_hold(&pd->obj, pd->holds);
 	ret = keel_obj_add(&kdev->reg, &pd->obj, KEEL_PARENT, &keel_pd_obj_ops,
 			   &base->obj, td ? &td->obj : NULL);
 	if (ret) {

@@ -18,6 +18,7 @@
 /**
  * struct keel_shpd - the shared-PD handle of a domain
  * @obj: the object; holds the domain
+ * @holds: of @obj
  * @node: in the device's table, under its lock
  * @domain: the domain
  * @handle: the number that userspace uses for it
@@ -27,6 +28,7 @@
  */
 struct keel_shpd {
 	struct keel_obj obj;
+	struct keel_hold holds[1];
 	struct hlist_node node;
 	struct keel_domain *domain;
 	u32 handle;
@@ -165,6 +167,7 @@ static struct keel_shpd *keel_shpd_new(struct keel_dev *kdev,
 		return ERR_PTR(-ENOMEM);
 	shpd->domain = domain;
 	shpd->key = key;
+	keel_obj_may_hold(&shpd->obj, shpd->holds);
 	ret = keel_obj_add(&kdev->reg, &shpd->obj, KEEL_SHPD,
 			   &keel_shpd_obj_ops, &domain->obj, NULL);
 	if (!ret)

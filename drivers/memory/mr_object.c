@@ -168,6 +168,7 @@ struct ib_mr *keel_mr_publish(struct ib_pd *ibpd, struct keel_mr *mr)
 	ret = keel_mr_find_worker(mr);
 	if (ret)
 		goto err_wrap;
+	keel_obj_may_hold(&mr->obj, mr->holds);
 	ret = keel_obj_add(&kdev->reg, &mr->obj, mr->dm ? KEEL_DM_MR : KEEL_MR,
 			   &keel_mr_obj_ops, &pd->obj,
 			   mr->dm ? &mr->dm->obj : NULL);

@@ -193,6 +193,7 @@ static int keel_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	mw->keys = &kdev->keys;
 	b->key.domain = pd->domain->obj.id;
 	b->key.obj = &mw->obj;
+	keel_obj_may_hold(&mw->obj, mw->holds);
 	ret = keel_obj_add(&kdev->reg, &mw->obj, KEEL_MW, &keel_mw_obj_ops,
 			   &pd->obj, NULL);
 	if (ret)

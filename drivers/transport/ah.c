@@ -120,7 +120,7 @@ static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
 {
 	struct keel_dev *kdev = to_kdev(ibah->device);
 	struct keel_pd *pd = to_kpd(ibah->pd);
-	struct keel_obj *const holds[KEEL_MAX_HOLDS] = { &pd->obj };
+	struct keel_obj *const holds[] = { &pd->obj };
 	struct keel_ah *ah;
 	int ret;
 
@@ -129,6 +129,7 @@ static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
 		return ERR_PTR(-ENOMEM);
 	keel_av_init(kdev, &ah->av, init->ah_attr);
 	ah->domain = pd->domain->obj.id;
+	keel_obj_may_hold(&ah->obj, ah->holds);
 	ret = keel_obj_add_holds(&kdev->reg, &ah->obj, KEEL_AH,
 				 &keel_ah_obj_ops, holds, gfp);
 	if (ret) {

@@ -190,7 +190,7 @@ static void keel_qp_init(struct keel_qp *qp, struct ib_qp *ibqp,
 static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 {
 	struct keel_dev *kdev = qp->kdev;
-	struct keel_obj *const holds[KEEL_MAX_HOLDS] = {
+	struct keel_obj *const holds[ARRAY_SIZE(qp->holds)] = {
 		qp->xrcd ? &qp->xrcd->obj : &to_kpd(ibqp->pd)->obj,
 		qp->send_cq ? &qp->send_cq->obj : NULL,
 		qp->recv_cq && qp->recv_cq != qp->send_cq ?
@@ -208,6 +208,7 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 		return ret;
 	if (qp->type == IB_QPT_GSI)
 		qp->qpn = KEEL_QPN_GSI;
+	keel_obj_may_hold(&qp->obj, qp->holds);
 	ret = keel_obj_add_holds(&kdev->reg, &qp->obj, KEEL_QP,
 				 &keel_qp_obj_ops, holds, GFP_KERNEL);
 	if (ret) {

@@ -231,12 +231,13 @@ static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 static int keel_srq_add(struct keel_dev *kdev, struct keel_srq *srq,
 			struct keel_pd *pd)
 {
-	struct keel_obj *const holds[KEEL_MAX_HOLDS] = {
+	struct keel_obj *const holds[ARRAY_SIZE(srq->holds)] = {
 		&pd->obj,
 		srq->xrcd ? &srq->xrcd->obj : NULL,
 		srq->cq ? &srq->cq->obj : NULL,
 	};
 
+	keel_obj_may_hold(&srq->obj, srq->holds);
 	return keel_obj_add_holds(&kdev->reg, &srq->obj, KEEL_SRQ,
 				  &keel_srq_obj_ops, holds, GFP_KERNEL);
 }
