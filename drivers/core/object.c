@@ -78,7 +78,10 @@ static void keel_obj_hold(struct keel_obj *obj, int slot,
 		kref_get(&target->ref);
 }
 
-/* Kernel consumers create and destroy AHs in any context. */
+/*
+ * Give the object a number, under which readers find it from then on. Kernel consumers
+ * create and destroy AHs in any context.
+ */
 static int keel_obj_number(struct keel_registry *reg, struct keel_obj *obj,
 			   enum keel_kind kind, gfp_t gfp)
 {
@@ -87,7 +90,8 @@ static int keel_obj_number(struct keel_registry *reg, struct keel_obj *obj,
 	int ret;
 
 	xa_lock_irqsave(objs, flags);
-	ret = __xa_alloc_cyclic(objs, &obj->id, NULL, XA_LIMIT(1, INT_MAX),
+	/* The number is written before the object is stored. */
+	ret = __xa_alloc_cyclic(objs, &obj->id, obj, XA_LIMIT(1, INT_MAX),
 				&reg->next[kind], gfp);
 	xa_unlock_irqrestore(objs, flags);
 	return ret;
@@ -118,19 +122,14 @@ static void keel_hold_unlist(struct keel_registry *reg, struct keel_hold *hold,
 
 static void keel_obj_list(struct keel_registry *reg, struct keel_obj *obj)
 {
-	struct xarray *objs = &reg->objs[obj->kind];
-	unsigned long flags;
 	int i;
 
-	scoped_guard(spinlock_irqsave, &reg->lock)
-		for (i = 0; i < obj->nholds; i++)
-			if (obj->holds[i].target)
-				keel_hold_list(reg, &obj->holds[i],
-					       obj->holds[i].target);
-	xa_lock_irqsave(objs, flags);
-	/* The slot exists, so this needs no memory. */
-	__xa_store(objs, obj->id, obj, GFP_ATOMIC);
-	xa_unlock_irqrestore(objs, flags);
+	if (!obj->nholds)
+		return;
+	guard(spinlock_irqsave)(&reg->lock);
+	for (i = 0; i < obj->nholds; i++)
+		if (obj->holds[i].target)
+			keel_hold_list(reg, &obj->holds[i], obj->holds[i].target);
 }
 
 /**
@@ -184,7 +183,7 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 	for (i = 0; i < obj->nholds; i++)
 		keel_obj_hold(obj, i, holds[i]);
 
-	/* Only reserve the number: readers must find complete objects. */
+	/* From here on, readers find it. It is complete; its targets list it later. */
 	ret = keel_obj_number(reg, obj, kind, gfp);
 	if (ret < 0)
 		goto err_count;
@@ -203,6 +202,19 @@ err_count:
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_obj_add_holds);
 
+/* Undo keel_obj_list(). @targets gets the targets. */
+static void keel_holds_unlist(struct keel_obj *obj, struct keel_obj **targets)
+{
+	struct keel_registry *reg = obj->reg;
+	int i;
+
+	guard(spinlock_irqsave)(&reg->lock);
+	for (i = 0; i < obj->nholds; i++) {
+		targets[i] = obj->holds[i].target;
+		keel_hold_unlist(reg, &obj->holds[i], targets[i]);
+	}
+}
+
 static void keel_obj_release(struct kref *ref)
 {
 	struct keel_obj *obj = container_of(ref, struct keel_obj, ref);
@@ -220,11 +232,8 @@ static void keel_obj_release(struct kref *ref)
 	__xa_erase(&reg->objs[kind], obj->id);
 	xa_unlock_irqrestore(&reg->objs[kind], flags);
 
-	scoped_guard(spinlock_irqsave, &reg->lock)
-		for (i = 0; i < n; i++) {
-			targets[i] = obj->holds[i].target;
-			keel_hold_unlist(reg, &obj->holds[i], targets[i]);
-		}
+	if (n)
+		keel_holds_unlist(obj, targets);
 	put_pid(obj->pid);
 	obj->ops->release(obj);
 	for (i = n - 1; i >= 0; i--)
