@@ -94,17 +94,6 @@ static void post_stale(struct kunit *test)
 	arrived(p, 0, 7);
 }
 
-static u64 fast_messages(const struct pair *p)
-{
-	struct keel_counters __percpu *all = to_kdev(p->ibdev)->counters;
-	u64 sum = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sum += per_cpu_ptr(all, cpu)->n[KEEL_CTR_fast_msgs];
-	return sum;
-}
-
 #define ROUNDS	10
 
 /* The completion handler posts the next send. */
@@ -128,7 +117,7 @@ static void next_send(struct ib_cq *cq, void *context)
 static void post_in_handler(struct kunit *test)
 {
 	struct pair *p = test->priv;
-	u64 fast = fast_messages(p);
+	u64 fast = pair_counter(p, KEEL_CTR_fast_msgs);
 	struct ib_rdma_wr wr;
 	struct ib_sge sge;
 	int i;
@@ -150,7 +139,7 @@ static void post_in_handler(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, -1, end_differs(&p->b, 0, &p->a, 0, ROUNDS * LEN));
 	/* All but the first message, from and to memory of fast registrations. */
-	KUNIT_EXPECT_EQ(test, ROUNDS - 1, fast_messages(p) - fast);
+	KUNIT_EXPECT_EQ(test, ROUNDS - 1, pair_counter(p, KEEL_CTR_fast_msgs) - fast);
 }
 
 /* DEV-4: the local DMA lkey, on the fast path: the SGEs have addresses of the kernel. */
@@ -164,7 +153,7 @@ static void dev_4_post_dma_lkey(struct kunit *test)
 	int i;
 
 	connected(test);
-	fast = fast_messages(p);
+	fast = pair_counter(p, KEEL_CTR_fast_msgs);
 	for (i = 0; i < 2; i++) {
 		to[i] = (struct ib_sge){ (uintptr_t)p->b.buf + i * 1000, 60 - 20 * i,
 					 p->pd->local_dma_lkey };
@@ -187,7 +176,7 @@ static void dev_4_post_dma_lkey(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, 0, memcmp(p->b.buf + 1000, p->a.buf + 520, 40));
 		KUNIT_EXPECT_EQ(test, 0, p->b.buf[60]);
 		KUNIT_EXPECT_EQ(test, 0, p->b.buf[1040]);
-		KUNIT_EXPECT_EQ(test, i, fast_messages(p) - fast);
+		KUNIT_EXPECT_EQ(test, i, pair_counter(p, KEEL_CTR_fast_msgs) - fast);
 	}
 }
 

@@ -79,17 +79,6 @@ static void mcast_exit(struct kunit *test)
 	pair_exit(test);
 }
 
-static u64 drops(const struct pair *p)
-{
-	struct keel_counters __percpu *all = to_kdev(p->ibdev)->counters;
-	u64 sum = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sum += per_cpu_ptr(all, cpu)->n[KEEL_CTR_ud_drops];
-	return sum;
-}
-
 /*
  * The first end sends a datagram, which succeeds in any case. Check that so many are
  * dropped, and that each end gets so many completions of receive WQEs.
@@ -102,13 +91,13 @@ static void send(struct pair *p, struct ib_ah *ah, u32 qpn, u64 dropped, int a, 
 			.send_flags = IB_SEND_SIGNALED, .sg_list = &sge },
 		.ah = ah, .remote_qpn = qpn, .remote_qkey = PAIR_QKEY,
 	};
-	u64 before = drops(p);
+	u64 before = pair_counter(p, KEEL_CTR_ud_drops);
 
 	p->a.wcs = 0;
 	p->b.wcs = 0;
 	KUNIT_ASSERT_EQ(p->test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));
 	pair_settle(p, &p->a, 1);
-	KUNIT_EXPECT_EQ(p->test, before + dropped, drops(p));
+	KUNIT_EXPECT_EQ(p->test, before + dropped, pair_counter(p, KEEL_CTR_ud_drops));
 	KUNIT_EXPECT_EQ(p->test, a + 1, p->a.wcs);
 	KUNIT_EXPECT_EQ(p->test, b, p->b.wcs);
 	/* The CQE of the receive WQE comes first, if there is one. */

@@ -290,6 +290,17 @@ enum ib_wc_status pair_register(struct pair *p, struct ib_mr *mr, u32 key,
 	return p->clerk.wc[0].status;
 }
 
+u64 pair_counter(const struct pair *p, enum keel_counter which)
+{
+	struct keel_counters __percpu *all = to_kdev(p->ibdev)->counters;
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += per_cpu_ptr(all, cpu)->n[which];
+	return sum;
+}
+
 void end_collect(struct end *end)
 {
 	int n = ib_poll_cq(end->cq, PAIR_WCS - end->wcs, end->wc + end->wcs);

@@ -105,6 +105,9 @@ struct ib_mr *pair_mr(struct pair *p, struct ib_pd *pd, void *buf, size_t len);
 enum ib_wc_status pair_register(struct pair *p, struct ib_mr *mr, u32 key,
 				int access);
 
+/* The counter of the device, of all processors. */
+u64 pair_counter(const struct pair *p, enum keel_counter which);
+
 /* Poll all available CQEs. */
 void end_collect(struct end *end);
 /* Wait until @end has @n completions, and until all work has ended. */

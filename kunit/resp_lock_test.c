@@ -67,17 +67,6 @@ static void check_sent(struct kunit *test, enum ib_wc_status status)
 	KUNIT_EXPECT_EQ(test, status, p->a.wc[0].status);
 }
 
-static u64 drops(const struct pair *p)
-{
-	struct keel_counters __percpu *all = to_kdev(p->ibdev)->counters;
-	u64 sum = 0;
-	int cpu;
-
-	for_each_possible_cpu(cpu)
-		sum += per_cpu_ptr(all, cpu)->n[KEEL_CTR_ud_drops];
-	return sum;
-}
-
 /* A message waits as long as the responder is locked, over several turns. */
 static void resp_lock_message(struct kunit *test)
 {
@@ -122,13 +111,13 @@ static void resp_lock_datagram(struct kunit *test)
 
 	connected(test, IB_QPT_UD);
 	end_recv(p, &p->b, 7, 0, sizeof(struct ib_grh) + LEN);
-	before = drops(p);
+	before = pair_counter(p, KEEL_CTR_ud_drops);
 	mutex_lock(&resp_of(&p->b)->lock);
 	send_and_wait(test, 8);
 	collect_and_unlock(p);
 	check_sent(test, IB_WC_SUCCESS);
 	KUNIT_EXPECT_EQ(test, 0, p->b.wcs);
-	KUNIT_EXPECT_EQ(test, before + 1, drops(p));
+	KUNIT_EXPECT_EQ(test, before + 1, pair_counter(p, KEEL_CTR_ud_drops));
 }
 
 /* The thread that flushes a receive queue retries, too. */
