@@ -20,7 +20,10 @@
 #define PAGE	4096UL
 #define MIB	(1024UL * 1024)
 
-/* An MR of this size has a long page list: 8 bytes for each page. */
+/*
+ * An MR of this size has a long page list: 8 bytes for each page, if no 2 MiB of its
+ * memory are contiguous.
+ */
 #define REGION	(16 * MIB)
 #define LIST	(REGION / PAGE * 8)
 
@@ -304,7 +307,7 @@ static void prepare(void)
 	memory = mmap(NULL, REGION, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(memory != MAP_FAILED);
-	memset(memory, 1, REGION);
+	t_scatter(memory, REGION);
 	ctx = dev_open(KEEL0);
 	pd = MUST(ibv_alloc_pd(ctx));
 	cq = cq_new(ctx);

@@ -182,6 +182,12 @@ long t_kmalloc(void);
 /* Return the next random number; *seed must not be 0. */
 uint64_t t_random(uint64_t *seed);
 
+/*
+ * Write to each page of new memory, which begins at a page, in such an order that pages
+ * that follow each other are not adjacent for the kernel.
+ */
+void t_scatter(void *mem, size_t bytes);
+
 /* Run a shell command and return its output without the last newline. */
 char *t_shell(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Run a shell command and return its exit status. */

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files, shell commands, and opening a device by its name.
+ * Files, shell commands, memory, and opening a device by its name.
  */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdarg.h>
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 
@@ -158,6 +159,19 @@ int t_shell_status(const char *fmt, ...)
 	free(shell(fmt, ap, &status));
 	va_end(ap);
 	return status;
+}
+
+void t_scatter(void *mem, size_t bytes)
+{
+	const size_t page = 4096, step = 7 * page;
+	size_t first, at;
+
+	/* EINVAL: the kernel has no huge pages. */
+	if (madvise(mem, bytes, MADV_NOHUGEPAGE) && errno != EINVAL)
+		FAIL("madvise(): got %s", t_errname(errno));
+	for (first = 0; first < step; first += page)
+		for (at = first; at < bytes; at += step)
+			((char *)mem)[at] = 1;
 }
 
 struct ibv_context *dev_open(const char *name)

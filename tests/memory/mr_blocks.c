@@ -13,8 +13,6 @@
 #define MIB	(1024UL * 1024)
 #define BLOCK	(2 * MIB)
 #define ROOM	(8 * MIB)
-/* Not a multiple of 7. */
-#define PAGES	1500
 #define NR_HUGE	"/proc/sys/vm/nr_hugepages"
 #define RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 		 IBV_ACCESS_REMOTE_WRITE)
@@ -91,14 +89,8 @@ static unsigned char *map(int flags)
 TEST_SLOW(pages, "DEV-4", "messages around the bounds of 2 MiB blocks reach their bytes in memory of single pages", 60)
 {
 	unsigned char *mem = map(0);
-	size_t i;
 
-	/* EINVAL: the kernel has no huge pages. */
-	if (madvise(mem - 123, ROOM - 2 * PAGE, MADV_NOHUGEPAGE) && errno != EINVAL)
-		FAIL("madvise(): got %s", t_errname(errno));
-	/* In another order than that of the addresses: few pages are adjacent. */
-	for (i = 0; i < PAGES; i++)
-		mem[i * 7 % PAGES * PAGE] = 1;
+	t_scatter(mem - 123, ROOM - 2 * PAGE);
 	messages(mem, ROOM - BLOCK - 3 * PAGE);
 }
 
