@@ -20,8 +20,8 @@ cache:
 	scripts/cache herd
 	scripts/cache clang
 
-demo test torture bench bench-isolation tools consumers soak matrix install-test removal \
-	upstream mutate:
+demo test torture bench bench-isolation bench-objects tools consumers soak matrix \
+	install-test removal upstream mutate:
 	scripts/$@
 
 deb:
@@ -65,6 +65,7 @@ help:
 	@echo 'make torture      run the tests that take long'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
 	@echo 'make bench-isolation  measure the influence of processes on each other'
+	@echo 'make bench-objects  measure what objects cost, with few and with many alive'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
 	@echo 'make consumers    run what Debian has for RDMA on keel and rxe, print a table'
 	@echo 'make matrix       build for every kernel, boot each, print a table'
@@ -79,5 +80,6 @@ help:
 	@echo 'make cache        fetch and build the parts of the guests'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test torture bench bench-isolation tools consumers soak bar matrix deb install-test \
-	removal upstream mutate bundle run-test provider install uninstall help
+.PHONY: all modules clean cache demo test torture bench bench-isolation bench-objects \
+	tools consumers soak bar matrix deb install-test removal upstream mutate bundle \
+	run-test provider install uninstall help
