@@ -59,8 +59,6 @@
  * @qps_destroyed: number of QPs destroyed so far; validates &keel_sq.peer
  * @qp_gens: the &keel_qp.gen that was assigned last
  * @srqs: SRQs by number
- * @next_qpn: start of the search for the next QP number
- * @next_srqn: start of the search for the next SRQ number
  * @wq: runs QPs without a worker (kernel consumers, XRC_RECV) and QPs whose worker
  *	is dead; wakes the waiters of SRQs
  * @mcasts: multicast groups
@@ -81,12 +79,10 @@ struct keel_dev {
 	struct keel_xrcd_pins xrcd_pins;
 	struct keel_aperture *ap;
 	struct p2pdma_provider *provider;
-	struct xarray qps;
+	struct keel_numbers qps;
 	atomic64_t qps_destroyed;
 	atomic64_t qp_gens;
-	struct xarray srqs;
-	u32 next_qpn;
-	u32 next_srqn;
+	struct keel_numbers srqs;
 	struct workqueue_struct *wq;
 	struct keel_mcasts mcasts;
 	struct keel_counters __percpu *counters;

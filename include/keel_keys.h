@@ -12,9 +12,9 @@
 #include <linux/refcount.h>
 #include <linux/siphash.h>
 #include <linux/types.h>
-#include <linux/xarray.h>
 
 #include "compat.h"
+#include "keel_numbers.h"
 #include "keel_obj.h"
 
 struct keel_mem;
@@ -23,16 +23,12 @@ struct keel_mem;
 
 /**
  * struct keel_keys - all keys of a device
- * @xa: by the upper 24 bits of the key
- * @next: start of the search for a free index
- * @round: number of times that the indexes wrapped around
+ * @numbers: by index, the upper 24 bits of the key
  * @secret: generates the lower 8 bits of keys
  * @invalidated: number of keys that were invalidated; validates last-lookup caches
  */
 struct keel_keys {
-	struct xarray xa;
-	u32 next;
-	u8 round;
+	struct keel_numbers numbers;
 	siphash_key_t secret;
 	atomic64_t invalidated;
 };
@@ -164,7 +160,8 @@ static __always_inline struct keel_key *keel_key_load(struct keel_keys *keys,
 						      u32 key)
 	__must_hold_shared(RCU)
 {
-	struct keel_key *k = xa_load(&keys->xa, key >> KEEL_KEY_INDEX_SHIFT);
+	struct keel_key *k = keel_number_load(&keys->numbers,
+					      key >> KEEL_KEY_INDEX_SHIFT);
 
 	return k && k->key == key ? k : NULL;
 }

@@ -24,10 +24,10 @@
 #include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
-#include <linux/xarray.h>
 #include <rdma/keel-abi.h>
 
 #include "compat.h"
+#include "keel_numbers.h"
 #include "keel_quota.h"
 
 /* Kinds of objects: KEEL_PD and so on, see KEEL_UAPI_KINDS(). */
@@ -83,7 +83,6 @@ struct keel_hold {
  * @lock: protects the holder lists and @closing of every object. Taken in any
  *	context, inside any other lock; no lock is taken inside it.
  * @objs: by kind and number
- * @next: start of the search for the next number of a kind
  * @quotas: limits and use of each kind, of the device and of each user. Parent
  *	domains count as PDs and MRs of device memory as MRs, as in the limits of
  *	ibv_query_device().
@@ -91,8 +90,7 @@ struct keel_hold {
  */
 struct keel_registry {
 	spinlock_t lock;
-	struct xarray objs[KEEL_KINDS];
-	u32 next[KEEL_KINDS];
+	struct keel_numbers objs[KEEL_KINDS];
 	struct keel_quotas quotas;
 	const char *name;
 };

@@ -36,6 +36,11 @@
 #include "keel_srq.h"
 #include "keel_worker.h"
 
+/* Numbers of QPs; that of the GSI is none of the others. */
+#define KEEL_QPN_GSI	1
+#define KEEL_QPN_MIN	2
+#define KEEL_QPN_MAX	(BIT(24) - 2)
+
 /* Longest message. */
 #define KEEL_MAX_MSG	SZ_1G
 
@@ -212,7 +217,7 @@ static __always_inline struct keel_qp *keel_qp_load(struct keel_dev *kdev,
 						    u32 qpn)
 	__must_hold_shared(RCU)
 {
-	return xa_load(&kdev->qps, qpn);
+	return keel_number_load(&kdev->qps, qpn);
 }
 
 /**

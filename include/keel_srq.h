@@ -12,6 +12,9 @@
 #include "keel_obj.h"
 #include "keel_rq.h"
 
+/* An SRQ number has as many bits as a QP number. */
+#define KEEL_SRQN_MAX	0xffffff
+
 struct keel_cq;
 struct keel_dev;
 struct keel_qp;

@@ -49,7 +49,7 @@ void dummies_exit(struct kunit *test)
 	if (!dummies)
 		return;
 	for (kind = 0; kind < KEEL_KINDS; kind++) {
-		KUNIT_EXPECT_TRUE_MSG(test, xa_empty(&dummies->reg.objs[kind]),
+		KUNIT_EXPECT_TRUE_MSG(test, keel_numbers_are_free(&dummies->reg.objs[kind]),
 				      "%s left behind", keel_kind_name(kind));
 		KUNIT_EXPECT_EQ_MSG(test, 0,
 				    atomic64_read(&dummies->reg.quotas.count[kind]),

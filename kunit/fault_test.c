@@ -68,7 +68,7 @@ static void pd_2_unborn_holds_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&dummies->reg.quotas.count[KEEL_MR]));
-	KUNIT_EXPECT_TRUE(test, xa_empty(&dummies->reg.objs[KEEL_DM_MR]));
+	KUNIT_EXPECT_TRUE(test, keel_numbers_are_free(&dummies->reg.objs[KEEL_DM_MR]));
 	dummy_close(dm);
 	dummy_close(pd);
 }
@@ -86,7 +86,7 @@ static void keys_no_memory(struct kunit *test)
 	ret = keel_key_insert(keys, &key);
 	fail_all(false);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
-	KUNIT_EXPECT_TRUE(test, xa_empty(&keys->xa));
+	KUNIT_EXPECT_TRUE(test, keel_numbers_are_free(&keys->numbers));
 	KUNIT_EXPECT_EQ(test, -ENOENT,
 			PTR_ERR_OR_ZERO(keel_key_get(keys, key.key, 0, 0, 0,
 						     0)));

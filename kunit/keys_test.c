@@ -191,7 +191,7 @@ static void spd_7_stale_key_index_reused(struct kunit *test)
 {
 	struct keel_keys *keys = table_keys(test);
 	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
-	struct keel_key *key = key_new(test, mr);
+	struct keel_key *key = key_new(test, mr), *next = key_new(test, mr);
 	DECLARE_BITMAP(seen, 256) = {};
 	u32 index = key->key >> 8;
 	int round;
@@ -204,9 +204,12 @@ static void spd_7_stale_key_index_reused(struct kunit *test)
 				       round);
 		keel_key_remove(keys, key);
 		/* All other indexes were used: go back to the first. */
-		keys->next = INDEX_MAX + 1;
+		keel_key_remove(keys, next);
+		keys->numbers.next = INDEX_MAX + 1;
 		KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
+		KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, next));
 	}
+	keel_key_remove(keys, next);
 	keel_key_remove(keys, key);
 	dummy_close(mr);
 }
@@ -227,7 +230,7 @@ static void keys_go_round(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, last + 1, key->key >> 8);
 	}
 	keel_key_remove(keys, key);
-	keys->next = INDEX_MAX;
+	keys->numbers.next = INDEX_MAX;
 	KUNIT_ASSERT_EQ(test, 0, keel_key_insert(keys, key));
 	KUNIT_EXPECT_EQ(test, INDEX_MAX, key->key >> 8);
 	keel_key_remove(keys, key);

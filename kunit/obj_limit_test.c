@@ -138,7 +138,7 @@ static void pd_2_dm_8_refused_holds_nothing(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(dm));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&pd->obj, NULL, 0));
 	KUNIT_EXPECT_EQ(test, 0, keel_obj_holders(&dm->obj, NULL, 0));
-	KUNIT_EXPECT_TRUE(test, xa_empty(&dummies->reg.objs[KEEL_DM_MR]));
+	KUNIT_EXPECT_TRUE(test, keel_numbers_are_free(&dummies->reg.objs[KEEL_DM_MR]));
 	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&dummies->reg.quotas.count[KEEL_MR]));
 	KUNIT_EXPECT_EQ(test, 0, dummies->released);
 	dummy_close(dm);

@@ -21,11 +21,11 @@ static void pd_1_birth(struct kunit *test)
 	KUNIT_EXPECT_GT(test, c->obj.id, 0);
 	KUNIT_EXPECT_NE(test, a->obj.id, b->obj.id);
 	KUNIT_EXPECT_PTR_EQ(test, &a->obj,
-			    xa_load(&dummies->reg.objs[KEEL_PD], a->obj.id));
+			    keel_number_load(&dummies->reg.objs[KEEL_PD], a->obj.id));
 	KUNIT_EXPECT_PTR_EQ(test, &b->obj,
-			    xa_load(&dummies->reg.objs[KEEL_PD], b->obj.id));
+			    keel_number_load(&dummies->reg.objs[KEEL_PD], b->obj.id));
 	KUNIT_EXPECT_PTR_EQ(test, &c->obj,
-			    xa_load(&dummies->reg.objs[KEEL_MR], c->obj.id));
+			    keel_number_load(&dummies->reg.objs[KEEL_MR], c->obj.id));
 	KUNIT_EXPECT_EQ(test, task_tgid_nr(current), pid_nr(a->obj.pid));
 	KUNIT_EXPECT_STREQ(test, current->group_leader->comm, a->obj.comm);
 	KUNIT_EXPECT_FALSE(test, a->obj.closing);
@@ -62,7 +62,7 @@ static void obj_id_wraps(struct kunit *test)
 	struct dummy *last, *next;
 
 	KUNIT_EXPECT_EQ(test, 1, first->obj.id);
-	dummies->reg.next[KEEL_MR] = INT_MAX;
+	dummies->reg.objs[KEEL_MR].next = INT_MAX;
 	last = dummy_new(test, KEEL_MR, 'b', NULL, NULL);
 	KUNIT_EXPECT_EQ(test, INT_MAX, last->obj.id);
 	next = dummy_new(test, KEEL_MR, 'c', NULL, NULL);
@@ -124,10 +124,10 @@ static void pd_2_hold_keeps_alive(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, dummy_refs(p));
 	KUNIT_EXPECT_EQ(test, 1, keel_obj_holders(&p->obj, NULL, 0));
 	KUNIT_EXPECT_PTR_EQ(test, &p->obj,
-			    xa_load(&dummies->reg.objs[KEEL_PD], id));
+			    keel_number_load(&dummies->reg.objs[KEEL_PD], id));
 	dummy_close(m);
 	KUNIT_EXPECT_STREQ(test, "mp", dummies->log);
-	KUNIT_EXPECT_NULL(test, xa_load(&dummies->reg.objs[KEEL_PD], id));
+	KUNIT_EXPECT_NULL(test, keel_number_load(&dummies->reg.objs[KEEL_PD], id));
 }
 
 /* DM-8: an MR of device memory holds the PD and the buffer. */
@@ -189,7 +189,7 @@ static void at_release_look(struct keel_obj *obj, void *arg)
 	struct dummies *dummies = test->priv;
 
 	KUNIT_EXPECT_FALSE(test, keel_obj_tryget(obj));
-	KUNIT_EXPECT_NULL(test, xa_load(&dummies->reg.objs[obj->kind],
+	KUNIT_EXPECT_NULL(test, keel_number_load(&dummies->reg.objs[obj->kind],
 					obj->id));
 	/* Release may use the objects that it holds. */
 	if (obj->holds[0].target) {

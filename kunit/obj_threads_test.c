@@ -167,7 +167,7 @@ static void make_some(struct threads_state *s)
 		/* Enough rounds, and enough lookups succeeded. */
 		if (i >= ROUNDS && atomic_read(&s->found) >= ROUNDS)
 			break;
-		WRITE_ONCE(s->dummies->reg.next[KEEL_AH], 1);
+		WRITE_ONCE(s->dummies->reg.objs[KEEL_AH].next, 1);
 		ah = dummy_try(s->dummies, KEEL_AH, 'a', NULL, NULL);
 		if (IS_ERR(ah)) {
 			atomic_inc(&s->wrong);
@@ -189,7 +189,7 @@ static void find_one(struct threads_state *s, unsigned long id)
 	struct keel_obj *obj;
 
 	rcu_read_lock();
-	obj = xa_load(&s->dummies->reg.objs[KEEL_AH], id);
+	obj = keel_number_load(&s->dummies->reg.objs[KEEL_AH], id);
 	if (obj && !keel_obj_tryget(obj))
 		obj = NULL;
 	rcu_read_unlock();

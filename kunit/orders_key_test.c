@@ -76,7 +76,7 @@ static void order_exit(struct kunit *test)
 /* All of keel_key_remove() but its wait, for a thread that may not sleep. */
 static void act_remove(void)
 {
-	xa_erase(&order.keys->xa, order.key->key >> 8);
+	keel_number_remove(&order.keys->numbers, order.key->key >> 8);
 	keel_key_put(order.key);
 }
 

@@ -50,7 +50,7 @@ static unsigned int pair_count(const struct pair *p, enum keel_kind kind)
 	unsigned long id;
 	void *obj;
 
-	xa_for_each(&to_kdev(p->ibdev)->reg.objs[kind], id, obj)
+	xa_for_each(&to_kdev(p->ibdev)->reg.objs[kind].xa, id, obj)
 		n++;
 	return n;
 }

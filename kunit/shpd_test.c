@@ -239,7 +239,7 @@ static void spd_1_shared_twice(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-EINVAL), shpd);
 	KUNIT_ASSERT_FALSE(test, IS_ERR(sharing.other));
 	KUNIT_EXPECT_PTR_EQ(test, sharing.other, sharing.domain->shpd);
-	xa_for_each(&sharing.kdev->reg.objs[KEEL_SHPD], id, obj)
+	xa_for_each(&sharing.kdev->reg.objs[KEEL_SHPD].xa, id, obj)
 		n++;
 	KUNIT_EXPECT_EQ(test, 1, n);
 	KUNIT_EXPECT_PTR_EQ(test, ERR_PTR(-EINVAL),

@@ -215,12 +215,12 @@ static void section_hit(const char *name)
 	if (!strcmp(name, "srq_destroy")) {
 		preempt_disable();
 		keel_keys_enter();
-		section.entered = xa_load(&section.kdev->srqs, section.srqn);
+		section.entered = keel_number_load(&section.kdev->srqs, section.srqn);
 		return;
 	}
 	if (strcmp(name, "section_waits") || section.waits++)
 		return;
-	section.found = xa_load(&section.kdev->srqs, section.srqn);
+	section.found = keel_number_load(&section.kdev->srqs, section.srqn);
 	section_end();
 }
 

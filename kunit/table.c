@@ -33,7 +33,7 @@ int table_init(struct kunit *test)
 void table_exit(struct kunit *test)
 {
 	dummies_exit(test);
-	KUNIT_EXPECT_TRUE(test, xa_empty(&table_keys(test)->xa));
+	KUNIT_EXPECT_TRUE(test, keel_numbers_are_free(&table_keys(test)->numbers));
 	keel_keys_fini(table_keys(test));
 }
 

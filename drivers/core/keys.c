@@ -23,9 +23,7 @@ static DEFINE_PER_CPU(unsigned long, keel_key_section);
  */
 void keel_keys_init(struct keel_keys *keys)
 {
-	xa_init_flags(&keys->xa, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
-	keys->next = 1;
-	keys->round = 0;
+	keel_numbers_init(&keys->numbers, 1, KEEL_KEY_INDEX_MAX);
 	get_random_bytes(&keys->secret, sizeof(keys->secret));
 	atomic64_set(&keys->invalidated, 0);
 }
@@ -37,8 +35,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_keys_init);
  */
 void keel_keys_fini(struct keel_keys *keys)
 {
-	WARN_ON(!xa_empty(&keys->xa));
-	xa_destroy(&keys->xa);
+	keel_numbers_fini(&keys->numbers);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_fini);
 
@@ -47,12 +44,12 @@ EXPORT_SYMBOL_IF_KUNIT(keel_keys_fini);
  * depend on the secret. The step is odd, so a value returns after 256 rounds
  * only.
  */
-static u8 keel_key_salt(const struct keel_keys *keys, u32 index)
+static u8 keel_key_salt(const struct keel_keys *keys, u32 index, u8 round)
 {
 	u64 hash = siphash_1u32(index, &keys->secret);
 	u8 step = (u8)(hash >> 8) | 1;
 
-	return (u8)hash + step * keys->round;
+	return (u8)hash + step * round;
 }
 
 static void keel_drain_add(struct keel_drain *drain)
@@ -72,14 +69,13 @@ static void keel_drain_sub(struct keel_drain *drain)
 	wake_up_var(&drain->keys);
 }
 
-/* The slot of the index exists, so xa_store() needs no memory. */
 static void keel_key_publish(struct keel_keys *keys, struct keel_key *key)
 {
 	key->dead = false;
 	refcount_set(&key->users, 1);
 	keel_drain_add(key->drain);
 	keel_drain_add(key->region);
-	xa_store(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT, key, GFP_NOWAIT);
+	keel_number_publish(&keys->numbers, key->key >> KEEL_KEY_INDEX_SHIFT, key);
 }
 
 /**
@@ -99,21 +95,11 @@ static void keel_key_publish(struct keel_keys *keys, struct keel_key *key)
 int keel_key_insert(struct keel_keys *keys, struct keel_key *key)
 {
 	u32 index;
-	int ret;
+	u8 round;
 
-	xa_lock(&keys->xa);
-	ret = __xa_alloc_cyclic(&keys->xa, &index, NULL,
-				XA_LIMIT(1, KEEL_KEY_INDEX_MAX), &keys->next,
-				GFP_KERNEL);
-	/* 1 means that the search wrapped around to the lowest index. */
-	if (ret > 0)
-		keys->round++;
-	if (ret >= 0)
-		key->key = index << KEEL_KEY_INDEX_SHIFT |
-			   keel_key_salt(keys, index);
-	xa_unlock(&keys->xa);
-	if (ret < 0)
+	if (keel_number_add(&keys->numbers, &index, &round, NULL, GFP_KERNEL))
 		return -ENOMEM;
+	key->key = index << KEEL_KEY_INDEX_SHIFT | keel_key_salt(keys, index, round);
 	keel_key_publish(keys, key);
 	return 0;
 }
@@ -162,7 +148,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_key_exchange);
  */
 void keel_key_erase(struct keel_keys *keys, struct keel_key *key)
 {
-	xa_erase(&keys->xa, key->key >> KEEL_KEY_INDEX_SHIFT);
+	keel_number_remove(&keys->numbers, key->key >> KEEL_KEY_INDEX_SHIFT);
 	keel_key_invalidate(keys, key);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_key_erase);

@@ -22,12 +22,8 @@ void keel_registry_init(struct keel_registry *reg, const char *name)
 	spin_lock_init(&reg->lock);
 	reg->name = name;
 	keel_quotas_init(&reg->quotas, name);
-	for (i = 0; i < KEEL_KINDS; i++) {
-		/* Nodes are charged to the process that needs a new one. */
-		xa_init_flags(&reg->objs[i], XA_FLAGS_ALLOC1 |
-			      XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
-		reg->next[i] = 1;
-	}
+	for (i = 0; i < KEEL_KINDS; i++)
+		keel_numbers_init(&reg->objs[i], 1, INT_MAX);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_registry_init);
 
@@ -45,9 +41,9 @@ void keel_registry_fini(struct keel_registry *reg)
 	int i;
 
 	for (i = 0; i < KEEL_KINDS; i++) {
-		WARN(!xa_empty(&reg->objs[i]), "keel: %s left behind\n",
+		WARN(!keel_numbers_are_free(&reg->objs[i]), "keel: %s left behind\n",
 		     keel_kind_name(i));
-		xa_destroy(&reg->objs[i]);
+		keel_numbers_fini(&reg->objs[i]);
 	}
 	keel_quotas_fini(&reg->quotas);
 }
@@ -76,25 +72,6 @@ static void keel_obj_hold(struct keel_obj *obj, int slot,
 	hold->target = target;
 	if (target)
 		kref_get(&target->ref);
-}
-
-/*
- * Give the object a number, under which readers find it from then on. Kernel consumers
- * create and destroy AHs in any context.
- */
-static int keel_obj_number(struct keel_registry *reg, struct keel_obj *obj,
-			   enum keel_kind kind, gfp_t gfp)
-{
-	struct xarray *objs = &reg->objs[kind];
-	unsigned long flags;
-	int ret;
-
-	xa_lock_irqsave(objs, flags);
-	/* The number is written before the object is stored. */
-	ret = __xa_alloc_cyclic(objs, &obj->id, obj, XA_LIMIT(1, INT_MAX),
-				&reg->next[kind], gfp);
-	xa_unlock_irqrestore(objs, flags);
-	return ret;
 }
 
 /* Let @target list @hold. */
@@ -184,8 +161,8 @@ int keel_obj_add_holds(struct keel_registry *reg, struct keel_obj *obj,
 		keel_obj_hold(obj, i, holds[i]);
 
 	/* From here on, readers find it. It is complete; its targets list it later. */
-	ret = keel_obj_number(reg, obj, kind, gfp);
-	if (ret < 0)
+	ret = keel_number_add(&reg->objs[kind], &obj->id, NULL, obj, gfp);
+	if (ret)
 		goto err_count;
 	keel_obj_list(reg, obj);
 	trace_keel_obj_birth(obj);
@@ -223,15 +200,11 @@ static void keel_obj_release(struct kref *ref)
 	struct keel_user *user = obj->user;
 	enum keel_kind kind = obj->kind;
 	int n = obj->nholds, i;
-	unsigned long flags;
 
 	trace_keel_obj_death(obj);
 	/* No holder is left, and nobody else has the object. */
 	context_unsafe(WARN_ON(!list_empty(&obj->holders)));
-	xa_lock_irqsave(&reg->objs[kind], flags);
-	__xa_erase(&reg->objs[kind], obj->id);
-	xa_unlock_irqrestore(&reg->objs[kind], flags);
-
+	keel_number_remove(&reg->objs[kind], obj->id);
 	if (n)
 		keel_holds_unlist(obj, targets);
 	put_pid(obj->pid);

@@ -46,15 +46,15 @@ static struct keel_snapshot *keel_snapshot_grow(struct keel_snapshot *snap)
  * Add a few objects of a kind, from number @id on, which is advanced. Returns false if
  * there are no more.
  */
-static bool keel_snapshot_some(struct keel_snapshot *snap, struct xarray *objs,
-			       bool kernel, unsigned long *id)
+static bool keel_snapshot_some(struct keel_snapshot *snap,
+			       struct keel_numbers *objs, bool kernel, unsigned long *id)
 {
 	struct keel_obj *obj;
 	int n = 0;
 
 	/* Until it has a reference, RCU keeps an object that was found. */
 	guard(rcu)();
-	xa_for_each_start(objs, *id, obj, *id) {
+	xa_for_each_start(&objs->xa, *id, obj, *id) {
 		if (n++ == KEEL_SNAPSHOT_PIECE || snap->count == snap->room)
 			return true;
 		if (obj->kernel != kernel || !keel_obj_tryget(obj))

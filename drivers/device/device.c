@@ -148,10 +148,8 @@ static void keel_dev_release(struct ib_device *ibdev)
 		keel_xrcd_pins_over(kdev, NULL);
 		destroy_workqueue(kdev->wq);
 	}
-	WARN_ON(!xa_empty(&kdev->qps));
-	xa_destroy(&kdev->qps);
-	WARN_ON(!xa_empty(&kdev->srqs));
-	xa_destroy(&kdev->srqs);
+	keel_numbers_fini(&kdev->qps);
+	keel_numbers_fini(&kdev->srqs);
 	keel_registry_fini(&kdev->reg);
 	keel_keys_fini(&kdev->keys);
 	keel_aperture_destroy(kdev->ap);
@@ -225,12 +223,10 @@ static void keel_dev_init(struct keel_dev *kdev)
 	keel_shpds_init(&kdev->shpds);
 	keel_xrcd_pins_init(kdev);
 	ibdev->local_dma_lkey = KEEL_LOCAL_DMA_LKEY;
-	xa_init_flags(&kdev->qps, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
+	keel_numbers_init(&kdev->qps, KEEL_QPN_MIN, KEEL_QPN_MAX);
 	atomic64_set(&kdev->qps_destroyed, 0);
 	atomic64_set(&kdev->qp_gens, 0);
-	xa_init_flags(&kdev->srqs, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
-	kdev->next_qpn = 1;
-	kdev->next_srqn = 1;
+	keel_numbers_init(&kdev->srqs, 1, KEEL_SRQN_MAX);
 	keel_mcasts_init(&kdev->mcasts);
 }
 

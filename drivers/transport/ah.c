@@ -91,7 +91,7 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
  */
 struct keel_ah *keel_ah_load(struct keel_dev *kdev, u32 id)
 {
-	struct keel_obj *obj = xa_load(&kdev->reg.objs[KEEL_AH], id);
+	struct keel_obj *obj = keel_number_load(&kdev->reg.objs[KEEL_AH], id);
 
 	return obj ? container_of(obj, struct keel_ah, obj) : NULL;
 }

@@ -387,7 +387,7 @@ static noinline bool keel_fast_xrc(struct keel_fast_msg *m)
 
 	if (!KEEL_KEY_SECTIONS)
 		return false;
-	srq = xa_load(&m->qp->kdev->srqs, m->qp->sq.wqe.srqn);
+	srq = keel_number_load(&m->qp->kdev->srqs, m->qp->sq.wqe.srqn);
 	if (!srq || !srq->xrcd || srq->xrcd != m->peer->xrcd)
 		return false;
 	m->srq = srq;

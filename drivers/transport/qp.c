@@ -10,10 +10,6 @@
 #include "keel_qp.h"
 #include "keel_restrack.h"
 
-#define KEEL_QPN_GSI	1
-#define KEEL_QPN_MIN	2
-#define KEEL_QPN_MAX	(BIT(24) - 2)
-
 static const char * const keel_qp_types[] = {
 	[IB_QPT_GSI] = "gsi", [IB_QPT_RC] = "rc", [IB_QPT_UC] = "uc",
 	[IB_QPT_UD] = "ud", [IB_QPT_XRC_INI] = "xrc_send",
@@ -200,11 +196,9 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 	int ret;
 
 	ret = qp->type == IB_QPT_GSI ?
-	      xa_insert(&kdev->qps, KEEL_QPN_GSI, NULL, GFP_KERNEL) :
-	      xa_alloc_cyclic(&kdev->qps, &qp->qpn, NULL,
-			      XA_LIMIT(KEEL_QPN_MIN, KEEL_QPN_MAX),
-			      &kdev->next_qpn, GFP_KERNEL);
-	if (ret < 0)
+	      keel_number_reserve(&kdev->qps, KEEL_QPN_GSI, GFP_KERNEL) :
+	      keel_number_add(&kdev->qps, &qp->qpn, NULL, NULL, GFP_KERNEL);
+	if (ret)
 		return ret;
 	if (qp->type == IB_QPT_GSI)
 		qp->qpn = KEEL_QPN_GSI;
@@ -212,11 +206,10 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 	ret = keel_obj_add_holds(&kdev->reg, &qp->obj, KEEL_QP,
 				 &keel_qp_obj_ops, holds, GFP_KERNEL);
 	if (ret) {
-		xa_erase(&kdev->qps, qp->qpn);
+		keel_number_remove(&kdev->qps, qp->qpn);
 		return ret;
 	}
-	/* The slot is reserved: this allocates no memory. */
-	xa_store(&kdev->qps, qp->qpn, qp, GFP_KERNEL);
+	keel_number_publish(&kdev->qps, qp->qpn, qp);
 	return 0;
 }
 
@@ -311,7 +304,7 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	/* "rdma resource" may still query the QP. */
 	WRITE_ONCE(container_of(ibqp, struct keel_ib_qp, ib)->qp, NULL);
 	keel_mcast_leave(qp);
-	xa_erase(&qp->kdev->qps, qp->qpn);
+	keel_number_remove(&qp->kdev->qps, qp->qpn);
 	keel_point("qp_erased");
 	/*
 	 * A reader that sees the new count can no longer find the QP. The grace

@@ -53,7 +53,7 @@ static struct keel_srq *keel_recv_srq_get(const struct keel_qp *qp)
 	struct keel_obj *obj;
 
 	guard(rcu)();
-	obj = xa_load(&qp->kdev->reg.objs[KEEL_SRQ], resp->srq_id);
+	obj = keel_number_load(&qp->kdev->reg.objs[KEEL_SRQ], resp->srq_id);
 	/*
 	 * Numbers of objects may wrap: an SRQ without a CQ, or of another domain,
 	 * is another SRQ.

@@ -13,9 +13,6 @@
 #include "keel_qp.h"
 #include "keel_restrack.h"
 
-/* An SRQ number has as many bits as a QP number. */
-#define KEEL_SRQN_MAX	0xffffff
-
 static void keel_srq_release(struct keel_obj *obj)
 {
 	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
@@ -155,7 +152,7 @@ struct keel_srq *keel_srq_get(struct keel_dev *kdev, u32 srqn)
 	struct keel_srq *srq;
 
 	guard(rcu)();
-	srq = xa_load(&kdev->srqs, srqn);
+	srq = keel_number_load(&kdev->srqs, srqn);
 	return srq && keel_obj_tryget(&srq->obj) ? srq : NULL;
 }
 
@@ -263,10 +260,8 @@ static int keel_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 	if (ret)
 		goto err_free;
 	/* Requesters must not find it before it is complete. */
-	ret = xa_alloc_cyclic(&kdev->srqs, &srq->srqn, NULL,
-			      XA_LIMIT(1, KEEL_SRQN_MAX), &kdev->next_srqn,
-			      GFP_KERNEL);
-	if (ret < 0) {
+	ret = keel_number_add(&kdev->srqs, &srq->srqn, NULL, NULL, GFP_KERNEL);
+	if (ret) {
 		ret = -ENOMEM;
 		goto err_ring;
 	}
@@ -277,11 +272,11 @@ static int keel_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init,
 		ibsrq->ext.xrc.srq_num = srq->srqn;
 	init->attr.max_wr = keel_ring_size(&srq->rq.ring);
 	container_of(ibsrq, struct keel_ib_srq, ib)->srq = srq;
-	xa_store(&kdev->srqs, srq->srqn, srq, GFP_KERNEL);
+	keel_number_publish(&kdev->srqs, srq->srqn, srq);
 	return 0;
 
 err_number:
-	xa_erase(&kdev->srqs, srq->srqn);
+	keel_number_remove(&kdev->srqs, srq->srqn);
 err_ring:
 	keel_ring_free(&srq->rq.ring);
 err_free:
@@ -298,7 +293,7 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	/* "rdma resource" may still query the SRQ. */
 	WRITE_ONCE(container_of(ibsrq, struct keel_ib_srq, ib)->srq, NULL);
 	keel_point("srq_destroy");
-	xa_erase(&to_kdev(ibsrq->device)->srqs, srq->srqn);
+	keel_number_remove(&to_kdev(ibsrq->device)->srqs, srq->srqn);
 	/* The fast path finds it by its number, and takes no reference. */
 	keel_keys_settle();
 	scoped_guard(spinlock, &srq->rq.lock)

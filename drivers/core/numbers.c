@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Numbers in a cycle: a number is used again after all others. So the nodes of the table
+ * that the next number needs are seldom those of other numbers. An application that
+ * creates and destroys one object after the other would make the table allocate, and
+ * free, a node for each level each time. Therefore the number that was freed last stays
+ * reserved until the next one is freed: the next number is near, and finds its nodes.
+ */
+#include <linux/bug.h>
+#include <kunit/visibility.h>
+
+#include "compat.h"
+#include "keel_numbers.h"
+
+/**
+ * keel_numbers_init() - initialize a table
+ * @numbers: the table
+ * @least: the least number, at least 1
+ * @most: the greatest number
+ */
+void keel_numbers_init(struct keel_numbers *numbers, u32 least, u32 most)
+{
+	/* Nodes are charged to the process that needs a new one. */
+	xa_init_flags(&numbers->xa, XA_FLAGS_ALLOC1 | XA_FLAGS_LOCK_IRQ |
+		      XA_FLAGS_ACCOUNT);
+	numbers->least = least;
+	numbers->most = most;
+	numbers->next = least;
+	numbers->round = 0;
+	numbers->kept = 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_numbers_init);
+
+/**
+ * keel_numbers_are_free() - has the table no entry, and no reserved number?
+ * @numbers: the table
+ *
+ * Context: any.
+ */
+bool keel_numbers_are_free(struct keel_numbers *numbers)
+{
+	/* XA_FLAGS_ALLOC1 has an entry for 0. */
+	XA_STATE(xas, &numbers->xa, 1);
+	bool used = false;
+	unsigned long flags;
+	void *entry;
+
+	xas_lock_irqsave(&xas, flags);
+	xas_for_each(&xas, entry, U32_MAX) {
+		used = xas.xa_index != numbers->kept;
+		if (used)
+			break;
+	}
+	xas_unlock_irqrestore(&xas, flags);
+	return !used;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_numbers_are_free);
+
+/**
+ * keel_numbers_fini() - destroy a table
+ * @numbers: the table; no number is in use
+ */
+void keel_numbers_fini(struct keel_numbers *numbers)
+{
+	WARN_ON(!keel_numbers_are_free(numbers));
+	xa_destroy(&numbers->xa);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_numbers_fini);
+
+/* Free the number that was kept, if there is one. Returns whether there was. */
+static bool keel_numbers_forget(struct keel_numbers *numbers)
+{
+	u32 kept = numbers->kept;
+
+	numbers->kept = 0;
+	if (kept)
+		__xa_erase(&numbers->xa, kept);
+	return kept;
+}
+
+/**
+ * keel_number_add() - give an entry a number
+ * @numbers: the table
+ * @number: gets the number, before lookups find @entry
+ * @round: gets how often numbers were used before, modulo 256; or NULL
+ * @entry: the entry, or NULL to reserve the number for keel_number_publish()
+ * @gfp: flags for allocations
+ *
+ * Context: any; may sleep if @gfp may.
+ * Return: 0; -ENOMEM if memory is short; -EBUSY if all numbers are in use.
+ */
+int keel_number_add(struct keel_numbers *numbers, u32 *number, u8 *round, void *entry,
+		    gfp_t gfp)
+{
+	const struct xa_limit limit = XA_LIMIT(numbers->least, numbers->most);
+	unsigned long flags;
+	int ret;
+
+	xa_lock_irqsave(&numbers->xa, flags);
+	do {
+		ret = __xa_alloc_cyclic(&numbers->xa, number, entry, limit,
+					&numbers->next, gfp);
+	} while (ret == -EBUSY && keel_numbers_forget(numbers));
+	/* 1 means that the search wrapped around to the least number. */
+	if (ret > 0)
+		numbers->round++;
+	if (round)
+		*round = numbers->round;
+	xa_unlock_irqrestore(&numbers->xa, flags);
+	return min(ret, 0);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_number_add);
+
+/**
+ * keel_number_reserve() - reserve a certain number
+ * @numbers: the table
+ * @number: the number, which keel_number_add() does not give
+ * @gfp: flags for allocations
+ *
+ * Context: may sleep.
+ * Return: 0; -ENOMEM if memory is short; -EBUSY if it is in use.
+ */
+int keel_number_reserve(struct keel_numbers *numbers, u32 number, gfp_t gfp)
+{
+	unsigned long flags;
+	int ret;
+
+	xa_lock_irqsave(&numbers->xa, flags);
+	if (numbers->kept == number)
+		keel_numbers_forget(numbers);
+	ret = __xa_insert(&numbers->xa, number, NULL, gfp);
+	xa_unlock_irqrestore(&numbers->xa, flags);
+	return ret;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_number_reserve);
+
+/**
+ * keel_number_publish() - set the entry of a number
+ * @numbers: the table
+ * @number: a number in use
+ * @entry: its new entry, which lookups find from now on
+ *
+ * Context: any. The number has a slot, so this needs no memory.
+ */
+void keel_number_publish(struct keel_numbers *numbers, u32 number, void *entry)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(&numbers->xa, flags);
+	WARN_ON(xa_is_err(__xa_store(&numbers->xa, number, entry, 0)));
+	xa_unlock_irqrestore(&numbers->xa, flags);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_number_publish);
+
+/**
+ * keel_number_remove() - free a number
+ * @numbers: the table
+ * @number: a number in use
+ *
+ * Lookups find nothing from now on.
+ *
+ * Context: any.
+ */
+void keel_number_remove(struct keel_numbers *numbers, u32 number)
+{
+	unsigned long flags;
+
+	xa_lock_irqsave(&numbers->xa, flags);
+	/* NULL reserves it. */
+	__xa_store(&numbers->xa, number, NULL, 0);
+	keel_numbers_forget(numbers);
+	numbers->kept = number;
+	xa_unlock_irqrestore(&numbers->xa, flags);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_number_remove);
