@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * keel_floor: a device that does nothing. Its one object type has a method that makes a
- * uobject, and pins memory if asked to, and one that drops both. Its PD has no state. Such
- * objects cost what ib_core costs, and no driver can be below it. scripts/bench-objects
- * measures them.
+ * uobject and one that drops it. Its PD has no state, and its MR pins memory and cannot be
+ * used. Such objects cost what ib_core costs, and no driver can be below it.
+ * scripts/bench-objects measures them.
  */
 #include <linux/module.h>
 #include <rdma/ib_umem.h>
@@ -24,6 +24,11 @@ struct floor_pd {
 	struct ib_pd ibpd;
 };
 
+struct floor_mr {
+	struct ib_mr ibmr;
+	struct ib_umem *umem;
+};
+
 struct floor_context {
 	struct ib_ucontext ibuc;
 };
@@ -31,8 +36,6 @@ struct floor_context {
 static int floor_drop(struct ib_uobject *uobj, enum rdma_remove_reason why,
 		      struct uverbs_attr_bundle *attrs)
 {
-	if (uobj->object != uobj)
-		ib_umem_release(uobj->object);
 	return 0;
 }
 
@@ -40,30 +43,16 @@ static int UVERBS_HANDLER(KEEL_FLOOR_METHOD_MAKE)(struct uverbs_attr_bundle *att
 {
 	struct ib_uobject *uobj = uverbs_attr_get_uobject(attrs,
 							  KEEL_FLOOR_ATTR_HANDLE);
-	u64 address, length;
-	struct ib_umem *umem;
 
 	/* Not NULL, as with any object. */
 	uobj->object = uobj;
-	if (!uverbs_attr_is_valid(attrs, KEEL_FLOOR_ATTR_LENGTH))
-		return 0;
-	if (uverbs_copy_from(&length, attrs, KEEL_FLOOR_ATTR_LENGTH) ||
-	    uverbs_copy_from(&address, attrs, KEEL_FLOOR_ATTR_ADDRESS))
-		return -EINVAL;
-	umem = ib_umem_get_va(attrs->context->device, address, length,
-			      IB_ACCESS_LOCAL_WRITE);
-	if (IS_ERR(umem))
-		return PTR_ERR(umem);
-	uobj->object = umem;
 	return 0;
 }
 
 DECLARE_UVERBS_NAMED_METHOD(
 	KEEL_FLOOR_METHOD_MAKE,
 	UVERBS_ATTR_IDR(KEEL_FLOOR_ATTR_HANDLE, KEEL_FLOOR_OBJECT,
-			UVERBS_ACCESS_NEW, UA_MANDATORY),
-	UVERBS_ATTR_PTR_IN(KEEL_FLOOR_ATTR_ADDRESS, UVERBS_ATTR_TYPE(u64), UA_OPTIONAL),
-	UVERBS_ATTR_PTR_IN(KEEL_FLOOR_ATTR_LENGTH, UVERBS_ATTR_TYPE(u64), UA_OPTIONAL));
+			UVERBS_ACCESS_NEW, UA_MANDATORY));
 
 DECLARE_UVERBS_NAMED_METHOD_DESTROY(
 	KEEL_FLOOR_METHOD_DROP,
@@ -84,6 +73,8 @@ static int floor_query_device(struct ib_device *ibdev, struct ib_device_attr *at
 			      struct ib_udata *udata)
 {
 	attr->max_pd = INT_MAX;
+	attr->max_mr = INT_MAX;
+	attr->max_mr_size = U64_MAX;
 	return 0;
 }
 
@@ -139,6 +130,31 @@ static int floor_dealloc_pd(struct ib_pd *ibpd, struct ib_udata *udata)
 	return 0;
 }
 
+static struct ib_mr *floor_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
+				       int access, KEEL_DMAH_PARAM struct ib_udata *udata)
+{
+	struct floor_mr *mr = kzalloc_obj(*mr, GFP_KERNEL);
+	int ret;
+
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	mr->umem = ib_umem_get_va(ibpd->device, start, length, access);
+	if (!IS_ERR(mr->umem))
+		return &mr->ibmr;
+	ret = PTR_ERR(mr->umem);
+	kfree(mr);
+	return ERR_PTR(ret);
+}
+
+static int floor_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct floor_mr *mr = container_of(ibmr, struct floor_mr, ibmr);
+
+	ib_umem_release(mr->umem);
+	kfree(mr);
+	return 0;
+}
+
 static const struct ib_device_ops floor_ops = {
 	.owner = THIS_MODULE,
 	.driver_id = RDMA_DRIVER_UNKNOWN,
@@ -152,6 +168,8 @@ static const struct ib_device_ops floor_ops = {
 	.dealloc_ucontext = floor_dealloc_context,
 	.alloc_pd = floor_alloc_pd,
 	.dealloc_pd = floor_dealloc_pd,
+	.reg_user_mr = floor_reg_user_mr,
+	.dereg_mr = floor_dereg_mr,
 
 	INIT_RDMA_OBJ_SIZE(ib_pd, floor_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, floor_context, ibuc),

@@ -17,9 +17,6 @@ enum {
 /* Of both methods. */
 enum {
 	KEEL_FLOOR_ATTR_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
-	/* Two u64, both or none: memory that is pinned as long as the object lives. */
-	KEEL_FLOOR_ATTR_ADDRESS,
-	KEEL_FLOOR_ATTR_LENGTH,
 };
 
 #endif

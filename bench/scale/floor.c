@@ -19,7 +19,7 @@
 #define CLASS	"/sys/class/infiniband_verbs"
 
 static int node = -1;
-static void *memory;
+static void *memory, *pd;
 
 /* Whether uverbs file @entry belongs to the device. */
 static bool is_world(const char *entry)
@@ -77,27 +77,18 @@ static int prepare(void)
 	return call(&get, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_GET_CONTEXT, 0);
 }
 
-/* Pins @length bytes if it is not 0. Handles are from 0 on. */
-static void *make_length(uint64_t length)
+/* Handles are from 0 on. */
+static void *make(void)
 {
 	struct call make = {
 		.attrs = {
 			{ .attr_id = KEEL_FLOOR_ATTR_HANDLE, .flags = UVERBS_ATTR_F_MANDATORY },
-			{ .attr_id = KEEL_FLOOR_ATTR_ADDRESS, .len = sizeof(uint64_t),
-			  .flags = UVERBS_ATTR_F_MANDATORY, .data = (uintptr_t)memory },
-			{ .attr_id = KEEL_FLOOR_ATTR_LENGTH, .len = sizeof(uint64_t),
-			  .flags = UVERBS_ATTR_F_MANDATORY, .data = length },
 		},
 	};
 
-	if (call(&make, KEEL_FLOOR_OBJECT, KEEL_FLOOR_METHOD_MAKE, length ? 3 : 1))
+	if (call(&make, KEEL_FLOOR_OBJECT, KEEL_FLOOR_METHOD_MAKE, 1))
 		return NULL;
 	return (void *)((uintptr_t)make.attrs[0].data + 1);
-}
-
-static void *make(void)
-{
-	return make_length(0);
 }
 
 static int unmake(void *obj)
@@ -112,7 +103,10 @@ static int unmake(void *obj)
 	return call(&drop, KEEL_FLOOR_OBJECT, KEEL_FLOOR_METHOD_DROP, 1) ? errno : 0;
 }
 
-/* A write command in an ioctl, as libibverbs has it. Its input has 8 bytes at most. */
+/*
+ * A write command in an ioctl, as libibverbs has it. @in is the input itself if it has 8
+ * bytes at most, or where it is.
+ */
 static int command(int number, uint64_t in, int in_length, void *out, int out_length)
 {
 	struct call invoke = {
@@ -145,51 +139,84 @@ static int unmake_pd(void *pd)
 		       sizeof(struct ib_uverbs_dealloc_pd), NULL, 0) ? errno : 0;
 }
 
+/* With @memory, and a PD. */
+static int prepare_mr(void)
+{
+	if (!memory || prepare())
+		return -1;
+	pd = make_pd();
+	return pd ? 0 : -1;
+}
+
+static void *make_mr(uint64_t length)
+{
+	struct ib_uverbs_reg_mr_resp resp;
+	struct ib_uverbs_reg_mr reg = {
+		.response = (uintptr_t)&resp,
+		.start = (uintptr_t)memory,
+		.hca_va = (uintptr_t)memory,
+		.length = length,
+		.pd_handle = (uintptr_t)pd - 1,
+		.access_flags = IBV_ACCESS_LOCAL_WRITE,
+	};
+
+	if (command(IB_USER_VERBS_CMD_REG_MR, (uintptr_t)&reg, sizeof(reg), &resp,
+		    sizeof(resp)))
+		return NULL;
+	return (void *)((uintptr_t)resp.mr_handle + 1);
+}
+
+static int unmake_mr(void *mr)
+{
+	return command(IB_USER_VERBS_CMD_DEREG_MR, (uintptr_t)mr - 1,
+		       sizeof(struct ib_uverbs_dereg_mr), NULL, 0) ? errno : 0;
+}
+
 static int prepare_4k(void)
 {
 	memory = memory_new(PAGE);
-	return memory ? prepare() : -1;
+	return prepare_mr();
 }
 
 static void *make_4k(void)
 {
-	return make_length(PAGE);
+	return make_mr(PAGE);
 }
 
 static int prepare_1m(void)
 {
 	memory = memory_new(MIB);
-	return memory ? prepare() : -1;
+	return prepare_mr();
 }
 
 static void *make_1m(void)
 {
-	return make_length(MIB);
+	return make_mr(MIB);
 }
 
 static int prepare_1g(void)
 {
 	memory = memory_new(GIB);
-	return memory ? prepare() : -1;
+	return prepare_mr();
 }
 
 static int prepare_huge(void)
 {
 	memory = memory_huge(GIB);
-	return memory ? prepare() : -1;
+	return prepare_mr();
 }
 
 static void *make_1g(void)
 {
-	return make_length(GIB);
+	return make_mr(GIB);
 }
 
 const struct kind floor_kinds[] = {
 	{ "floor", prepare, make, unmake },
 	{ "floor_pd", prepare, make_pd, unmake_pd },
-	{ "floor_4k", prepare_4k, make_4k, unmake },
-	{ "floor_1m", prepare_1m, make_1m, unmake },
-	{ "floor_1g", prepare_1g, make_1g, unmake },
-	{ "floor_1g_huge", prepare_huge, make_1g, unmake },
+	{ "floor_4k", prepare_4k, make_4k, unmake_mr },
+	{ "floor_1m", prepare_1m, make_1m, unmake_mr },
+	{ "floor_1g", prepare_1g, make_1g, unmake_mr },
+	{ "floor_1g_huge", prepare_huge, make_1g, unmake_mr },
 	{}
 };
