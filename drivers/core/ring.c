@@ -3,6 +3,7 @@
  * Memory of rings: pinned and mapped memory of a user process, or kernel
  * memory.
  */
+#include <linux/kasan.h>
 #include <linux/lockdep.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
@@ -41,15 +42,19 @@ static void keel_ring_set(struct keel_ring *ring, void *start, u32 entries,
 /* Map the pages to contiguous kernel addresses. */
 static void *keel_ring_vmap(struct ib_umem *umem)
 {
+	struct sg_table *sgt = &umem->sgt_append.sgt;
 	size_t n = ib_umem_num_pages(umem), i = 0;
 	struct sg_page_iter iter;
 	struct page **pages;
 	void *map;
 
+	/* Contiguous pages, as a single one, have such addresses. Tags differ. */
+	if (sgt->orig_nents == 1)
+		return kasan_reset_tag(page_address(sg_page(sgt->sgl)));
 	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL);
 	if (!pages)
 		return NULL;
-	for_each_sgtable_page(&umem->sgt_append.sgt, &iter, 0)
+	for_each_sgtable_page(sgt, &iter, 0)
 		if (i < n)
 			pages[i++] = sg_page_iter_page(&iter);
 	map = vmap(pages, i, VM_MAP, PAGE_KERNEL);
@@ -140,7 +145,8 @@ void keel_ring_free(struct keel_ring *ring)
 		vfree(map);
 		return;
 	}
-	vunmap(PTR_ALIGN_DOWN(map, PAGE_SIZE));
+	if (is_vmalloc_addr(map))
+		vunmap(PTR_ALIGN_DOWN(map, PAGE_SIZE));
 	ib_umem_release(ring->umem);
 	ring->umem = NULL;
 }
