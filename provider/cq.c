@@ -100,8 +100,8 @@ static struct keel_cq *new_cq(struct ibv_context *ibctx,
 	hold_parent(cq, attr_pd(attr));
 	keel_lock_init(&cq->lock, keel_is_single_threaded(cq->parent) ||
 		       attr_flags(attr) & IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
-	ret = keel_ring_alloc(&cq->ring, cq->parent, KEEL_RES_CQ, attr->cqe,
-			      sizeof(struct keel_uapi_cqe));
+	ret = keel_ring_alloc(&cq->ring, &to_kctx(ibctx)->pool, cq->parent,
+			      KEEL_RES_CQ, attr->cqe, sizeof(struct keel_uapi_cqe));
 	if (!ret)
 		ret = keel_cmd_create_cq(ibctx, cq, attr);
 	if (ret) {
@@ -187,8 +187,8 @@ int keel_resize_cq(struct ibv_cq *ibcq, int cqe)
 
 	if (cqe <= 0 || (uint32_t)cqe > KEEL_MAX_CQE)
 		return EINVAL;
-	ret = keel_ring_alloc(&ring, cq->parent, KEEL_RES_CQ, cqe,
-			      sizeof(struct keel_uapi_cqe));
+	ret = keel_ring_alloc(&ring, &to_kctx(ibcq->context)->pool, cq->parent,
+			      KEEL_RES_CQ, cqe, sizeof(struct keel_uapi_cqe));
 	if (ret)
 		return ret;
 

@@ -88,6 +88,7 @@ static void keel_free_context(struct ibv_context *ibctx)
 	struct keel_context *ctx = to_kctx(ibctx);
 
 	unmap_state(ctx);
+	keel_pool_free(&ctx->pool);
 	verbs_uninit_context(&ctx->ibvctx);
 	free(ctx);
 }
@@ -217,6 +218,7 @@ keel_open(struct ibv_device *ibdev, int cmd_fd,
 	if (!ctx)
 		return NULL;
 
+	keel_pool_init(&ctx->pool);
 	ret = ask(&ctx->ibvctx, &resp);
 	if (!ret)
 		ret = keel_setup_context(ctx, &resp);

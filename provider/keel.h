@@ -39,8 +39,26 @@
 	 1U << IBV_WR_ATOMIC_CMP_AND_SWP |				\
 	 1U << IBV_WR_ATOMIC_FETCH_AND_ADD)
 
+/* At most so many rings, each of so many bytes, are kept for later. */
+#define KEEL_POOL_RINGS		16
+#define KEEL_POOL_MOST		16384
+
+struct keel_pool_ring {
+	void *ptr;
+	size_t size;
+};
+
+struct keel_ring_pool {
+	/* Protects the rest. */
+	pthread_mutex_t lock;
+	unsigned int n;
+	/* In the order in which they were freed. */
+	struct keel_pool_ring rings[KEEL_POOL_RINGS];
+};
+
 struct keel_context {
 	struct verbs_context ibvctx;
+	struct keel_ring_pool pool;
 	/* Power of two: alignment of offsets and lengths of DM copies. */
 	uint32_t dm_access_align;
 	/* Mapped from the device; never_gone if the module does not have it. */
@@ -72,6 +90,8 @@ struct keel_ring {
 	size_t size;
 	/* Its free() frees the memory; NULL: the provider mapped the memory. */
 	struct keel_parent_domain *allocator;
+	/* Gets such memory; NULL: it is unmapped. */
+	struct keel_ring_pool *pool;
 };
 
 struct keel_cq {
@@ -346,9 +366,14 @@ int keel_destroy_ah(struct ibv_ah *ibah);
 void keel_lock_init(struct keel_lock *lock, bool single_threaded);
 struct keel_parent_domain *keel_pd_parent(struct ibv_pd *ibpd);
 bool keel_is_single_threaded(const struct keel_parent_domain *parent);
-int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
-		    enum keel_res_code res, uint32_t entries, uint32_t stride);
+int keel_ring_alloc(struct keel_ring *ring, struct keel_ring_pool *pool,
+		    struct keel_parent_domain *parent, enum keel_res_code res,
+		    uint32_t entries, uint32_t stride);
 void keel_ring_free(struct keel_ring *ring);
+void keel_pool_init(struct keel_ring_pool *pool);
+void *keel_pool_take(struct keel_ring_pool *pool, size_t size);
+void keel_pool_give(struct keel_ring_pool *pool, void *ptr, size_t size);
+void keel_pool_free(struct keel_ring_pool *pool);
 void keel_ring_reset(struct keel_ring *ring);
 struct keel_uapi_buf keel_ring_buf(const struct keel_ring *ring);
 

@@ -152,15 +152,16 @@ static int check_attr(struct ibv_context *ibctx,
 }
 
 /* A ring has 2^n WQEs, at least 1. The application gets the whole capacity. */
-static int alloc_sq(struct keel_sq *sq, struct keel_parent_domain *parent,
-		    struct ibv_qp_cap *cap, bool sig_all)
+static int alloc_sq(struct keel_sq *sq, struct keel_ring_pool *pool,
+		    struct keel_parent_domain *parent, struct ibv_qp_cap *cap,
+		    bool sig_all)
 {
 	uint32_t sges = max_t(uint32_t, cap->max_send_sge, 1);
 	uint32_t stride = KEEL_SQ_STRIDE(sges, cap->max_inline_data);
 	uint32_t room = stride - sizeof(struct keel_uapi_send_wqe);
 	int ret;
 
-	ret = keel_ring_alloc(&sq->ring, parent, KEEL_RES_SQ,
+	ret = keel_ring_alloc(&sq->ring, pool, parent, KEEL_RES_SQ,
 			      max_t(uint32_t, cap->max_send_wr, 1), stride);
 	if (ret)
 		return ret;
@@ -175,13 +176,13 @@ static int alloc_sq(struct keel_sq *sq, struct keel_parent_domain *parent,
 	return 0;
 }
 
-static int alloc_rq(struct keel_rq *rq, struct keel_parent_domain *parent,
-		    struct ibv_qp_cap *cap)
+static int alloc_rq(struct keel_rq *rq, struct keel_ring_pool *pool,
+		    struct keel_parent_domain *parent, struct ibv_qp_cap *cap)
 {
 	int ret;
 
 	rq->max_sge = max_t(uint32_t, cap->max_recv_sge, 1);
-	ret = keel_ring_alloc(&rq->ring, parent, KEEL_RES_RQ,
+	ret = keel_ring_alloc(&rq->ring, pool, parent, KEEL_RES_RQ,
 			      max_t(uint32_t, cap->max_recv_wr, 1),
 			      KEEL_RQ_STRIDE(rq->max_sge));
 	if (ret)
@@ -192,7 +193,8 @@ static int alloc_rq(struct keel_rq *rq, struct keel_parent_domain *parent,
 	return 0;
 }
 
-static int init_queues(struct keel_qp *qp, const struct keel_qp_type *type,
+static int init_queues(struct keel_qp *qp, struct keel_ring_pool *pool,
+		       const struct keel_qp_type *type,
 		       struct ibv_qp_init_attr_ex *attr)
 {
 	struct keel_parent_domain *parent =
@@ -202,7 +204,8 @@ static int init_queues(struct keel_qp *qp, const struct keel_qp_type *type,
 	keel_lock_init(&qp->sq.lock, keel_is_single_threaded(parent));
 	keel_lock_init(&qp->rq.lock, keel_is_single_threaded(parent));
 	if (type->has_sq) {
-		ret = alloc_sq(&qp->sq, parent, &attr->cap, attr->sq_sig_all);
+		ret = alloc_sq(&qp->sq, pool, parent, &attr->cap,
+			       attr->sq_sig_all);
 		if (ret)
 			return ret;
 	} else {
@@ -211,7 +214,7 @@ static int init_queues(struct keel_qp *qp, const struct keel_qp_type *type,
 		attr->cap.max_inline_data = 0;
 	}
 	if (type->has_rq && !attr->srq)
-		return alloc_rq(&qp->rq, parent, &attr->cap);
+		return alloc_rq(&qp->rq, pool, parent, &attr->cap);
 	attr->cap.max_recv_wr = 0;
 	attr->cap.max_recv_sge = 0;
 	return 0;
@@ -289,7 +292,7 @@ struct ibv_qp *keel_create_qp_ex(struct ibv_context *ibctx,
 	if (!type->has_rq)
 		real.srq = NULL;
 	real.comp_mask &= ~IBV_QP_INIT_ATTR_CREATE_FLAGS;
-	ret = init_queues(qp, type, &real);
+	ret = init_queues(qp, &to_kctx(ibctx)->pool, type, &real);
 	if (!ret)
 		ret = keel_cmd_create_qp(ibctx, qp, &real);
 	if (ret) {

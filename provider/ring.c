@@ -40,12 +40,13 @@ bool keel_is_single_threaded(const struct keel_parent_domain *parent)
  * first writer would get a copy that the kernel has not pinned.
  * ibv_dontfork_range() does nothing if fork() copies pinned pages.
  */
-static void *own_alloc(size_t size)
+static void *own_alloc(struct keel_ring_pool *pool, size_t size)
 {
-	void *ptr;
+	void *ptr = keel_pool_take(pool, size);
 
-	ptr = mmap(NULL, size, PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!ptr)
+		ptr = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (ptr == MAP_FAILED)
 		return NULL;
 	if (ibv_dontfork_range(ptr, size)) {
@@ -55,10 +56,11 @@ static void *own_alloc(size_t size)
 	return ptr;
 }
 
-static void own_free(void *ptr, size_t size)
+/* A child of fork() has the memory that the pool keeps, too. */
+static void own_free(struct keel_ring_pool *pool, void *ptr, size_t size)
 {
 	ibv_dofork_range(ptr, size);
-	munmap(ptr, size);
+	keel_pool_give(pool, ptr, size);
 }
 
 static uint64_t resource_type(enum keel_res_code res)
@@ -72,19 +74,23 @@ static void *ring_memory(struct keel_ring *ring,
 	void *ptr;
 
 	if (!parent || !parent->alloc)
-		return own_alloc(ring->size);
+		return own_alloc(ring->pool, ring->size);
 
 	ptr = parent->alloc(&parent->pd.ibv_pd, parent->pd_context, ring->size,
 			    alignment, resource_type(ring->res));
 	if (ptr == IBV_ALLOCATOR_USE_DEFAULT)
-		return own_alloc(ring->size);
+		return own_alloc(ring->pool, ring->size);
 	ring->allocator = parent;
 	return ptr;
 }
 
-/* Allocate at least @entries entries of @stride bytes. @parent may be NULL. */
-int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
-		    enum keel_res_code res, uint32_t entries, uint32_t stride)
+/*
+ * Allocate at least @entries entries of @stride bytes, from @pool if it has some. @pool and
+ * @parent may be NULL.
+ */
+int keel_ring_alloc(struct keel_ring *ring, struct keel_ring_pool *pool,
+		    struct keel_parent_domain *parent, enum keel_res_code res,
+		    uint32_t entries, uint32_t stride)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	void *ptr;
@@ -94,6 +100,7 @@ int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
 		.mask = entries - 1,
 		.stride = stride,
 		.res = res,
+		.pool = pool,
 		.size = align(sizeof(*ring->shared) + (size_t)entries * stride,
 			      page),
 	};
@@ -103,7 +110,7 @@ int keel_ring_alloc(struct keel_ring *ring, struct keel_parent_domain *parent,
 
 	ring->shared = ptr;
 	ring->entries = (uint8_t *)(ring->shared + 1);
-	/* An allocator of the application need not clear the memory. */
+	/* Neither the pool nor an allocator of the application clears the memory. */
 	memset(ring->shared, 0, sizeof(*ring->shared));
 	return 0;
 }
@@ -119,7 +126,7 @@ void keel_ring_free(struct keel_ring *ring)
 		parent->free(&parent->pd.ibv_pd, parent->pd_context,
 			     ring->shared, resource_type(ring->res));
 	else
-		own_free(ring->shared, ring->size);
+		own_free(ring->pool, ring->shared, ring->size);
 	ring->shared = NULL;
 }
 

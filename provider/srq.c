@@ -51,10 +51,11 @@ static int check_attr(struct ibv_context *ibctx,
 	return 0;
 }
 
-static int alloc_ring(struct keel_ring *ring, const struct keel_srq *srq,
-		      uint32_t max_wr)
+static int alloc_ring(struct ibv_context *ibctx, struct keel_ring *ring,
+		      const struct keel_srq *srq, uint32_t max_wr)
 {
-	return keel_ring_alloc(ring, srq->parent, KEEL_RES_SRQ, max_wr,
+	return keel_ring_alloc(ring, &to_kctx(ibctx)->pool, srq->parent,
+			       KEEL_RES_SRQ, max_wr,
 			       KEEL_RQ_STRIDE(srq->rq.max_sge));
 }
 
@@ -99,7 +100,7 @@ struct ibv_srq *keel_create_srq_ex(struct ibv_context *ibctx,
 	srq->parent = keel_pd_parent(attr->pd);
 	keel_lock_init(&srq->rq.lock, keel_is_single_threaded(srq->parent));
 	srq->rq.max_sge = max_t(uint32_t, attr->attr.max_sge, 1);
-	ret = alloc_ring(&srq->rq.ring, srq, attr->attr.max_wr);
+	ret = alloc_ring(ibctx, &srq->rq.ring, srq, attr->attr.max_wr);
 	if (!ret)
 		ret = keel_cmd_create_srq(ibctx, srq, &real);
 	if (ret) {
@@ -182,7 +183,7 @@ static int resize_srq(struct keel_srq *srq, const struct ibv_srq_attr *attr,
 
 	if (!attr->max_wr || attr->max_wr > KEEL_MAX_WR)
 		return EINVAL;
-	ret = alloc_ring(&ring, srq, attr->max_wr);
+	ret = alloc_ring(srq->vsrq.srq.context, &ring, srq, attr->max_wr);
 	if (ret)
 		return ret;
 

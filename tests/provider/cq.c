@@ -106,7 +106,7 @@ TEST(fails, "DEV-4", "a creation that fails leaves nothing, and no CQ in the par
 	CHECK_NULL(ibv_create_cq_ex(fake.ctx, &attr), EPERM);
 	fake.fail[FAKE_CREATE_CQ] = EAGAIN;
 	CHECK_NULL(ibv_create_cq(fake.ctx, 5, NULL, NULL, 0), EAGAIN);
-	fake.fail[FAKE_MMAP] = ENOMEM;
+	fake_map_fails(ENOMEM);
 	CHECK_NULL(ibv_create_cq_ex(fake.ctx, &attr), ENOMEM);
 	fake.fail[FAKE_DONTFORK] = ENOMEM;
 	CHECK_NULL(ibv_create_cq_ex(fake.ctx, &attr), ENOMEM);

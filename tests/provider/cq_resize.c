@@ -122,7 +122,7 @@ TEST(fails, "DEV-4", "a resize that fails changes nothing, frees the new ring an
 	CHECK_RET(ibv_resize_cq(cq, -1), EINVAL);
 	CHECK_RET(ibv_resize_cq(cq, KEEL_MAX_CQE + 1), EINVAL);
 	CHECK_EQ(fake.calls[FAKE_RESIZE_CQ], 1);
-	fake.fail[FAKE_MMAP] = ENOMEM;
+	fake_map_fails(ENOMEM);
 	CHECK_RET(ibv_resize_cq(cq, 16), ENOMEM);
 	fake.fail[FAKE_RESIZE_CQ] = EAGAIN;
 	CHECK_RET(ibv_resize_cq(cq, 16), EAGAIN);

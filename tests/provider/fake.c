@@ -63,6 +63,15 @@ struct ibv_context *fake_open(void)
 	return MUST(fake_try_open());
 }
 
+void fake_map_fails(int err)
+{
+	struct keel_ring_pool *pool = &to_kctx(fake.ctx)->pool;
+
+	keel_pool_free(pool);
+	keel_pool_init(pool);
+	fake.fail[FAKE_MMAP] = err;
+}
+
 void fake_close(void)
 {
 	struct ibv_device *dev = fake.ctx->device;

@@ -208,6 +208,8 @@ extern atomic_uint fake_all_locks;
 struct ibv_context *fake_open(void);
 /* The same, which may fail: NULL and errno. */
 struct ibv_context *fake_try_open(void);
+/* Let the next ring find no memory: none of former rings, and none that is mapped. */
+void fake_map_fails(int err);
 /* Check that nothing is left of the objects, and close the device. */
 void fake_close(void);
 /* Count the objects; begin a call, which may fail; end it. */

@@ -70,7 +70,7 @@ TEST(sizes, "DEV-2", "a ring has the next power of two of slots, whole pages, an
 		for (j = 0; j < sizeof(strides) / sizeof(*strides); j++) {
 			n = rounded(entries[i]);
 			stride = strides[j];
-			CHECK_OK(keel_ring_alloc(&ring, NULL, KEEL_RES_SQ,
+			CHECK_OK(keel_ring_alloc(&ring, NULL, NULL, KEEL_RES_SQ,
 						 entries[i], stride));
 			buf = keel_ring_buf(&ring);
 			CHECK_EQ(buf.addr, (uintptr_t)ring.shared);
@@ -110,20 +110,110 @@ TEST(unmapped, "DEV-2", "freeing a ring unmaps its memory")
 	void *mem;
 
 	fake_open();
-	CHECK_OK(keel_ring_alloc(&ring, NULL, KEEL_RES_CQ, 1000, 64));
+	CHECK_OK(keel_ring_alloc(&ring, NULL, NULL, KEEL_RES_CQ, 1000, 64));
 	mem = ring.shared;
 	CHECK_SYS(mincore(mem, FAKE_PAGE, &there), 0);
 	keel_ring_free(&ring);
 	CHECK_SYS(mincore(mem, FAKE_PAGE, &there), ENOMEM);
 	/* Memory that cannot be excluded from fork() is not used, nor kept. */
 	fake.fail[FAKE_DONTFORK] = EINVAL;
-	CHECK_RET(keel_ring_alloc(&ring, NULL, KEEL_RES_CQ, 1000, 64), ENOMEM);
+	CHECK_RET(keel_ring_alloc(&ring, NULL, NULL, KEEL_RES_CQ, 1000, 64), ENOMEM);
 	CHECK(!ring.shared);
 	CHECK_SYS(mincore(mem, FAKE_PAGE, &there), ENOMEM);
 	fake.fail[FAKE_MMAP] = ENOMEM;
-	CHECK_RET(keel_ring_alloc(&ring, NULL, KEEL_RES_CQ, 1000, 64), ENOMEM);
+	CHECK_RET(keel_ring_alloc(&ring, NULL, NULL, KEEL_RES_CQ, 1000, 64), ENOMEM);
 	CHECK(!ring.shared);
 	keel_ring_free(&ring);
+	fake_close();
+}
+
+/* Whether a page is mapped. */
+static bool is_mapped(void *mem)
+{
+	unsigned char there;
+
+	return !mincore(mem, FAKE_PAGE, &there);
+}
+
+TEST(pool, "DEV-2", "the memory of a freed ring is that of the next one of its size, with a header of zeros, and a fork() of the meantime has it")
+{
+	struct keel_ring_pool pool;
+	struct keel_ring ring, other;
+	void *small, *large;
+
+	fake_open();
+	keel_pool_init(&pool);
+	CHECK_OK(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_CQ, 1, 64));
+	CHECK_OK(keel_ring_alloc(&other, &pool, NULL, KEEL_RES_CQ, 100, 64));
+	small = ring.shared;
+	large = other.shared;
+	CHECK_EQ(fake.dontfork, ring.size + other.size);
+	memset(small, 7, ring.size);
+	memset(large, 7, other.size);
+	keel_ring_free(&ring);
+	keel_ring_free(&other);
+	CHECK(!ring.shared);
+	CHECK_EQ(fake.dontfork, 0);
+	CHECK(is_mapped(small) && is_mapped(large));
+	/* Of no other size. */
+	CHECK_OK(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_SRQ, 200, 64));
+	CHECK(ring.shared != small && ring.shared != large);
+	keel_ring_free(&ring);
+	CHECK_OK(keel_ring_alloc(&other, &pool, NULL, KEEL_RES_RQ, 100, 64));
+	CHECK_OK(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_SQ, 1, 64));
+	CHECK(ring.shared == small && other.shared == large);
+	CHECK_ALL(small, 0, sizeof(*ring.shared));
+	CHECK_ALL(large, 0, sizeof(*ring.shared));
+	CHECK_EQ(ring.user, 0);
+	CHECK_EQ(fake.dontfork, ring.size + other.size);
+	/* There is one only. */
+	CHECK_EQ(keel_pool_take(&pool, ring.size), NULL);
+	keel_ring_free(&ring);
+	fake.fail[FAKE_DONTFORK] = EINVAL;
+	CHECK_RET(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_SQ, 1, 64), ENOMEM);
+	CHECK(!is_mapped(small));
+	keel_ring_free(&other);
+	keel_pool_free(&pool);
+	CHECK(!is_mapped(large));
+	fake_close();
+}
+
+TEST(pool_full, "DEV-2", "a context keeps 16 rings of at most 16 KiB; the oldest is unmapped for a new one, and all are with the context")
+{
+	struct keel_ring_pool pool;
+	struct keel_ring rings[KEEL_POOL_RINGS + 1], big;
+	void *mem[KEEL_POOL_RINGS + 1];
+	int i;
+
+	CHECK_EQ(KEEL_POOL_RINGS, 16);
+	fake_open();
+	keel_pool_init(&pool);
+	for (i = 0; i <= KEEL_POOL_RINGS; i++) {
+		CHECK_OK(keel_ring_alloc(&rings[i], &pool, NULL, KEEL_RES_CQ, 1, 64));
+		mem[i] = rings[i].shared;
+	}
+	for (i = 0; i <= KEEL_POOL_RINGS; i++)
+		keel_ring_free(&rings[i]);
+	CHECK(!is_mapped(mem[0]));
+	for (i = 1; i <= KEEL_POOL_RINGS; i++)
+		CHECK(is_mapped(mem[i]));
+	/* The one that was freed last comes first. */
+	CHECK(keel_pool_take(&pool, FAKE_PAGE) == mem[KEEL_POOL_RINGS]);
+	keel_pool_give(&pool, mem[KEEL_POOL_RINGS], FAKE_PAGE);
+	/* 128 bytes and 254 CQEs are 16 KiB. */
+	CHECK_OK(keel_ring_alloc(&big, &pool, NULL, KEEL_RES_CQ, 128, 64));
+	CHECK(big.size <= 16384);
+	mem[0] = big.shared;
+	keel_ring_free(&big);
+	CHECK(is_mapped(mem[0]) && !is_mapped(mem[1]));
+	CHECK_OK(keel_ring_alloc(&big, &pool, NULL, KEEL_RES_CQ, 256, 64));
+	CHECK(big.size > 16384);
+	mem[1] = big.shared;
+	keel_ring_free(&big);
+	CHECK(!is_mapped(mem[1]));
+	keel_pool_free(&pool);
+	for (i = 0; i <= KEEL_POOL_RINGS; i++)
+		CHECK(!is_mapped(mem[i]));
 	fake_close();
 }
 
@@ -141,7 +231,7 @@ TEST(allocator, "PDM-6,PDM-7", "the application's allocator gets its context, th
 	pool.next = mem;
 	for (i = 0; i < 4; i++) {
 		memset(mem, 0x5a, 4 * FAKE_PAGE);
-		CHECK_OK(keel_ring_alloc(&ring, &parent, res[i], 100, 64));
+		CHECK_OK(keel_ring_alloc(&ring, NULL, &parent, res[i], 100, 64));
 		CHECK_EQ(pool.allocs, i + 1);
 		CHECK(pool.pd == &parent.pd.ibv_pd);
 		CHECK(pool.context == &pool);
@@ -166,7 +256,7 @@ TEST(allocator_default, "PDM-6", "an allocator may pass the allocation to the pr
 
 	fake_open();
 	pool.next = IBV_ALLOCATOR_USE_DEFAULT;
-	CHECK_OK(keel_ring_alloc(&ring, &parent, KEEL_RES_SQ, 10, 64));
+	CHECK_OK(keel_ring_alloc(&ring, NULL, &parent, KEEL_RES_SQ, 10, 64));
 	CHECK_EQ(pool.allocs, 1);
 	CHECK_EQ(fake.dontfork, FAKE_PAGE);
 	CHECK_ALL(ring.shared, 0, ring.size);
@@ -175,7 +265,7 @@ TEST(allocator_default, "PDM-6", "an allocator may pass the allocation to the pr
 	CHECK_EQ(fake.dontfork, 0);
 
 	pool.next = NULL;
-	CHECK_RET(keel_ring_alloc(&ring, &parent, KEEL_RES_SQ, 10, 64), ENOMEM);
+	CHECK_RET(keel_ring_alloc(&ring, NULL, &parent, KEEL_RES_SQ, 10, 64), ENOMEM);
 	CHECK_EQ(pool.allocs, 2);
 	keel_ring_free(&ring);
 	CHECK_EQ(pool.frees, 0);
@@ -246,7 +336,7 @@ TEST(full, "DEV-4", "a ring is full with as many WQEs as it has, and with an inv
 	uint32_t i, n;
 
 	fake_open();
-	CHECK_OK(keel_ring_alloc(&ring, NULL, KEEL_RES_SQ, 8, 64));
+	CHECK_OK(keel_ring_alloc(&ring, NULL, NULL, KEEL_RES_SQ, 8, 64));
 	for (i = 0; i < sizeof(starts) / sizeof(*starts); i++) {
 		ring.shared->kernel = starts[i];
 		for (n = 0; n < 8; n++) {
@@ -275,7 +365,7 @@ TEST(publish, "DEV-4", "the kernel sees the index that was published, and a rese
 	struct keel_uapi_buf buf;
 
 	fake_open();
-	CHECK_OK(keel_ring_alloc(&ring, NULL, KEEL_RES_SQ, 8, 64));
+	CHECK_OK(keel_ring_alloc(&ring, NULL, NULL, KEEL_RES_SQ, 8, 64));
 	ring.user = 5;
 	CHECK_EQ(ring.shared->user, 0);
 	keel_ring_publish(&ring);

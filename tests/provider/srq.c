@@ -73,7 +73,7 @@ TEST(create, "DEV-2", "an SRQ has at least the requested capacity, which the app
 	CHECK_NULL(ibv_create_srq(pd, &attr), EPERM);
 	CHECK_EQ(attr.attr.max_wr, 5);
 	CHECK_EQ(attr.attr.max_sge, 0);
-	fake.fail[FAKE_MMAP] = ENOMEM;
+	fake_map_fails(ENOMEM);
 	CHECK_NULL(ibv_create_srq(pd, &attr), ENOMEM);
 	CHECK_EQ(attr.attr.max_wr, 5);
 	fake.fail[FAKE_CALLOC] = ENOMEM;
@@ -223,7 +223,7 @@ TEST(resize_fails, "DEV-4", "a resize that fails changes nothing, and frees the 
 	CHECK_RET(resize(4), EINVAL);
 	CHECK_RET(resize(0), EINVAL);
 	CHECK_RET(resize(KEEL_MAX_WR + 1), EINVAL);
-	fake.fail[FAKE_MMAP] = ENOMEM;
+	fake_map_fails(ENOMEM);
 	CHECK_RET(resize(16), ENOMEM);
 	fake.fail[FAKE_MODIFY_SRQ] = EAGAIN;
 	CHECK_RET(resize(16), EAGAIN);
