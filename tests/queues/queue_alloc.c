@@ -299,18 +299,20 @@ TEST(null, "PDM-6", "if alloc() returns NULL, the verb fails with ENOMEM, frees 
 
 TEST(use_default, "PDM-6", "if alloc() returns IBV_ALLOCATOR_USE_DEFAULT, the provider uses its own memory and does not call free() for it")
 {
-	struct ibv_pd *pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 	static const uint32_t masks[] = {
 		0x1e, 1 << KEELDV_RES_SQ, 1 << KEELDV_RES_RQ,
 		1 << KEELDV_RES_CQ, 1 << KEELDV_RES_SRQ,
 	};
 	struct ibv_qp *a, *b;
 	struct ibv_srq *srq;
+	struct ibv_pd *pd;
 	struct ibv_cq *cq;
 	struct pool pool;
 	int i, maps;
 
 	for (i = 0; i < 5; i++) {
+		/* A new context has no memory of former rings. */
+		pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
 		pool_init(&pool, pd);
 		pool.default_for = masks[i];
 		maps = own_maps;
