@@ -36,7 +36,7 @@
 #include "keel_srq.h"
 #include "keel_worker.h"
 
-/* Numbers of QPs; that of the GSI is none of the others. */
+/* Numbers of QPs. The GSI has a number of its own. */
 #define KEEL_QPN_GSI	1
 #define KEEL_QPN_MIN	2
 #define KEEL_QPN_MAX	(BIT(24) - 2)

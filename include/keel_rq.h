@@ -50,5 +50,6 @@ int keel_rq_post(struct keel_rq *rq, const struct ib_recv_wr *wr);
 bool keel_rq_want(struct keel_rq *rq)
 	__must_hold(&rq->lock);
 bool keel_rq_was_wanted(struct keel_rq *rq);
+void keel_rq_unwant(struct keel_rq *rq);
 
 #endif /* KEEL_RQ_H */

@@ -539,6 +539,36 @@ static void order_qp_erased(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, NULL, sq->peer);
 }
 
+/* --- a QP that is destroyed, and a doorbell of another thread ------------------ */
+
+static void act_destroy(struct pair *p)
+{
+	KUNIT_EXPECT_EQ(p->test, 0, ib_destroy_qp(p->b.qp));
+	p->b.qp = NULL;
+}
+
+/*
+ * The doorbell clears the request of a requester after the destroy. Fails if it writes
+ * to the ring then: userspace may have reused it.
+ */
+static void order_rq_unwanted_destroyed(struct kunit *test)
+{
+	struct pair *p = test->priv;
+	struct keel_qp *qp;
+
+	connected(p);
+	send(p, &p->a, 1);
+	flush_workqueue(to_kdev(p->ibdev)->wq);
+	KUNIT_EXPECT_TRUE(test, doorbell_wanted(&p->b));
+	qp = to_kqp(p->b.qp);
+	keel_obj_get(&qp->obj);
+	order_begin(p, "rq_unwanted", act_destroy);
+	KUNIT_EXPECT_EQ(test, 0, keel_qp_run_until(qp, 0));
+	order_end(p, 0, 0);
+	KUNIT_EXPECT_EQ(test, KEEL_RING_F_DOORBELL, READ_ONCE(qp->rq.ring.head->flags));
+	keel_obj_put(&qp->obj);
+}
+
 static struct kunit_case orders_cases[] = {
 	KUNIT_CASE(order_rq_want),
 	KUNIT_CASE(order_srq_want),
@@ -555,6 +585,7 @@ static struct kunit_case orders_cases[] = {
 	KUNIT_CASE(order_qp_changed),
 	KUNIT_CASE(order_sq_failed),
 	KUNIT_CASE(order_qp_erased),
+	KUNIT_CASE(order_rq_unwanted_destroyed),
 	{}
 };
 

@@ -53,9 +53,20 @@ static void keel_qp_serve_peer(struct keel_qp *qp, bool caller)
 	keel_obj_put(&peer->obj);
 }
 
+/* As keel_rq_was_wanted(). A doorbell of another thread does not keep the QP. */
+static bool keel_qp_was_wanted(struct keel_qp *qp)
+{
+	if (!keel_rq_was_wanted(&qp->rq))
+		return false;
+	guard(spinlock)(&qp->state_lock);
+	if (!qp->dying)
+		keel_rq_unwant(&qp->rq);
+	return true;
+}
+
 static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
-	if (keel_rq_was_wanted(&qp->rq))
+	if (keel_qp_was_wanted(qp))
 		keel_qp_serve_peer(qp, turn->caller);
 	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
 	if (context_unsafe(smp_load_acquire(&qp->state)) == IB_QPS_ERR)

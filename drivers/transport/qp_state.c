@@ -300,7 +300,7 @@ static bool keel_qp_fail_locked(struct keel_qp *qp, enum ib_qp_state state,
 			WRITE_ONCE(qp->rq.ring.head->flags,
 				   KEEL_RING_F_DOORBELL);
 		/*
-		 * Pairs with keel_rq_was_wanted(), which clears the request: it
+		 * Pairs with keel_rq_unwant(), which clears the request: its caller
 		 * sees the state, or the turn that is scheduled below requests
 		 * the doorbell again.
 		 */

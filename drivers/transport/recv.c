@@ -165,7 +165,7 @@ static bool keel_rq_flush_locked(struct keel_qp *qp, u32 budget)
 	struct keel_srq *srq;
 	bool more = false;
 
-	/* Again: keel_rq_was_wanted() may have cleared it. */
+	/* Again: keel_rq_unwant() may have cleared it. */
 	if (ring->head && keel_qp_state(qp) == IB_QPS_ERR)
 		WRITE_ONCE(ring->head->flags, KEEL_RING_F_DOORBELL);
 	/* Pairs with the barrier of the thread that posts a receive WQE. */

@@ -77,22 +77,34 @@ EXPORT_SYMBOL_IF_KUNIT(keel_rq_want);
  * @rq: the queue
  *
  * Context: any.
- * Return: true if the caller must wake the requesters that wait. Each request
- * for a wakeup is returned once.
+ * Return: true if the caller must call keel_rq_unwant(), unless the queue is destroyed,
+ * and then wake the requesters that wait. Each request for a wakeup is returned once.
  */
 bool keel_rq_was_wanted(struct keel_rq *rq)
 {
 	if (!READ_ONCE(rq->wanted) || !xchg(&rq->wanted, false))
 		return false;
 	keel_point("rq_unwanted");
+	return true;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_rq_was_wanted);
+
+/**
+ * keel_rq_unwant() - do not ask for a doorbell any more
+ * @rq: the queue; the caller has a lock that its destroy takes, and the destroy has not
+ *	begun: userspace reuses the ring of a destroyed queue
+ *
+ * Context: any.
+ */
+void keel_rq_unwant(struct keel_rq *rq)
+{
 	/*
 	 * The next requester that waits sets it again. Ordered before the requesters
 	 * check for receive WQEs.
 	 */
 	smp_store_mb(rq->ring.head->flags, 0);
-	return true;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_rq_was_wanted);
+EXPORT_SYMBOL_IF_KUNIT(keel_rq_unwant);
 
 /* The producer index of a kernel consumer's queue, which @post_lock protects. */
 static u32 *keel_rq_producer(struct keel_rq *rq)

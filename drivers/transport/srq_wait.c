@@ -165,7 +165,10 @@ static bool keel_srq_was_wanted(struct keel_srq *srq)
 {
 	/* A resize may change the ring. */
 	guard(spinlock)(&srq->rq.lock);
-	return srq->ib && keel_rq_was_wanted(&srq->rq);
+	if (!srq->ib || !keel_rq_was_wanted(&srq->rq))
+		return false;
+	keel_rq_unwant(&srq->rq);
+	return true;
 }
 
 /**
