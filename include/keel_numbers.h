@@ -28,7 +28,7 @@ struct keel_numbers {
 };
 
 void keel_numbers_init(struct keel_numbers *numbers, u32 least, u32 most);
-void keel_numbers_fini(struct keel_numbers *numbers);
+void keel_numbers_fini(struct keel_numbers *numbers, const char *what);
 bool keel_numbers_are_free(struct keel_numbers *numbers);
 int keel_number_add(struct keel_numbers *numbers, u32 *number, u8 *round, void *entry,
 		    gfp_t gfp);

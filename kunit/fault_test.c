@@ -77,7 +77,7 @@ static void keys_no_memory(struct kunit *test)
 {
 	struct keel_keys *keys = kunit_kzalloc(test, sizeof(*keys), GFP_KERNEL);
 	struct dummy *mr = dummy_new(test, KEEL_MR, 'm', NULL, NULL);
-	struct keel_key key = { .obj = &mr->obj, .length = 8 };
+	struct keel_key key = { .obj = &mr->obj, .length = 8 }, other = key;
 	int ret;
 
 	KUNIT_ASSERT_NOT_NULL(test, keys);
@@ -94,6 +94,16 @@ static void keys_no_memory(struct kunit *test)
 
 	/* The next attempt succeeds. */
 	KUNIT_EXPECT_EQ(test, 0, keel_key_insert(keys, &key));
+
+	/* A low index that is free, and has a node, is not given early. */
+	keys->numbers.next = 1000;
+	fail_all(true);
+	ret = keel_key_insert(keys, &other);
+	fail_all(false);
+	KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
+	KUNIT_EXPECT_EQ(test, 0, keel_key_insert(keys, &other));
+	KUNIT_EXPECT_EQ(test, 1000, other.key >> 8);
+	keel_key_remove(keys, &other);
 	keel_key_remove(keys, &key);
 	keel_keys_fini(keys);
 	dummy_close(mr);

@@ -60,7 +60,7 @@ static void numbers_go_round(struct kunit *test)
 	drop(test, 5);
 	drop(test, 6);
 	KUNIT_EXPECT_TRUE(test, keel_numbers_are_free(numbers));
-	keel_numbers_fini(numbers);
+	keel_numbers_fini(numbers, "test");
 }
 
 /* The number that was freed last is given, too, if there is no other. */
@@ -84,7 +84,7 @@ static void numbers_all_used(struct kunit *test)
 	for (i = 1; i <= 4; i++)
 		drop(test, i);
 	KUNIT_EXPECT_TRUE(test, keel_numbers_are_free(numbers));
-	keel_numbers_fini(numbers);
+	keel_numbers_fini(numbers, "test");
 }
 
 /* A reserved number has no entry before it is published. */
@@ -112,7 +112,7 @@ static void numbers_reserve(struct kunit *test)
 	drop(test, 2);
 	drop(test, 1);
 	KUNIT_EXPECT_TRUE(test, keel_numbers_are_free(numbers));
-	keel_numbers_fini(numbers);
+	keel_numbers_fini(numbers, "test");
 }
 
 /* Objects that come and go one after the other use the same nodes. */
@@ -134,8 +134,7 @@ static void numbers_nodes_stay(struct kunit *test)
 		add(test, i + 1, 0);
 	}
 	drop(test, i);
-	keel_numbers_fini(numbers);
-	KUNIT_EXPECT_NULL(test, rcu_access_pointer(numbers->xa.xa_head));
+	keel_numbers_fini(numbers, "test");
 }
 
 static struct kunit_case numbers_cases[] = {

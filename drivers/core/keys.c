@@ -35,7 +35,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_keys_init);
  */
 void keel_keys_fini(struct keel_keys *keys)
 {
-	keel_numbers_fini(&keys->numbers);
+	keel_numbers_fini(&keys->numbers, "key");
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_keys_fini);
 

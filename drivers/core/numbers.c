@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Numbers in a cycle: a number is used again after all others. So the nodes of the table
+ * Numbers in a cycle: a number is given again after all others. So the nodes of the table
  * that the next number needs are seldom those of other numbers. An application that
  * creates and destroys one object after the other would make the table allocate, and
  * free, a node for each level each time. Therefore the number that was freed last stays
@@ -32,8 +32,8 @@ void keel_numbers_init(struct keel_numbers *numbers, u32 least, u32 most)
 EXPORT_SYMBOL_IF_KUNIT(keel_numbers_init);
 
 /**
- * keel_numbers_are_free() - has the table no entry, and no reserved number?
- * @numbers: the table
+ * keel_numbers_are_free() - is no number in use?
+ * @numbers: the table; the number that it keeps is not in use
  *
  * Context: any.
  */
@@ -59,10 +59,11 @@ EXPORT_SYMBOL_IF_KUNIT(keel_numbers_are_free);
 /**
  * keel_numbers_fini() - destroy a table
  * @numbers: the table; no number is in use
+ * @what: its entries, for the warning if one is
  */
-void keel_numbers_fini(struct keel_numbers *numbers)
+void keel_numbers_fini(struct keel_numbers *numbers, const char *what)
 {
-	WARN_ON(!keel_numbers_are_free(numbers));
+	WARN(!keel_numbers_are_free(numbers), "keel: %s left behind\n", what);
 	xa_destroy(&numbers->xa);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_numbers_fini);
@@ -78,11 +79,35 @@ static bool keel_numbers_forget(struct keel_numbers *numbers)
 	return kept;
 }
 
+/*
+ * Find a free number from the next one on, and then from the least one on. Not as
+ * __xa_alloc_cyclic() does it: if memory is short, that goes back to the least number.
+ * The caller has the lock.
+ */
+static int keel_number_alloc(struct keel_numbers *numbers, u32 *number, void *entry,
+			     gfp_t gfp)
+{
+	int ret = -EBUSY;
+
+	if (numbers->next <= numbers->most)
+		ret = __xa_alloc(&numbers->xa, number, entry,
+				 XA_LIMIT(numbers->next, numbers->most), gfp);
+	if (ret == -EBUSY && numbers->next > numbers->least) {
+		ret = __xa_alloc(&numbers->xa, number, entry,
+				 XA_LIMIT(numbers->least, numbers->next - 1), gfp);
+		if (!ret)
+			numbers->round++;
+	}
+	if (!ret)
+		numbers->next = *number + 1;
+	return ret;
+}
+
 /**
  * keel_number_add() - give an entry a number
  * @numbers: the table
  * @number: gets the number, before lookups find @entry
- * @round: gets how often numbers were used before, modulo 256; or NULL
+ * @round: gets how often the search has wrapped around, modulo 256; or NULL
  * @entry: the entry, or NULL to reserve the number for keel_number_publish()
  * @gfp: flags for allocations
  *
@@ -92,22 +117,17 @@ static bool keel_numbers_forget(struct keel_numbers *numbers)
 int keel_number_add(struct keel_numbers *numbers, u32 *number, u8 *round, void *entry,
 		    gfp_t gfp)
 {
-	const struct xa_limit limit = XA_LIMIT(numbers->least, numbers->most);
 	unsigned long flags;
 	int ret;
 
 	xa_lock_irqsave(&numbers->xa, flags);
 	do {
-		ret = __xa_alloc_cyclic(&numbers->xa, number, entry, limit,
-					&numbers->next, gfp);
+		ret = keel_number_alloc(numbers, number, entry, gfp);
 	} while (ret == -EBUSY && keel_numbers_forget(numbers));
-	/* 1 means that the search wrapped around to the least number. */
-	if (ret > 0)
-		numbers->round++;
 	if (round)
 		*round = numbers->round;
 	xa_unlock_irqrestore(&numbers->xa, flags);
-	return min(ret, 0);
+	return ret;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_number_add);
 

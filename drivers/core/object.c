@@ -40,11 +40,8 @@ void keel_registry_fini(struct keel_registry *reg)
 {
 	int i;
 
-	for (i = 0; i < KEEL_KINDS; i++) {
-		WARN(!keel_numbers_are_free(&reg->objs[i]), "keel: %s left behind\n",
-		     keel_kind_name(i));
-		keel_numbers_fini(&reg->objs[i]);
-	}
+	for (i = 0; i < KEEL_KINDS; i++)
+		keel_numbers_fini(&reg->objs[i], keel_kind_name(i));
 	keel_quotas_fini(&reg->quotas);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_registry_fini);

@@ -148,8 +148,8 @@ static void keel_dev_release(struct ib_device *ibdev)
 		keel_xrcd_pins_over(kdev, NULL);
 		destroy_workqueue(kdev->wq);
 	}
-	keel_numbers_fini(&kdev->qps);
-	keel_numbers_fini(&kdev->srqs);
+	keel_numbers_fini(&kdev->qps, "QP number");
+	keel_numbers_fini(&kdev->srqs, "SRQ number");
 	keel_registry_fini(&kdev->reg);
 	keel_keys_fini(&kdev->keys);
 	keel_aperture_destroy(kdev->ap);
