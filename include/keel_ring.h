@@ -22,7 +22,7 @@ struct ib_umem;
 
 /**
  * struct keel_ring - a ring as the kernel sees it
- * @head: its start, mapped; NULL if there is no ring
+ * @head: its start, an address of the kernel; NULL if there is no ring
  * @mask: number of WQEs or CQEs, less one
  * @stride: bytes of a WQE or CQE
  * @index: the kernel's index: WQEs taken (work queues) or CQEs added (CQs) so far

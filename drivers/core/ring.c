@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Memory of rings: pinned and mapped memory of a user process, or kernel
- * memory.
+ * Memory of rings: pinned memory of a user process, mapped if it is not contiguous, or
+ * kernel memory.
  */
 #include <linux/kasan.h>
 #include <linux/lockdep.h>
@@ -39,7 +39,7 @@ static void keel_ring_set(struct keel_ring *ring, void *start, u32 entries,
 	ring->index = 0;
 }
 
-/* Map the pages to contiguous kernel addresses. */
+/* Returns contiguous kernel addresses of the pages. */
 static void *keel_ring_vmap(struct ib_umem *umem)
 {
 	struct sg_table *sgt = &umem->sgt_append.sgt;
@@ -48,7 +48,8 @@ static void *keel_ring_vmap(struct ib_umem *umem)
 	struct page **pages;
 	void *map;
 
-	/* Contiguous pages, as a single one, have such addresses. Tags differ. */
+	/* Contiguous pages, as a single one, have them. The tags of pages differ. */
+	BUILD_BUG_ON(IS_ENABLED(CONFIG_HIGHMEM));
 	if (sgt->orig_nents == 1)
 		return kasan_reset_tag(page_address(sg_page(sgt->sgl)));
 	pages = kvmalloc_array(n, sizeof(*pages), GFP_KERNEL);
