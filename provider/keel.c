@@ -88,7 +88,7 @@ static void keel_free_context(struct ibv_context *ibctx)
 	struct keel_context *ctx = to_kctx(ibctx);
 
 	unmap_state(ctx);
-	keel_pool_free(&ctx->pool);
+	keel_pool_fini(&ctx->pool);
 	verbs_uninit_context(&ctx->ibvctx);
 	free(ctx);
 }
@@ -218,8 +218,9 @@ keel_open(struct ibv_device *ibdev, int cmd_fd,
 	if (!ctx)
 		return NULL;
 
-	keel_pool_init(&ctx->pool);
 	ret = ask(&ctx->ibvctx, &resp);
+	keel_pool_init(&ctx->pool, resp.comp_mask & KEEL_CONTEXT_RING_END ?
+		       KEEL_POOL_RINGS : 0);
 	if (!ret)
 		ret = keel_setup_context(ctx, &resp);
 	if (ret) {

@@ -39,7 +39,7 @@
 	 1U << IBV_WR_ATOMIC_CMP_AND_SWP |				\
 	 1U << IBV_WR_ATOMIC_FETCH_AND_ADD)
 
-/* At most so many rings, each of so many bytes, are kept for later. */
+/* At most so many rings, each of so many bytes or a page, are kept for later. */
 #define KEEL_POOL_RINGS		16
 #define KEEL_POOL_MOST		16384
 
@@ -49,8 +49,9 @@ struct keel_pool_ring {
 };
 
 struct keel_ring_pool {
-	/* Protects the rest. */
+	/* Protects @n and @rings. */
 	pthread_mutex_t lock;
+	unsigned int room;
 	unsigned int n;
 	/* In the order in which they were freed. */
 	struct keel_pool_ring rings[KEEL_POOL_RINGS];
@@ -90,7 +91,7 @@ struct keel_ring {
 	size_t size;
 	/* Its free() frees the memory; NULL: the provider mapped the memory. */
 	struct keel_parent_domain *allocator;
-	/* Gets such memory; NULL: it is unmapped. */
+	/* Keeps memory that the provider mapped; NULL: it is unmapped. */
 	struct keel_ring_pool *pool;
 };
 
@@ -370,10 +371,11 @@ int keel_ring_alloc(struct keel_ring *ring, struct keel_ring_pool *pool,
 		    struct keel_parent_domain *parent, enum keel_res_code res,
 		    uint32_t entries, uint32_t stride);
 void keel_ring_free(struct keel_ring *ring);
-void keel_pool_init(struct keel_ring_pool *pool);
+void keel_pool_init(struct keel_ring_pool *pool, unsigned int room);
+bool keel_pool_keeps(const struct keel_ring_pool *pool, size_t size);
 void *keel_pool_take(struct keel_ring_pool *pool, size_t size);
-void keel_pool_give(struct keel_ring_pool *pool, void *ptr, size_t size);
-void keel_pool_free(struct keel_ring_pool *pool);
+void keel_pool_put(struct keel_ring_pool *pool, void *ptr, size_t size);
+void keel_pool_fini(struct keel_ring_pool *pool);
 void keel_ring_reset(struct keel_ring *ring);
 struct keel_uapi_buf keel_ring_buf(const struct keel_ring *ring);
 

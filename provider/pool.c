@@ -5,13 +5,25 @@
  */
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <ccan/minmax.h>
 
 #include "keel.h"
 
-void keel_pool_init(struct keel_ring_pool *pool)
+/* @room: how many rings it keeps, KEEL_POOL_RINGS at most */
+void keel_pool_init(struct keel_ring_pool *pool, unsigned int room)
 {
 	pthread_mutex_init(&pool->lock, NULL);
+	pool->room = room;
 	pool->n = 0;
+}
+
+/* Whether memory of a ring is kept. @pool may be NULL. */
+bool keel_pool_keeps(const struct keel_ring_pool *pool, size_t size)
+{
+	return pool && pool->room &&
+	       size <= max_t(size_t, KEEL_POOL_MOST, sysconf(_SC_PAGESIZE));
 }
 
 /* Remove element @i, which the caller uses or unmaps. */
@@ -31,7 +43,7 @@ void *keel_pool_take(struct keel_ring_pool *pool, size_t size)
 	void *ptr = NULL;
 	unsigned int i;
 
-	if (!pool || size > KEEL_POOL_MOST)
+	if (!keel_pool_keeps(pool, size))
 		return NULL;
 	pthread_mutex_lock(&pool->lock);
 	/* The memory that was used last. */
@@ -43,17 +55,17 @@ void *keel_pool_take(struct keel_ring_pool *pool, size_t size)
 }
 
 /*
- * Keep mapped memory, or unmap it. Sizes that nobody needs any more leave by and by: the
- * oldest is unmapped if the pool is full. @pool may be NULL.
+ * Keep mapped memory, or unmap it. If the pool is full, the oldest memory is unmapped: sizes
+ * that are not needed any more do not stay. @pool may be NULL.
  */
-void keel_pool_give(struct keel_ring_pool *pool, void *ptr, size_t size)
+void keel_pool_put(struct keel_ring_pool *pool, void *ptr, size_t size)
 {
-	if (pool && size <= KEEL_POOL_MOST) {
+	if (keel_pool_keeps(pool, size)) {
 		struct keel_pool_ring new = { ptr, size };
 
 		ptr = NULL;
 		pthread_mutex_lock(&pool->lock);
-		if (pool->n == KEEL_POOL_RINGS) {
+		if (pool->n == pool->room) {
 			size = pool->rings[0].size;
 			ptr = pool_remove(pool, 0);
 		}
@@ -65,7 +77,7 @@ void keel_pool_give(struct keel_ring_pool *pool, void *ptr, size_t size)
 }
 
 /* Unmap all. No thread uses the pool any more. */
-void keel_pool_free(struct keel_ring_pool *pool)
+void keel_pool_fini(struct keel_ring_pool *pool)
 {
 	while (pool->n) {
 		pool->n--;

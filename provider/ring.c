@@ -60,7 +60,7 @@ static void *own_alloc(struct keel_ring_pool *pool, size_t size)
 static void own_free(struct keel_ring_pool *pool, void *ptr, size_t size)
 {
 	ibv_dofork_range(ptr, size);
-	keel_pool_give(pool, ptr, size);
+	keel_pool_put(pool, ptr, size);
 }
 
 static uint64_t resource_type(enum keel_res_code res)
@@ -122,6 +122,10 @@ void keel_ring_free(struct keel_ring *ring)
 
 	if (!ring->shared)
 		return;
+	/* Inline data of the application does not outlive the queue. */
+	if (!parent && ring->res == KEEL_RES_SQ &&
+	    keel_pool_keeps(ring->pool, ring->size))
+		memset(ring->shared, 0, ring->size);
 	if (parent)
 		parent->free(&parent->pd.ibv_pd, parent->pd_context,
 			     ring->shared, resource_type(ring->res));

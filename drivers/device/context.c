@@ -37,7 +37,7 @@ MODULE_PARM_DESC(dm_access_align,
 
 static void keel_context_fill(struct keel_uapi_context_resp *resp)
 {
-	resp->comp_mask = KEEL_CONTEXT_STATE;
+	resp->comp_mask = KEEL_CONTEXT_STATE | KEEL_CONTEXT_RING_END;
 	resp->dm_access_align = READ_ONCE(keel_dm_access_align);
 }
 

@@ -257,7 +257,7 @@ TEST(get_context, "DEV-4", "GET_CONTEXT refuses non-zero driver data with EOPNOT
 	CHECK_RET(GET(NULL, 0, sizeof(resp)), EFAULT);
 	cmd.response = (uintptr_t)&resp;
 	CHECK_OK(GET(drv, 8, sizeof(resp)));
-	CHECK_EQ(resp.drv.comp_mask, KEEL_CONTEXT_STATE);
+	CHECK_EQ(resp.drv.comp_mask, KEEL_CONTEXT_STATE | KEEL_CONTEXT_RING_END);
 	CHECK_EQ(resp.drv.dm_access_align, 1);
 	CHECK_EQ(resp.more, 0);
 }

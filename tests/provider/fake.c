@@ -67,8 +67,8 @@ void fake_map_fails(int err)
 {
 	struct keel_ring_pool *pool = &to_kctx(fake.ctx)->pool;
 
-	keel_pool_free(pool);
-	keel_pool_init(pool);
+	keel_pool_fini(pool);
+	keel_pool_init(pool, KEEL_POOL_RINGS);
 	fake.fail[FAKE_MMAP] = err;
 }
 

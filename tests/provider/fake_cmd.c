@@ -24,7 +24,7 @@ int ibv_cmd_get_context(struct verbs_context *context,
 
 	if (ret)
 		return ret;
-	drv->comp_mask = KEEL_CONTEXT_STATE;
+	drv->comp_mask = KEEL_CONTEXT_STATE | KEEL_CONTEXT_RING_END;
 	drv->dm_access_align = 1;
 	return 0;
 }

@@ -142,7 +142,7 @@ TEST(pool, "DEV-2", "the memory of a freed ring is that of the next one of its s
 	void *small, *large;
 
 	fake_open();
-	keel_pool_init(&pool);
+	keel_pool_init(&pool, KEEL_POOL_RINGS);
 	CHECK_OK(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_CQ, 1, 64));
 	CHECK_OK(keel_ring_alloc(&other, &pool, NULL, KEEL_RES_CQ, 100, 64));
 	small = ring.shared;
@@ -150,13 +150,14 @@ TEST(pool, "DEV-2", "the memory of a freed ring is that of the next one of its s
 	CHECK_EQ(fake.dontfork, ring.size + other.size);
 	memset(small, 7, ring.size);
 	memset(large, 7, other.size);
-	keel_ring_free(&ring);
+	/* The smaller one last: the next ring needs another size than it has. */
 	keel_ring_free(&other);
+	keel_ring_free(&ring);
 	CHECK(!ring.shared);
 	CHECK_EQ(fake.dontfork, 0);
 	CHECK(is_mapped(small) && is_mapped(large));
-	/* Of no other size. */
-	CHECK_OK(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_SRQ, 200, 64));
+	/* Of no other size: 32 have 2 pages, 100 have 3. */
+	CHECK_OK(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_SRQ, 64, 64));
 	CHECK(ring.shared != small && ring.shared != large);
 	keel_ring_free(&ring);
 	CHECK_OK(keel_ring_alloc(&other, &pool, NULL, KEEL_RES_RQ, 100, 64));
@@ -168,12 +169,15 @@ TEST(pool, "DEV-2", "the memory of a freed ring is that of the next one of its s
 	CHECK_EQ(fake.dontfork, ring.size + other.size);
 	/* There is one only. */
 	CHECK_EQ(keel_pool_take(&pool, ring.size), NULL);
+	/* No inline data stays. */
+	memset(small, 7, ring.size);
 	keel_ring_free(&ring);
+	CHECK_ALL(small, 0, FAKE_PAGE);
 	fake.fail[FAKE_DONTFORK] = EINVAL;
 	CHECK_RET(keel_ring_alloc(&ring, &pool, NULL, KEEL_RES_SQ, 1, 64), ENOMEM);
 	CHECK(!is_mapped(small));
 	keel_ring_free(&other);
-	keel_pool_free(&pool);
+	keel_pool_fini(&pool);
 	CHECK(!is_mapped(large));
 	fake_close();
 }
@@ -187,7 +191,7 @@ TEST(pool_full, "DEV-2", "a context keeps 16 rings of at most 16 KiB; the oldest
 
 	CHECK_EQ(KEEL_POOL_RINGS, 16);
 	fake_open();
-	keel_pool_init(&pool);
+	keel_pool_init(&pool, KEEL_POOL_RINGS);
 	for (i = 0; i <= KEEL_POOL_RINGS; i++) {
 		CHECK_OK(keel_ring_alloc(&rings[i], &pool, NULL, KEEL_RES_CQ, 1, 64));
 		mem[i] = rings[i].shared;
@@ -199,21 +203,93 @@ TEST(pool_full, "DEV-2", "a context keeps 16 rings of at most 16 KiB; the oldest
 		CHECK(is_mapped(mem[i]));
 	/* The one that was freed last comes first. */
 	CHECK(keel_pool_take(&pool, FAKE_PAGE) == mem[KEEL_POOL_RINGS]);
-	keel_pool_give(&pool, mem[KEEL_POOL_RINGS], FAKE_PAGE);
-	/* 128 bytes and 254 CQEs are 16 KiB. */
-	CHECK_OK(keel_ring_alloc(&big, &pool, NULL, KEEL_RES_CQ, 128, 64));
-	CHECK(big.size <= 16384);
+	keel_pool_put(&pool, mem[KEEL_POOL_RINGS], FAKE_PAGE);
+	/* 16 KiB are kept, and not a page more. */
+	CHECK_OK(keel_ring_alloc(&big, &pool, NULL, KEEL_RES_RQ, 256, 48));
+	CHECK_EQ(big.size, 16384);
 	mem[0] = big.shared;
 	keel_ring_free(&big);
 	CHECK(is_mapped(mem[0]) && !is_mapped(mem[1]));
-	CHECK_OK(keel_ring_alloc(&big, &pool, NULL, KEEL_RES_CQ, 256, 64));
-	CHECK(big.size > 16384);
+	CHECK(keel_pool_take(&pool, 16384) == mem[0]);
+	keel_pool_put(&pool, mem[0], 16384);
+	CHECK_OK(keel_ring_alloc(&big, &pool, NULL, KEEL_RES_RQ, 256, 64));
+	CHECK_EQ(big.size, 16384 + FAKE_PAGE);
 	mem[1] = big.shared;
 	keel_ring_free(&big);
 	CHECK(!is_mapped(mem[1]));
-	keel_pool_free(&pool);
+	keel_pool_fini(&pool);
 	for (i = 0; i <= KEEL_POOL_RINGS; i++)
 		CHECK(!is_mapped(mem[i]));
+	fake_close();
+}
+
+TEST(pool_none, "DEV-4", "with a module that may write to the ring of a destroyed queue, its memory is unmapped")
+{
+	struct keel_ring_pool none;
+	struct keel_ring ring;
+	void *mem;
+
+	fake_open();
+	CHECK_EQ(to_kctx(fake.ctx)->pool.room, KEEL_POOL_RINGS);
+	keel_pool_init(&none, 0);
+	CHECK_OK(keel_ring_alloc(&ring, &none, NULL, KEEL_RES_CQ, 1, 64));
+	mem = ring.shared;
+	keel_ring_free(&ring);
+	CHECK(!is_mapped(mem));
+	keel_pool_fini(&none);
+	fake_close();
+}
+
+TEST(pool_context, "DEV-2", "the memory of the rings of a context is unmapped with it")
+{
+	struct ibv_cq *cq;
+	void *mem;
+
+	fake_open();
+	cq = MUST(ibv_create_cq(fake.ctx, 1, NULL, NULL, 0));
+	mem = to_kcq(cq)->ring.shared;
+	CHECK_OK(ibv_destroy_cq(cq));
+	CHECK(is_mapped(mem));
+	fake_close();
+	CHECK(!is_mapped(mem));
+}
+
+#define POOL_TURNS	2000
+
+/* Create and destroy rings, whose memory no other thread has meanwhile. */
+static void *pool_thread(void *pool)
+{
+	struct keel_ring rings[3];
+	int i, j;
+
+	for (i = 0; i < POOL_TURNS; i++) {
+		for (j = 0; j < 3; j++) {
+			CHECK_OK(keel_ring_alloc(&rings[j], pool, NULL, KEEL_RES_CQ, 1, 64));
+			CHECK_ALL(rings[j].shared, 0, sizeof(*rings[j].shared));
+			memset(rings[j].shared, 1 + j, rings[j].size);
+		}
+		for (j = 0; j < 3; j++) {
+			CHECK_ALL(rings[j].shared, 1 + j, FAKE_PAGE);
+			keel_ring_free(&rings[j]);
+		}
+	}
+	return NULL;
+}
+
+TEST(pool_threads, "DEV-4", "threads that create and destroy queues never get one memory at the same time")
+{
+	struct keel_ring_pool pool;
+	pthread_t threads[3];
+	int i;
+
+	fake_open();
+	keel_pool_init(&pool, KEEL_POOL_RINGS);
+	for (i = 0; i < 3; i++)
+		CHECK_OK(pthread_create(&threads[i], NULL, pool_thread, &pool));
+	for (i = 0; i < 3; i++)
+		CHECK_OK(pthread_join(threads[i], NULL));
+	CHECK(pool.n <= 9);
+	keel_pool_fini(&pool);
 	fake_close();
 }
 

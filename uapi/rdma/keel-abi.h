@@ -97,9 +97,12 @@ struct keel_uapi_state {
 /**
  * enum keel_uapi_context_mask - optional features of a module
  * @KEEL_CONTEXT_STATE: &struct keel_uapi_state can be mapped
+ * @KEEL_CONTEXT_RING_END: the kernel does not write to a ring after the destroy of its
+ *	queue, or after a resize has replaced it: the memory can be used again
  */
 enum keel_uapi_context_mask {
 	KEEL_CONTEXT_STATE	= 1U << 0,
+	KEEL_CONTEXT_RING_END	= 1U << 1,
 };
 
 /**
