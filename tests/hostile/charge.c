@@ -239,15 +239,15 @@ static const struct kind {
 	int n;
 	unsigned long bytes;
 } kinds[] = {
-	{ "PD", new_pd, free_pd, 2000, 500 },
-	{ "parent domain", new_parent, free_pd, 2000, 250 },
-	{ "TD", new_td, free_td, 2000, 190 },
+	{ "PD", new_pd, free_pd, 2000, 460 },
+	{ "parent domain", new_parent, free_pd, 3000, 250 },
+	{ "TD", new_td, free_td, 4000, 140 },
 	{ "on-demand MR", new_odp, free_mr, 2000, 400 },
 	{ "MR of 16 MiB", new_mr, free_mr, 40, LIST },
 	{ "MR of device memory", new_dm_mr, free_mr, 2000, 400 },
 	{ "MW", new_mw, free_mw, 2000, 400 },
-	{ "buffer of device memory", new_dm, free_dm, 2000, 250 },
-	{ "XRC domain", new_xrcd, free_xrcd, 2000, 250 },
+	{ "buffer of device memory", new_dm, free_dm, 3000, 205 },
+	{ "XRC domain", new_xrcd, free_xrcd, 3000, 205 },
 	/* Creating an AH takes a clock tick. */
 	{ "AH", new_ah, free_ah, 300, 250 },
 	{ "CQ", new_cq, free_cq, 1100, 250 },
@@ -271,10 +271,10 @@ static void check_returned(const struct kind *k, long before, long grown)
 		     k->what, group_kernel() - before, grown);
 }
 
-/* memory.stat shows small changes only every other second. */
+/* memory.stat shows changes of less than 128 pages only every other second. */
 static void settle(const struct kind *k)
 {
-	if (k->n * k->bytes < MIB / 4)
+	if (k->n * k->bytes < MIB / 2 + MIB / 8)
 		sleep(3);
 }
 
