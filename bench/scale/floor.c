@@ -19,7 +19,10 @@
 #define CLASS	"/sys/class/infiniband_verbs"
 
 static int node = -1;
-static void *memory, *pd;
+/* Bytes of @memory, of which MRs use parts in turn. */
+static size_t room;
+static char *memory;
+static void *pd;
 
 /* Whether uverbs file @entry belongs to the device. */
 static bool is_world(const char *entry)
@@ -150,11 +153,13 @@ static int prepare_mr(void)
 
 static void *make_mr(uint64_t length)
 {
+	static size_t n;
+	char *start = memory + n++ % (room / length) * length;
 	struct ib_uverbs_reg_mr_resp resp;
 	struct ib_uverbs_reg_mr reg = {
 		.response = (uintptr_t)&resp,
-		.start = (uintptr_t)memory,
-		.hca_va = (uintptr_t)memory,
+		.start = (uintptr_t)start,
+		.hca_va = (uintptr_t)start,
 		.length = length,
 		.pd_handle = (uintptr_t)pd - 1,
 		.access_flags = IBV_ACCESS_LOCAL_WRITE,
@@ -172,21 +177,16 @@ static int unmake_mr(void *mr)
 		       sizeof(struct ib_uverbs_dereg_mr), NULL, 0) ? errno : 0;
 }
 
-static int prepare_4k(void)
+static int prepare_pages(void)
 {
-	memory = memory_new(PAGE);
+	room = PAGES * PAGE;
+	memory = memory_new(room);
 	return prepare_mr();
 }
 
 static void *make_4k(void)
 {
 	return make_mr(PAGE);
-}
-
-static int prepare_1m(void)
-{
-	memory = memory_new(MIB);
-	return prepare_mr();
 }
 
 static void *make_1m(void)
@@ -196,13 +196,15 @@ static void *make_1m(void)
 
 static int prepare_1g(void)
 {
-	memory = memory_new(GIB);
+	room = GIB;
+	memory = memory_new(room);
 	return prepare_mr();
 }
 
 static int prepare_huge(void)
 {
-	memory = memory_huge(GIB);
+	room = GIB;
+	memory = memory_huge(room);
 	return prepare_mr();
 }
 
@@ -214,8 +216,8 @@ static void *make_1g(void)
 const struct kind floor_kinds[] = {
 	{ "floor", prepare, make, unmake },
 	{ "floor_pd", prepare, make_pd, unmake_pd },
-	{ "floor_4k", prepare_4k, make_4k, unmake_mr },
-	{ "floor_1m", prepare_1m, make_1m, unmake_mr },
+	{ "floor_4k", prepare_pages, make_4k, unmake_mr },
+	{ "floor_1m", prepare_pages, make_1m, unmake_mr },
 	{ "floor_1g", prepare_1g, make_1g, unmake_mr },
 	{ "floor_1g_huge", prepare_huge, make_1g, unmake_mr },
 	{}

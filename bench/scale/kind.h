@@ -8,6 +8,8 @@
 #define PAGE		4096UL
 #define MIB		(1UL << 20)
 #define GIB		(1UL << 30)
+/* Of memory that small MRs use in turn. */
+#define PAGES		4096
 
 /**
  * struct kind - a kind of object

@@ -222,6 +222,8 @@ static void levels(const struct kind *kind, double seconds, int n, char **alive)
 	if (!crowd.objs)
 		die("no memory");
 	pair_cost(kind, seconds);
+	/* Objects that were destroyed are freed after a grace period, some of it later. */
+	sleep(1);
 	crowd.kernel = kernel_bytes();
 	crowd.user = user_bytes();
 	printf("{\"levels\": [");

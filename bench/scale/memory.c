@@ -4,7 +4,6 @@
 
 #include "kind.h"
 
-#define PAGES		4096
 #define RIGHTS		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |	\
 			 IBV_ACCESS_REMOTE_WRITE)
 
