@@ -87,8 +87,8 @@ static void keel_free_context(struct ibv_context *ibctx)
 {
 	struct keel_context *ctx = to_kctx(ibctx);
 
-	unmap_state(ctx);
 	keel_pool_fini(&ctx->pool);
+	unmap_state(ctx);
 	verbs_uninit_context(&ctx->ibvctx);
 	free(ctx);
 }
