@@ -12,6 +12,7 @@
 #include "dummy_obj.h"
 #include "keel_aperture.h"
 #include "keel_keys.h"
+#include "keel_point.h"
 
 #ifdef CONFIG_FAILSLAB
 
@@ -107,6 +108,53 @@ static void keys_no_memory(struct kunit *test)
 	keel_key_remove(keys, &key);
 	keel_keys_fini(keys);
 	dummy_close(mr);
+}
+
+/* While a thread waits for memory, others get numbers 64 to 66 and free them. */
+static struct keel_numbers *passed;
+
+static void pass(const char *name)
+{
+	struct kunit *test = kunit_get_current_test();
+	u32 number, i;
+
+	if (strcmp(name, "number_short"))
+		return;
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	fail_all(false);
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_EQ(test, 0, keel_number_add(passed, &number, NULL, passed,
+							 GFP_KERNEL));
+		KUNIT_EXPECT_EQ(test, 64 + i, number);
+	}
+	for (i = 0; i < 3; i++)
+		keel_number_remove(passed, 64 + i);
+}
+
+/* A thread that had to wait for memory gets the number that is next then. */
+static void numbers_wait_for_memory(struct kunit *test)
+{
+	u32 first = 0, number = 0;
+	u8 round = 9;
+
+	passed = kunit_kzalloc(test, sizeof(*passed), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, passed);
+	keel_numbers_init(passed, 1, INT_MAX);
+	KUNIT_EXPECT_EQ(test, 0, keel_number_add(passed, &first, NULL, passed, GFP_KERNEL));
+	passed->next = 64;
+	WRITE_ONCE(keel_point_hook.hit, pass);
+	fail_all(true);
+	KUNIT_EXPECT_EQ(test, 0, keel_number_add(passed, &number, &round, passed,
+						 GFP_KERNEL));
+	fail_all(false);
+	KUNIT_EXPECT_PTR_EQ(test, NULL, READ_ONCE(keel_point_hook.hit));
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	KUNIT_EXPECT_EQ(test, 67, number);
+	KUNIT_EXPECT_EQ(test, 0, round);
+	KUNIT_EXPECT_EQ(test, 68, passed->next);
+	keel_number_remove(passed, number);
+	keel_number_remove(passed, first);
+	keel_numbers_fini(passed, "test");
 }
 
 static int try_range(u64 pages)
@@ -208,6 +256,7 @@ static void fault_all(struct kunit *test)
 static struct kunit_case fault_test_cases[] = {
 	KUNIT_CASE(pd_2_unborn_holds_nothing),
 	KUNIT_CASE(keys_no_memory),
+	KUNIT_CASE(numbers_wait_for_memory),
 	KUNIT_CASE_PARAM(fault_each, each_gen_params),
 	KUNIT_CASE_PARAM(fault_all, each_gen_params),
 	{}

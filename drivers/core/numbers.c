@@ -7,10 +7,12 @@
  * reserved until the next one is freed: the next number is near, and finds its nodes.
  */
 #include <linux/bug.h>
+#include <linux/minmax.h>
 #include <kunit/visibility.h>
 
 #include "compat.h"
 #include "keel_numbers.h"
+#include "keel_point.h"
 
 /**
  * keel_numbers_init() - initialize a table
@@ -80,27 +82,43 @@ static bool keel_numbers_forget(struct keel_numbers *numbers)
 }
 
 /*
- * Find a free number from the next one on, and then from the least one on. Not as
- * __xa_alloc_cyclic() does it: if memory is short, that goes back to the least number.
- * The caller has the lock.
+ * Position @xas at the next free number, or set its error to -EBUSY. Returns whether the
+ * search wrapped around. The caller has the lock.
  */
-static int keel_number_alloc(struct keel_numbers *numbers, u32 *number, void *entry,
-			     gfp_t gfp)
+static bool keel_number_find(struct keel_numbers *numbers, struct xa_state *xas)
 {
-	int ret = -EBUSY;
+	xas_set(xas, numbers->next);
+	xas_find_marked(xas, numbers->most, XA_FREE_MARK);
+	if (xas->xa_node != XAS_RESTART)
+		return false;
+	xas_set(xas, numbers->least);
+	xas_find_marked(xas, min(numbers->next - 1, numbers->most), XA_FREE_MARK);
+	if (xas->xa_node == XAS_RESTART)
+		xas_set_err(xas, -EBUSY);
+	return true;
+}
 
-	if (numbers->next <= numbers->most)
-		ret = __xa_alloc(&numbers->xa, number, entry,
-				 XA_LIMIT(numbers->next, numbers->most), gfp);
-	if (ret == -EBUSY && numbers->next > numbers->least) {
-		ret = __xa_alloc(&numbers->xa, number, entry,
-				 XA_LIMIT(numbers->least, numbers->next - 1), gfp);
-		if (!ret)
-			numbers->round++;
-	}
-	if (!ret)
-		numbers->next = *number + 1;
-	return ret;
+/*
+ * Give @entry the next free number. Sets the error of @xas if there is none, or if memory
+ * is short: then nothing has changed. The caller has the lock.
+ */
+static void keel_number_take(struct keel_numbers *numbers, struct xa_state *xas,
+			     u32 *number, void *entry)
+{
+	bool wrapped = keel_number_find(numbers, xas);
+
+	if (xas_error(xas) && keel_numbers_forget(numbers))
+		wrapped = keel_number_find(numbers, xas);
+	if (xas_error(xas))
+		return;
+	/* Readers that find the entry see the number. */
+	*number = xas->xa_index;
+	xas_store(xas, entry ?: XA_ZERO_ENTRY);
+	xas_clear_mark(xas, XA_FREE_MARK);
+	if (xas_error(xas))
+		return;
+	numbers->next = *number + 1;
+	numbers->round += wrapped;
 }
 
 /**
@@ -111,23 +129,29 @@ static int keel_number_alloc(struct keel_numbers *numbers, u32 *number, void *en
  * @entry: the entry, or NULL to reserve the number for keel_number_publish()
  * @gfp: flags for allocations
  *
+ * __xa_alloc_cyclic() would not do. It goes back to the least number if memory is short.
+ * While it waits for memory, which another process can make last, others get numbers and
+ * free them: then it goes back to the number that it had in mind.
+ *
  * Context: any; may sleep if @gfp may.
  * Return: 0; -ENOMEM if memory is short; -EBUSY if all numbers are in use.
  */
 int keel_number_add(struct keel_numbers *numbers, u32 *number, u8 *round, void *entry,
 		    gfp_t gfp)
 {
+	XA_STATE(xas, &numbers->xa, 0);
 	unsigned long flags;
-	int ret;
 
-	xa_lock_irqsave(&numbers->xa, flags);
 	do {
-		ret = keel_number_alloc(numbers, number, entry, gfp);
-	} while (ret == -EBUSY && keel_numbers_forget(numbers));
-	if (round)
-		*round = numbers->round;
-	xa_unlock_irqrestore(&numbers->xa, flags);
-	return ret;
+		xas_lock_irqsave(&xas, flags);
+		keel_number_take(numbers, &xas, number, entry);
+		if (round)
+			*round = numbers->round;
+		xas_unlock_irqrestore(&xas, flags);
+		if (xas_error(&xas) == -ENOMEM)
+			keel_point("number_short");
+	} while (xas_nomem(&xas, gfp));
+	return xas_error(&xas);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_number_add);
 
