@@ -190,7 +190,7 @@ static void at_release_look(struct keel_obj *obj, void *arg)
 
 	KUNIT_EXPECT_FALSE(test, keel_obj_tryget(obj));
 	KUNIT_EXPECT_NULL(test, keel_number_load(&dummies->reg.objs[obj->kind],
-					obj->id));
+						 obj->id));
 	/* Release may use the objects that it holds. */
 	if (obj->holds[0].target) {
 		KUNIT_EXPECT_GE(test,

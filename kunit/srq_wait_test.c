@@ -193,6 +193,7 @@ static void iso_3_srq_wanted_once(struct kunit *test)
 		KUNIT_EXPECT_FALSE(test, keel_rq_want(rq));
 	KUNIT_EXPECT_TRUE(test, rq->ring.head->flags & KEEL_RING_F_DOORBELL);
 	KUNIT_EXPECT_TRUE(test, keel_rq_was_wanted(rq));
+	keel_rq_unwant(rq);
 	KUNIT_EXPECT_FALSE(test, rq->ring.head->flags & KEEL_RING_F_DOORBELL);
 	KUNIT_EXPECT_FALSE(test, keel_rq_was_wanted(rq));
 }
