@@ -100,7 +100,8 @@ static bool keel_number_find(struct keel_numbers *numbers, struct xa_state *xas)
 
 /*
  * Give @entry the next free number. Sets the error of @xas if there is none, or if memory
- * is short: then nothing has changed. The caller has the lock.
+ * is short: then @numbers has no new entry, and the search does not go on. The caller has
+ * the lock.
  */
 static void keel_number_take(struct keel_numbers *numbers, struct xa_state *xas,
 			     u32 *number, void *entry)
