@@ -69,7 +69,7 @@ struct ibv_qp *big_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 	struct ibv_qp_init_attr init = {
 		.send_cq = cq, .recv_cq = cq, .qp_type = type,
 		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
-			 .max_send_sge = BIG_COPIES + 2, .max_recv_sge = 1 },
+			 .max_send_sge = BIG_MOST + 2, .max_recv_sge = 1 },
 	};
 
 	return MUST(ibv_create_qp(pd, &init));
@@ -80,7 +80,7 @@ void big_post(struct ibv_qp *qp, enum ibv_wr_opcode op, uint64_t wr_id,
 	      uint32_t rkey)
 {
 	uint64_t at = (uintptr_t)flat;
-	struct ibv_sge sge[BIG_COPIES + 2] = { { at, BIG_PAGE, lkey } };
+	struct ibv_sge sge[BIG_MOST + 2] = { { at, BIG_PAGE, lkey } };
 	struct ibv_send_wr wr = {
 		.wr_id = wr_id, .opcode = op, .sg_list = sge,
 		.num_sge = copies + 2, .send_flags = IBV_SEND_SIGNALED,
@@ -88,6 +88,7 @@ void big_post(struct ibv_qp *qp, enum ibv_wr_opcode op, uint64_t wr_id,
 	};
 	int i;
 
+	CHECK(copies <= BIG_MOST);
 	for (i = 1; i <= copies; i++)
 		sge[i] = (struct ibv_sge){ at + BIG_PAGE, BIG_BODY, lkey };
 	sge[i] = (struct ibv_sge){ at + BIG_FLAT - BIG_PAGE, BIG_PAGE, lkey };

@@ -18,10 +18,10 @@
 
 #define BIG_PAGE	4096UL
 #define BIG_BODY	(6UL << 20)
-#define BIG_COPIES	28
+/* Copies of the body in the longest message. */
+#define BIG_MOST	28
 #define BIG_FLAT	(BIG_BODY + 2 * BIG_PAGE)
 #define BIG_LEN(copies)	((copies) * BIG_BODY + 2 * BIG_PAGE)
-#define BIG_LONG	BIG_LEN(BIG_COPIES)
 
 /* Memory that processes share: first page, body, last page. */
 struct big {

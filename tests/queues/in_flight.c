@@ -22,6 +22,9 @@
 #include "t.h"
 #include "tree.h"
 
+/* Copies of the big buffer in a long message of 36 MiB: most attempts hit it. */
+#define COPIES		6
+#define LONG		BIG_LEN(COPIES)
 #define ATTEMPTS	40
 #define RIGHTS		(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			 IBV_ACCESS_REMOTE_WRITE)
@@ -107,7 +110,7 @@ static void *act(void *arg)
 	struct side *s = arg;
 
 	in_the_middle();
-	(s->len == BIG_LONG ? deed->by_peer : deed->by_req)(s);
+	(s->len == LONG ? deed->by_peer : deed->by_req)(s);
 	if (deed->released)
 		scrub();
 	return NULL;
@@ -132,8 +135,8 @@ static void side_open(struct side *s, int me, struct peer *parent)
 	s->ctx = dev_open(KEEL0);
 	s->pd = MUST(ibv_alloc_pd(s->ctx));
 	s->cq = cq_new(s->ctx);
-	s->len = me == PEER ? BIG_LONG : BIG_FLAT;
-	s->map = me == PEER ? big_map_long(&bigs[me], BIG_COPIES) :
+	s->len = me == PEER ? LONG : BIG_FLAT;
+	s->map = me == PEER ? big_map_long(&bigs[me], COPIES) :
 			      big_map_flat(&bigs[me]);
 	if (deed->mem[me] == DEMAND)
 		access = RIGHTS | IBV_ACCESS_ON_DEMAND;
@@ -226,7 +229,7 @@ static void req_post(struct side *s)
 	if (deed->later)
 		post_send(s->qp, 4, (struct mem){});
 	big_post(s->qp, reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 5,
-		 s->map, s->mr->lkey, BIG_COPIES, board->side[PEER].addr,
+		 s->map, s->mr->lkey, COPIES, board->side[PEER].addr,
 		 board->side[PEER].key);
 }
 
