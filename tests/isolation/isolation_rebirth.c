@@ -21,7 +21,8 @@
 #define QPS		14
 #define STACK		(256 << 10)
 #define RING		(1024 << 10)
-#define RUN_US		3000000ULL
+/* Much longer than the time that a user may save up. */
+#define RUN_US		8000000ULL
 #define USERS		12
 #define FIRST_UID	1000
 /* The kernel has other work, and counts in steps. */

@@ -15,6 +15,8 @@
 #define BYTES	64
 /* Value of <linux/sched.h>, found in /proc/PID/stat. */
 #define PF_KTHREAD	0x00200000
+/* Numbers of threads are smaller: PID_MAX_LIMIT of <linux/threads.h>. */
+#define PIDS		(4 << 20)
 
 const char * const iso_types[ISO_TYPES] = { "RC", "UC", "UD", "XRC" };
 
@@ -340,10 +342,28 @@ void iso_watch(int fd, int waiters)
 	}
 }
 
+/*
+ * The processor time of a kernel thread that is new since the last call. A thread that has
+ * ended takes its time along, so the sum of all threads may decrease.
+ */
+static uint64_t new_us(const char *name, uint64_t us)
+{
+	static uint64_t last[PIDS];
+	int pid = atoi(name);
+	uint64_t old;
+
+	CHECK(pid > 0 && pid < PIDS);
+	old = last[pid];
+	last[pid] = us;
+	/* Else another thread has the number now. */
+	return us >= old ? us - old : us;
+}
+
 uint64_t iso_kernel_us(void)
 {
-	uint64_t sum = 0, us, exact;
+	static uint64_t sum;
 	struct dirent *entry;
+	uint64_t us, exact;
 	bool kernel;
 	DIR *proc = MUST(opendir("/proc"));
 
@@ -353,7 +373,7 @@ uint64_t iso_kernel_us(void)
 		if (!kernel)
 			continue;
 		exact = schedstat_us("/proc", entry->d_name);
-		sum += exact ?: us;
+		sum += new_us(entry->d_name, exact ?: us);
 	}
 	closedir(proc);
 	return sum;
