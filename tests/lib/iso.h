@@ -119,7 +119,8 @@ void iso_kill(const char *file, int line, struct peer *p, int sig,
 void iso_watch(int fd, int waiters);
 /*
  * Return the processor time in us that all kernel threads, or a process, have
- * used. For kernel threads, only differences count: it never decreases. User Mode Linux counts in steps of 10 ms for each thread.
+ * used. That of kernel threads never decreases; only differences count. User Mode
+ * Linux counts in steps of 10 ms for each thread.
  */
 uint64_t iso_kernel_us(void);
 uint64_t iso_process_us(pid_t pid);
