@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "cgroup.h"
@@ -19,12 +20,17 @@
 #define WAITING		8
 #define ATTEMPTS	40
 #define LOOPS		32
-/* Without help, such a worker gets a processor after more than ten seconds. */
-#define RMMOD_MS	5000
+#define TOP_NICE	-20
+#define BYTES		(1024UL << 10)
+/* Without help, such a worker gets no processor for longer. */
+#define RMMOD_MS	20000
 /* The kernel reports threads that wait longer. */
 #define HUNG_SECS	"/proc/sys/kernel/hung_task_timeout_secs"
 #define HUNG_WARNINGS	"/proc/sys/kernel/hung_task_warnings"
 #define SECS		2
+
+/* A starved worker copies the first half to the second half. */
+static char bytes[2 * BYTES];
 
 /* Of the kernel, from the start of the program: the process of the test may fail. */
 static char *hung_secs, *hung_warnings;
@@ -96,8 +102,12 @@ static void make_idle(pid_t tid)
 	SYS(sched_setscheduler(tid, SCHED_IDLE, &none));
 }
 
+/* In the second test an idle thread beside them runs after minutes. */
+static int loop_nice;
+
 static void loop(struct peer *parent)
 {
+	SYS(setpriority(PRIO_PROCESS, 0, loop_nice));
 	user_become(1000);
 	pin(0, 0);
 	peer_tell(parent);
@@ -144,22 +154,15 @@ static void innocent(struct peer *parent)
 	}
 }
 
-/* Returns how many kernel threads wait, and the process in @h, if it has threads left. */
-static int attempt(struct peer *h, int ms)
+/* Stop a process while its workers get no processor, and return how many others wait. */
+static int stop_at(struct peer *h, struct peer *l, int ms)
 {
-	struct peer l;
 	int waits;
 
-	peer_start(h, hostile);
-	peer_wait(h);
-	peer_start(&l, loop);
-	peer_wait(&l);
-	peer_tell(h);
-	peer_wait(h);
 	usleep(ms * 1000);
-	/* Now some were about to end, but got no processor. */
+	/* Now some were about to end. */
 	SYS(kill(h->pid, SIGSTOP));
-	peer_kill(&l, SIGKILL);
+	SYS(kill(l->pid, SIGSTOP));
 	SYS(waitpid(h->pid, NULL, WUNTRACED));
 	/* The others, that are about to end, do so. */
 	usleep(200000);
@@ -167,6 +170,37 @@ static int attempt(struct peer *h, int ms)
 	t_note("stopped after %d ms: %d threads are left, %d kernel threads wait", ms,
 	       threads(h->pid, NULL), waits);
 	return waits;
+}
+
+/*
+ * Stop a process again and again, until the greatest number of kernel threads waits for
+ * its workers, and more are to end. Returns false if none are left before that.
+ */
+static bool attempt(struct peer *h)
+{
+	bool found, more;
+	struct peer l;
+	int ms = 0, waits;
+
+	peer_start(h, hostile);
+	peer_wait(h);
+	peer_start(&l, loop);
+	peer_wait(&l);
+	peer_tell(h);
+	peer_wait(h);
+	do {
+		waits = stop_at(h, &l, ms);
+		CHECK(waits <= WAITING);
+		more = threads(h->pid, NULL) > WAITING + 1;
+		found = more && waits == WAITING;
+		if (found)
+			break;
+		SYS(kill(l.pid, SIGCONT));
+		SYS(kill(h->pid, SIGCONT));
+		ms = (ms + 7) % 30;
+	} while (more);
+	peer_kill(&l, SIGKILL);
+	return found;
 }
 
 /* Let the kernel report threads soon, if it looks for hung ones (Debian's does). */
@@ -217,21 +251,17 @@ static void check_ends(struct peer *p)
 TEST_CASE(stopped, "ISO-1,ISO-2", "a process stopped while its workers end keeps few kernel threads waiting, none seems to hang, others live", .limit = 240, ISO_NEEDS_THREADS)
 {
 	struct peer h, p;
-	int i, waits = 0;
+	int i;
 
 	module_will_go();
 	report_hung();
 	peer_start(&p, innocent);
 	peer_wait(&p);
-	for (i = 0; i < ATTEMPTS; i++) {
-		waits = attempt(&h, i * 7 % 30);
-		CHECK(waits <= WAITING);
-		if (waits == WAITING && threads(h.pid, NULL) > WAITING + 1)
-			break;
+	for (i = 0; !attempt(&h); i++) {
+		/* The moment must come. */
+		CHECK(i < ATTEMPTS);
 		peer_kill(&h, SIGKILL);
 	}
-	/* The moment has come. */
-	CHECK_EQ(waits, WAITING);
 	check_none_hangs();
 	peer_tell(&p);
 	peer_wait(&p);
@@ -243,12 +273,32 @@ TEST_CASE(stopped, "ISO-1,ISO-2", "a process stopped while its workers end keeps
 	peer_kill(&h, SIGKILL);
 }
 
+/* Its worker always has something to do. */
 static void starved(struct peer *parent)
 {
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
+	struct ibv_wc wc;
+	struct link l;
+	int n = 1;
+
+	SYS(setpriority(PRIO_PROCESS, 0, TOP_NICE));
 	user_become(1000);
-	cq_new(dev_open(KEEL0));
+	pd = MUST(ibv_alloc_pd(dev_open(KEEL0)));
+	l = link_new(pd, pd, IBV_QPT_RC);
+	qp_allow(l.qp[1], IBV_ACCESS_REMOTE_WRITE);
+	mr = MUST(ibv_reg_mr(pd, bytes, sizeof(bytes),
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
 	threads(getpid(), make_idle);
 	peer_tell(parent);
+	/* Until the device is removed. */
+	while (n > 0) {
+		post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 1,
+			  (struct mem){ bytes, BYTES, mr->lkey },
+			  (uintptr_t)bytes + BYTES, mr->rkey);
+		while (!(n = ibv_poll_cq(l.cq[0], 1, &wc)))
+			sched_yield();
+	}
 	pause();
 }
 
@@ -267,6 +317,7 @@ TEST_CASE(starved, "ISO-1", "rmmod does not wait for a worker of the lowest prio
 
 	module_will_go();
 	cgroup_make("cpu");
+	loop_nice = TOP_NICE;
 	peer_start(&u, unloads);
 	peer_start(&s, starved);
 	peer_wait(&s);
@@ -276,6 +327,8 @@ TEST_CASE(starved, "ISO-1", "rmmod does not wait for a worker of the lowest prio
 		cgroup_add(l[i].pid);
 		peer_wait(&l[i]);
 	}
+	/* The worker has had its turn. rmmod, which is outside, need not wait for the others. */
+	cgroup_set("cpu.weight", "1");
 	peer_tell(&u);
 	iso_within(__FILE__, __LINE__, &u, RMMOD_MS, "rmmod");
 	for (i = 0; i < LOOPS; i++)
