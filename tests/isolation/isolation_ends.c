@@ -276,6 +276,7 @@ TEST_CASE(stopped, "ISO-1,ISO-2", "a process stopped while its workers end keeps
 /* Its worker always has something to do. */
 static void starved(struct peer *parent)
 {
+	struct ibv_send_wr *wr, *bad;
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
 	struct ibv_wc wc;
@@ -289,16 +290,15 @@ static void starved(struct peer *parent)
 	qp_allow(l.qp[1], IBV_ACCESS_REMOTE_WRITE);
 	mr = MUST(ibv_reg_mr(pd, bytes, sizeof(bytes),
 			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+	wr = send_wr(IBV_WR_RDMA_WRITE, 1, (struct mem){ bytes, BYTES, mr->lkey });
+	wr->wr.rdma.remote_addr = (uintptr_t)bytes + BYTES;
+	wr->wr.rdma.rkey = mr->rkey;
 	threads(getpid(), make_idle);
 	peer_tell(parent);
 	/* Until the device is removed. */
-	while (n > 0) {
-		post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 1,
-			  (struct mem){ bytes, BYTES, mr->lkey },
-			  (uintptr_t)bytes + BYTES, mr->rkey);
+	while (n > 0 && !ibv_post_send(l.qp[0], wr, &bad))
 		while (!(n = ibv_poll_cq(l.cq[0], 1, &wc)))
 			sched_yield();
-	}
 	pause();
 }
 

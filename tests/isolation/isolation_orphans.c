@@ -98,23 +98,20 @@ static void flusher(struct peer *parent)
 }
 
 /*
- * Check that the kernel flushes the WQEs posted before the death and no later
- * WQE.
+ * Check that the kernel flushes the WQEs posted before the death and no later WQE: at most
+ * so many since then. This may take long, because users get a part of a processor for it.
  */
-static void check_flushed(long start)
+static void check_flushed(long since, long most)
 {
 	long now, before = -1;
-	int i;
 
-	for (i = 0; (now = dev_counter("flushes")) != before; i++) {
-		if (i == 20)
-			FAIL("got %ld WQEs flushed in half a second, want an end",
-			     now - before);
+	while ((now = dev_counter("flushes")) != before) {
+		if (now - since > most)
+			FAIL("got %ld WQEs flushed, want %ld at most", now - since, most);
 		before = now;
 		usleep(500000);
 	}
-	t_note("%ld WQEs were flushed", now - start);
-	CHECK(now - start >= QUEUES);
+	t_note("%ld WQEs were flushed after the death", now - since);
 }
 
 TEST_CASE(flushed, "ISO-2", "after the death of a process, the kernel stops flushing its queues although another process keeps filling them",
@@ -127,7 +124,8 @@ TEST_CASE(flushed, "ISO-2", "after the death of a process, the kernel stops flus
 	peer_wait(&p);
 	usleep(100000);
 	peer_kill(&p, SIGKILL);
-	check_flushed(start);
+	check_flushed(dev_counter("flushes"), QUEUES * (WRS + 1));
+	CHECK(dev_counter("flushes") - start >= QUEUES);
 }
 
 /*
@@ -206,13 +204,12 @@ static long flush_after_lie(void)
 	peer_kill(&p, SIGKILL);
 	atomic_store(lies.dead, true);
 	usleep(1000000);
-	check_flushed(start);
+	check_flushed(start, QUEUES * 2 * WRS);
 	flushed = dev_counter("flushes") - start;
 	/* The process that lies ends. */
 	atomic_store(lies.dead, false);
 	/* Every receive WQE was flushed, and no more send WQEs than there are. */
 	CHECK(flushed >= QUEUES * WRS);
-	CHECK(flushed <= QUEUES * 2 * WRS);
 	return flushed;
 }
 
