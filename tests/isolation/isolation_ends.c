@@ -102,8 +102,9 @@ static void make_idle(pid_t tid)
 	SYS(sched_setscheduler(tid, SCHED_IDLE, &none));
 }
 
-/* In the second test an idle thread beside them runs after minutes. */
+/* In the second test an idle thread beside them runs after minutes. They begin together. */
 static int loop_nice;
+static bool *loops_begin;
 
 static void loop(struct peer *parent)
 {
@@ -111,6 +112,8 @@ static void loop(struct peer *parent)
 	user_become(1000);
 	pin(0, 0);
 	peer_tell(parent);
+	while (!__atomic_load_n(loops_begin, __ATOMIC_RELAXED))
+		usleep(1000);
 	for (;;)
 		;
 }
@@ -255,6 +258,8 @@ TEST_CASE(stopped, "ISO-1,ISO-2", "a process stopped while its workers end keeps
 
 	module_will_go();
 	report_hung();
+	loops_begin = peer_shared(sizeof(*loops_begin));
+	*loops_begin = true;
 	peer_start(&p, innocent);
 	peer_wait(&p);
 	for (i = 0; !attempt(&h); i++) {
@@ -318,6 +323,7 @@ TEST_CASE(starved, "ISO-1", "rmmod does not wait for a worker of the lowest prio
 	module_will_go();
 	cgroup_make("cpu");
 	loop_nice = TOP_NICE;
+	loops_begin = peer_shared(sizeof(*loops_begin));
 	peer_start(&u, unloads);
 	peer_start(&s, starved);
 	peer_wait(&s);
@@ -327,6 +333,7 @@ TEST_CASE(starved, "ISO-1", "rmmod does not wait for a worker of the lowest prio
 		cgroup_add(l[i].pid);
 		peer_wait(&l[i]);
 	}
+	__atomic_store_n(loops_begin, true, __ATOMIC_RELAXED);
 	/* The worker has had its turn. rmmod, which is outside, need not wait for the others. */
 	cgroup_set("cpu.weight", "1");
 	peer_tell(&u);
