@@ -243,7 +243,7 @@ KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
 
 # keel-run needs these patches.
 # shellcheck disable=SC2034  # cache, bugs and upstream read it
-KEEL_UML_PATCHES=("$KEEL_SCRIPTS"/config/uml-{memfd,nodir,socket,close-range,orphan}.patch)
+KEEL_UML_PATCHES=("$KEEL_SCRIPTS"/config/uml-{memfd,nodir,socket,close-range,orphan,ipi}.patch)
 
 # copy_patched SOURCE DIR PATCH...: copy the files of SOURCE that the patches
 # change to DIR, unchanged.
