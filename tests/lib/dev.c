@@ -2,6 +2,8 @@
 /*
  * Create and remove devices. See dev.h.
  */
+#include <time.h>
+
 #include "dev.h"
 #include "qp.h"
 #include "t.h"
@@ -45,18 +47,36 @@ static long counter_now(const char *name)
 	return n;
 }
 
-/* ib_core caches the counters for 10 ms. */
-#define CACHED_US	20000
+/* ib_core caches the counters for 10 ms, and a tick, which is 10 ms or less. */
+#define CACHED_MS	30
+
+/* The clock of the ticks, which may be late. */
+static long tick_ms(void)
+{
+	struct timespec now;
+
+	SYS(clock_gettime(CLOCK_MONOTONIC_COARSE, &now));
+	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void wait_uncached(void)
+{
+	long start = tick_ms();
+
+	do
+		usleep(10000);
+	while (tick_ms() - start < CACHED_MS);
+}
 
 long dev_counter(const char *name)
 {
-	usleep(CACHED_US);
+	wait_uncached();
 	return counter_now(name);
 }
 
 void dev_counters(const char * const *names, int n, long *values)
 {
-	usleep(CACHED_US);
+	wait_uncached();
 	while (n--)
 		values[n] = counter_now(names[n]);
 }
