@@ -129,6 +129,21 @@ static int ring(const uint32_t *qpns, size_t len)
 }
 
 /*
+ * Wait until the worker has run the QPs that were scheduled until now, as a connected one is.
+ * It flushes a QP that failed because of its peer after them.
+ */
+static void worker_rests(void)
+{
+	struct link l = link_new(pd, pd, IBV_QPT_RC);
+
+	post_recv(l.qp[1], 1, (struct mem){ to[0], LEN, to_mr->lkey });
+	post_rdma(l.qp[0], IBV_WR_RDMA_WRITE, 2, (struct mem){ from[0], LEN, from_mr->lkey },
+		  0, 0);
+	CHECK_WC(l.cq[0], 2, IBV_WC_REM_ACCESS_ERR);
+	CHECK_WC(l.cq[1], 1, IBV_WC_WR_FLUSH_ERR);
+}
+
+/*
  * Post the first WQE of a QP that can be executed, and ring no doorbell: in SQD the doorbell
  * executes nothing, and while the QP moves to RTS the WQE is not there.
  */
@@ -143,6 +158,7 @@ static void post_silently(int i)
 	CHECK_EQ(ring->user, 1);
 	__atomic_store_n(&ring->user, 0, __ATOMIC_SEQ_CST);
 	qp_to(qp, IBV_QPS_RTS);
+	worker_rests();
 	__atomic_store_n(&ring->user, 1, __ATOMIC_SEQ_CST);
 	CHECK_NO_WC(links[i].cq[0]);
 }
