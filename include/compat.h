@@ -229,13 +229,22 @@ static inline int keel_thread_start(struct keel_thread *thread,
 }
 
 /*
- * For @run: true if work waits for the thread to return to userspace, which it
- * never does: the last fput() of a file, and since 6.18 the limits of its cgroup.
- * The thread does this work when @run returns; @run must return at once.
+ * For all that @run calls: true if work waits for the thread to return to userspace, which
+ * it never does: the last fput() of a file, and since 6.18 the limits of its cgroup. What
+ * takes long must end soon.
+ */
+static inline bool keel_thread_must_return(void)
+{
+	return test_thread_flag(TIF_NOTIFY_RESUME);
+}
+
+/*
+ * For @run: true if there is such work. The thread does this work when @run returns; @run
+ * must return at once.
  */
 static inline bool keel_thread_return(void)
 {
-	if (!test_thread_flag(TIF_NOTIFY_RESUME))
+	if (!keel_thread_must_return())
 		return false;
 	clear_thread_flag(TIF_NOTIFY_RESUME);
 	/* The thread then handles signals, and does that work first. */
@@ -289,6 +298,11 @@ static inline int keel_thread_start(struct keel_thread *thread,
 	thread->run = run;
 	thread->data = data;
 	return thread->wq ? 0 : -ENOMEM;
+}
+
+static inline bool keel_thread_must_return(void)
+{
+	return false;
 }
 
 static inline bool keel_thread_return(void)

@@ -29,7 +29,8 @@
 	X(flushes)	/* work requests flushed */			\
 	X(cq_overruns)	/* CQs that overran */				\
 	X(fast_msgs)	/* work requests that took the fast path */	\
-	X(big_msgs)	/* big messages that workers ended */
+	X(big_msgs)	/* big messages that workers ended */		\
+	X(sq_polls)	/* how often workers began to poll a queue */
 
 enum keel_counter {
 #define KEEL_COUNTER_ENUM(_name)	KEEL_CTR_##_name,

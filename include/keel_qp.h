@@ -66,7 +66,7 @@
  *	owner may be preempted with it
  * @attr: current attributes; change under @modify_lock and @state_lock
  * @av: address vector for @attr.ah_attr; under @sq.lock
- * @state_lock: protects @ib, @state and @dying against writers
+ * @state_lock: protects @ib, @state, @dying and @polled against writers
  * @events: its asynchronous events
  * @ib: ib_core's structure, or NULL after destroy. In a handler it stays until
  *	keel_events_close() returns.
@@ -81,6 +81,10 @@
  * @worker: runs the send queue when no doorbell does, and flushes; a reference.
  *	Changes under @state_lock. NULL: kernel consumers, XRC_RECV
  * @job: for @worker
+ * @polled: @worker polls the send queue: @job is queued or runs; under @state_lock
+ * @poll_end: when it stops, ns of ktime_get_ns(), unless it finds new WQEs before
+ * @poll_user: producer index of the send queue when that time last began, or @polled was
+ *	cleared
  * @work: used instead of @job for the QP of a kernel consumer
  * @orphan: used instead of @job if there is no worker, or a dead one
  * @ended: the queues are flushed for a dead @worker, or were, and this is not done again;
@@ -122,6 +126,9 @@ struct keel_qp {
 	atomic64_t remote;
 	struct keel_worker *worker __guarded_by(&state_lock);
 	struct keel_job job;
+	bool polled __guarded_by(&state_lock);
+	u64 poll_end;
+	u32 poll_user;
 	struct work_struct work;
 	struct keel_orphan orphan;
 	bool ended __guarded_by(&state_lock);
@@ -275,6 +282,7 @@ bool keel_qp_fail(struct keel_qp *qp, enum ib_qp_state state,
 void keel_qp_fail_orphan(struct keel_qp *qp);
 void keel_qp_report(struct keel_qp *qp);
 void keel_qp_reported(struct keel_qp *qp);
+void keel_qp_unpoll(struct keel_qp *qp) __must_hold(&qp->state_lock);
 
 /* qp_modify.c */
 int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
@@ -292,8 +300,12 @@ int keel_qp_commit(struct keel_qp *qp, enum ib_qp_state cur,
 
 /* qp_run.c */
 int keel_qp_run_until(struct keel_qp *qp, u64 until);
-void keel_qp_job(struct keel_job *job, bool alive);
+void keel_qp_run_job(struct keel_qp *qp);
 void keel_qp_work(struct work_struct *work);
+
+/* poll.c */
+void keel_qp_poll(struct keel_qp *qp);
+void keel_qp_job(struct keel_job *job, bool alive);
 
 /* qp_orphan.c */
 void keel_qp_init_orphan(struct keel_qp *qp);

@@ -62,9 +62,10 @@ struct keel_job {
  *	worker is ended; only compared
  * @task: the thread
  * @wide: the thread may run on several processors, when it last ran; false before. Likewise
- *	the two members below
+ *	@policy and @prio
  * @policy: its scheduling policy
  * @prio: its priority, &task_struct.normal_prio
+ * @poll_us: how long it polls a queue in which nothing happens, us; 0: it does not poll
  * @rcu: for readers that look for the worker of a QP
  * @reap: the end of @task, from @ending on
  */
@@ -84,6 +85,7 @@ struct keel_worker {
 	bool wide;
 	unsigned int policy;
 	int prio;
+	unsigned int poll_us;
 	struct rcu_head rcu;
 	struct keel_reap reap;
 };
@@ -106,6 +108,7 @@ void keel_workers_setup(struct keel_workers *workers);
 void keel_workers_stop(struct keel_workers *workers);
 
 struct keel_worker *keel_worker_of_current(struct keel_workers *workers);
+int keel_workers_poll(struct keel_workers *workers, unsigned int us);
 struct keel_worker *keel_worker_new(void);
 void keel_worker_close(struct keel_worker *worker);
 void keel_worker_stop(struct keel_worker *worker);
@@ -116,6 +119,19 @@ bool keel_worker_is_ours(const struct keel_worker *worker);
 bool keel_worker_is_busy(const struct keel_worker *worker);
 bool keel_worker_is_idle(const struct keel_worker *worker);
 bool keel_worker_may_replace(const struct keel_worker *worker);
+void keel_worker_note(struct keel_worker *worker);
+
+/**
+ * keel_worker_poll_ns() - how long a worker polls a queue in which nothing happens
+ * @worker: the worker, kept by RCU or a reference
+ *
+ * Context: any.
+ * Return: ns; 0: its process wants no polling.
+ */
+static inline u64 keel_worker_poll_ns(const struct keel_worker *worker)
+{
+	return READ_ONCE(worker->poll_us) * 1000ULL;
+}
 
 void keel_job_init(struct keel_job *job,
 		   void (*run)(struct keel_job *job, bool alive));

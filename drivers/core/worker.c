@@ -118,6 +118,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_worker_is_idle);
  */
 bool keel_worker_may_replace(const struct keel_worker *worker)
 {
+	keel_stub(keel_worker_may_replace, worker);
 	return KEEL_THREAD_HAS_MM && num_online_cpus() > 1 && READ_ONCE(worker->wide) &&
 	       current->normal_prio >= MAX_RT_PRIO &&
 	       READ_ONCE(worker->policy) == current->policy &&
@@ -125,12 +126,25 @@ bool keel_worker_may_replace(const struct keel_worker *worker)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_may_replace);
 
-/* For keel_worker_may_replace(), in the thread. */
-static void keel_worker_note(struct keel_worker *worker)
+/**
+ * keel_worker_note() - note what keel_worker_may_replace() needs
+ * @worker: the worker of the calling thread
+ *
+ * The process may change it at any time, as taskset does.
+ *
+ * Context: the thread of the worker.
+ */
+void keel_worker_note(struct keel_worker *worker)
 {
-	WRITE_ONCE(worker->wide, current->nr_cpus_allowed > 1);
-	WRITE_ONCE(worker->policy, current->policy);
-	WRITE_ONCE(worker->prio, current->normal_prio);
+	bool wide = current->nr_cpus_allowed > 1;
+
+	/* Doorbells of other threads read them: do not write what is there. */
+	if (worker->wide != wide)
+		WRITE_ONCE(worker->wide, wide);
+	if (worker->policy != current->policy)
+		WRITE_ONCE(worker->policy, current->policy);
+	if (worker->prio != current->normal_prio)
+		WRITE_ONCE(worker->prio, current->normal_prio);
 }
 
 /**
@@ -304,7 +318,6 @@ static bool keel_worker_run(void *data)
 		__set_current_state(TASK_RUNNING);
 		return true;
 	}
-	/* The process may have changed it, as taskset does. */
 	keel_worker_note(worker);
 	job = keel_worker_next(worker, 0);
 	/* Without a job, keep the task state: a new job changes it. */
@@ -315,7 +328,8 @@ static bool keel_worker_run(void *data)
 	}
 	__set_current_state(TASK_RUNNING);
 	keel_worker_do(worker, job, !keel_worker_is_dead(worker), 0);
-	cond_resched();
+	/* There may be a new job each time. */
+	cond_resched_tasks_rcu_qs();
 	return true;
 }
 
@@ -330,6 +344,7 @@ void keel_worker_close(struct keel_worker *worker)
 	guard(spinlock_irqsave)(&worker->lock);
 	WRITE_ONCE(worker->dead, true);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_close);
 
 /* Accept no more jobs, and run those that are left with @alive false. */
 static void keel_worker_drain(struct keel_worker *worker, int slot)

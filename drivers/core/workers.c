@@ -84,6 +84,18 @@ static struct keel_worker *keel_worker_add(struct keel_workers *workers,
 	return new;
 }
 
+/* Returns the worker of the calling process, with a reference, or NULL. */
+static struct keel_worker *keel_worker_get_current(struct keel_workers *workers)
+{
+	struct keel_worker *worker;
+	LIST_HEAD(gone);
+
+	scoped_guard(spinlock, &workers->lock)
+		worker = keel_worker_find(workers, &gone);
+	keel_workers_stop_all(&gone);
+	return worker;
+}
+
 /**
  * keel_worker_of_current() - get or create the worker of the calling process
  * @workers: the workers of a context that the process uses
@@ -101,18 +113,38 @@ struct keel_worker *keel_worker_of_current(struct keel_workers *workers)
 
 	if (!current->mm)
 		return ERR_PTR(-EINVAL);
-	scoped_guard(spinlock, &workers->lock)
-		worker = keel_worker_find(workers, &gone);
-	if (!worker) {
-		/* Without the lock, which other processes need that share the context. */
-		worker = keel_worker_new();
-		keel_point("worker_made");
-		worker = keel_worker_add(workers, worker, &gone);
-	}
+	worker = keel_worker_get_current(workers);
+	if (worker)
+		return worker;
+	/* Without the lock, which other processes need that share the context. */
+	worker = keel_worker_new();
+	keel_point("worker_made");
+	worker = keel_worker_add(workers, worker, &gone);
 	keel_workers_stop_all(&gone);
 	return worker;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_of_current);
+
+/**
+ * keel_workers_poll() - let the worker of the calling process poll send queues, or not
+ * @workers: the workers of a context that the process uses
+ * @us: how long it polls a queue in which nothing happens, us; 0: it does not poll
+ *
+ * Context: process context of a user process.
+ * Return: 0; if @us is not 0, or the errors of keel_worker_of_current().
+ */
+int keel_workers_poll(struct keel_workers *workers, unsigned int us)
+{
+	/* Without a worker, the process has nobody who polls. */
+	struct keel_worker *worker = us ? keel_worker_of_current(workers) :
+					  keel_worker_get_current(workers);
+
+	if (IS_ERR_OR_NULL(worker))
+		return PTR_ERR_OR_ZERO(worker);
+	WRITE_ONCE(worker->poll_us, us);
+	keel_worker_put(worker);
+	return 0;
+}
 
 /**
  * keel_workers_setup() - initialize the workers of a context

@@ -108,6 +108,34 @@ static int keel_query_ucontext(struct ib_ucontext *context,
 					     &resp, sizeof(resp));
 }
 
+/* The time is a property of the worker, and so of the process: it decides for itself only. */
+static int UVERBS_HANDLER(KEEL_METHOD_DEVICE_POLL_SENDS)(
+	struct uverbs_attr_bundle *attrs)
+{
+	struct ib_ucontext *context = ib_uverbs_get_ucontext(attrs);
+	u32 us;
+	int ret;
+
+	if (IS_ERR(context))
+		return PTR_ERR(context);
+	ret = uverbs_copy_from(&us, attrs, KEEL_ATTR_DEVICE_POLL_SENDS_US);
+	if (ret)
+		return ret;
+	if (us > KEEL_UAPI_POLL_SENDS_US)
+		return -EINVAL;
+	if (us && !KEEL_THREAD_HAS_MM)
+		return -EOPNOTSUPP;
+	return keel_workers_poll(keel_context_workers(context), us);
+}
+
+DECLARE_UVERBS_NAMED_METHOD(
+	KEEL_METHOD_DEVICE_POLL_SENDS,
+	UVERBS_ATTR_PTR_IN(KEEL_ATTR_DEVICE_POLL_SENDS_US, UVERBS_ATTR_TYPE(u32),
+			   UA_MANDATORY));
+
+ADD_UVERBS_METHODS(keel_device_methods, UVERBS_OBJECT_DEVICE,
+		   &UVERBS_METHOD(KEEL_METHOD_DEVICE_POLL_SENDS));
+
 ADD_UVERBS_ATTRIBUTES_SIMPLE(
 	keel_query_context, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT,
 	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_QUERY_CONTEXT_RESP,
@@ -117,6 +145,7 @@ ADD_UVERBS_ATTRIBUTES_SIMPLE(
 
 const struct uapi_definition keel_context_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &keel_query_context),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &keel_device_methods),
 	{},
 };
 

@@ -15,6 +15,7 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 					const struct ib_ucontext *context,
 					u32 qpn, u32 *budget)
 {
+	enum keel_fast res;
 	struct keel_qp *qp;
 
 	guard(rcu)();
@@ -24,7 +25,11 @@ static enum keel_fast keel_qp_ring_once(struct keel_dev *kdev,
 	/* This process takes the QP over in keel_qp_run(), which may sleep. */
 	if (keel_qp_has_orphans(qp))
 		return KEEL_FAST_SLOW;
-	return keel_fast_run(qp, budget);
+	res = keel_fast_run(qp, budget);
+	/* If the doorbell is not done, the end of it begins polling. */
+	if (res == KEEL_FAST_DONE)
+		keel_qp_poll(qp);
+	return res;
 }
 
 static enum keel_fast keel_qp_ring(struct keel_dev *kdev,
@@ -59,6 +64,8 @@ static int keel_qp_ring_slow(struct keel_dev *kdev, const struct ib_ucontext *co
 		keel_qp_schedule_alive(qp);
 	else
 		ret = keel_qp_run_until(qp, until);
+	if (!ret)
+		keel_qp_poll(qp);
 	keel_obj_put(&qp->obj);
 	return ret;
 }

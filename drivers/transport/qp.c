@@ -313,6 +313,8 @@ static int keel_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	smp_mb__before_atomic();
 	atomic64_inc(&qp->kdev->qps_destroyed);
 	spin_lock(&qp->state_lock);
+	/* After a removal, posts must fail. */
+	keel_qp_unpoll(qp);
 	WRITE_ONCE(qp->dying, true);
 	WRITE_ONCE(qp->ib, NULL);
 	/* The worker is not replaced any more. */

@@ -161,7 +161,12 @@ static void keel_qp_reset(struct keel_qp *qp)
 	keel_sq_discard(&qp->sq);
 	keel_srq_wait_end(qp);
 	WRITE_ONCE(qp->sq.drained, false);
-	keel_ring_reset(&qp->sq.ring, qp->user);
+	/* A doorbell may begin polling just now: one section for both. */
+	scoped_guard(spinlock, &qp->state_lock) {
+		keel_qp_unpoll(qp);
+		WRITE_ONCE(qp->poll_user, 0);
+		keel_ring_reset(&qp->sq.ring, qp->user);
+	}
 	mutex_unlock(&qp->sq.lock);
 
 	mutex_lock(&qp->resp.lock);

@@ -108,11 +108,23 @@ static void keel_qp_wake_waiting(struct keel_qp *qp)
 		keel_qp_wake_peer(qp);
 }
 
+/*
+ * A doorbell has begun polling when a thread had just announced the job, which found the
+ * worker dead then: no job of the dead worker clears the flag.
+ */
+static void keel_qp_unpoll_dead(struct keel_qp *qp)
+{
+	guard(spinlock)(&qp->state_lock);
+	if (!qp->dying && keel_qp_is_orphan(qp))
+		keel_qp_unpoll(qp);
+}
+
 static void keel_qp_run_orphan(struct keel_orphan *orphan)
 {
 	struct keel_qp *qp = container_of(orphan, struct keel_qp, orphan);
 
 	keel_qp_wake_waiting(qp);
+	keel_qp_unpoll_dead(qp);
 	if (keel_qp_is_orphan(qp))
 		qp->go_on = keel_qp_run_dead(qp);
 	else if (qp->context)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Turns of a queue pair. A doorbell or the worker of the process runs them, and a
- * workqueue those of a kernel consumer. If the worker is dead: qp_orphan.c.
+ * workqueue those of a kernel consumer. The job for the worker: poll.c. If the worker is
+ * dead: qp_orphan.c.
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
@@ -128,8 +129,13 @@ int keel_qp_run_until(struct keel_qp *qp, u64 until)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_run_until);
 
-/* Run a turn of a QP in a worker, or in the workqueue. */
-static void keel_qp_run_job(struct keel_qp *qp)
+/**
+ * keel_qp_run_job() - run a turn of a QP in a worker, or in the workqueue
+ * @qp: the QP
+ *
+ * Context: as keel_qp_run_until().
+ */
+void keel_qp_run_job(struct keel_qp *qp)
 {
 	const struct keel_turn turn = {
 		.until = ktime_get_ns() + KEEL_TURN_NS,
@@ -137,24 +143,6 @@ static void keel_qp_run_job(struct keel_qp *qp)
 
 	keel_qp_run_turn(qp, &turn);
 }
-
-/**
- * keel_qp_job() - the job of a QP, for the worker of its process
- * @job: &keel_qp.job, queued with a reference on the QP
- * @alive: false: the worker is dead
- */
-void keel_qp_job(struct keel_job *job, bool alive)
-{
-	struct keel_qp *qp = container_of(job, struct keel_qp, job);
-
-	if (alive)
-		keel_qp_run_job(qp);
-	else
-		/* The thread may be that of another user: it does nothing else. */
-		keel_qp_schedule_alive(qp);
-	keel_obj_put(&qp->obj);
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_qp_job);
 
 /**
  * keel_qp_work() - the work of a QP of a kernel consumer

@@ -166,6 +166,28 @@ bool keel_qp_has_orphans(const struct keel_qp *qp)
 	       (qp->srq && keel_events_are_orphaned(&qp->srq->events));
 }
 
+/**
+ * keel_qp_unpoll() - let userspace ring doorbells again
+ * @qp: the QP, which is not dying: userspace reuses the ring of a destroyed QP
+ *
+ * The caller looks at the send queue afterwards, or schedules the QP, or destroys it.
+ *
+ * Context: any but interrupts.
+ */
+void keel_qp_unpoll(struct keel_qp *qp)
+{
+	lockdep_assert_held(&qp->state_lock);
+	if (!qp->polled)
+		return;
+	WRITE_ONCE(qp->polled, false);
+	/* Pairs with the fence after a post: one sees the other. */
+	smp_store_mb(qp->sq.ring.head->flags, 0);
+	/* A later doorbell begins polling for later WQEs only: keel_qp_poll_extend(). */
+	WRITE_ONCE(qp->poll_user, READ_ONCE(qp->sq.ring.head->user));
+	keel_point("qp_unpolled");
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_qp_unpoll);
+
 /* Returns the replaced worker or NULL; @worker if it was not installed. */
 static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 					       struct keel_worker *worker)
@@ -180,6 +202,8 @@ static struct keel_worker *keel_qp_swap_worker(struct keel_qp *qp,
 	/* The next death flushes nothing: also not what was left of the first flush. */
 	qp->send_left = 0;
 	qp->recv_left = 0;
+	/* The dead worker polls no more. The caller runs the QP. */
+	keel_qp_unpoll(qp);
 	/* A thread that reads it under RCU sees an initialized worker. */
 	smp_store_release(&qp->worker, worker);
 	return old;

@@ -67,7 +67,7 @@ extern const int object_ops_count, handle_ops_count, queue_ops_count,
 	X(ASYNC_EVENT)							\
 	X(DEVICE_GET_CONTEXT) X(DEVICE_QUERY_PORT) X(MR_REG)		\
 	X(SRQ_CREATE) X(EX_CREATE_QP) X(EX_MODIFY_QP) X(SCM_RIGHTS)	\
-	X(FORK)
+	X(FORK) X(DEVICE_POLL)
 
 /* Calls of kernel verbs on objects of userspace: a success is a finding. */
 #define REFUSED_METHODS(X)						\

@@ -231,13 +231,28 @@ static void op_srq_recv(const uint8_t *a)
 		srq_doorbell(srq);
 }
 
-/* doorbell QP OTHERS: that of one QP, or, from 0x80 on, of several ones */
+/* The worker polls after the doorbells that follow. */
+static void device_poll(uint8_t sel)
+{
+	static const uint32_t times[] = { 0, 1, 50, 2000, KEEL_UAPI_POLL_SENDS_US + 1 };
+	const uint32_t *us = &times[sel % 5];
+
+	cmd_method(M_DEVICE_POLL, UVERBS_OBJECT_DEVICE, KEEL_METHOD_DEVICE_POLL_SENDS,
+		   ATTRS(IN(KEEL_ATTR_DEVICE_POLL_SENDS_US, us)));
+}
+
+/*
+ * doorbell QP OTHERS POLL: that of one QP, or, from 0x80 on, of several ones; with POLL from
+ * 0xf0 on, after a request to poll
+ */
 static void op_doorbell(const uint8_t *a)
 {
 	struct obj *qp = obj_pick(K_QP, a[0]);
 
 	if (!qp)
 		return;
+	if (a[2] >= 0xf0)
+		device_poll(a[2]);
 	if (a[1] & 0x80)
 		qp_doorbells(qp, a[1]);
 	else

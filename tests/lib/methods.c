@@ -92,6 +92,10 @@ const struct method methods[] = {
 			  sizeof(struct keel_uapi_context_resp),
 			  .optional = true },
 		},
+	}, {
+		"DEVICE_POLL", UVERBS_OBJECT_DEVICE, KEEL_METHOD_DEVICE_POLL_SENDS,
+		.args_count = 1,
+		.args = { { KEEL_ATTR_DEVICE_POLL_SENDS_US, ARG_IN, 4 } },
 	},
 };
 

@@ -390,6 +390,33 @@ enum keel_attrs_srq_doorbell {
 	KEEL_ATTR_SRQ_DOORBELL_SRQ = (1U << UVERBS_ID_NS_SHIFT),
 };
 
+/*
+ * Methods on UVERBS_OBJECT_DEVICE.
+ *
+ * KEEL_METHOD_DEVICE_POLL_SENDS: polling of the send queues of this context by the calling
+ *	process. After each KEEL_METHOD_QP_DOORBELL for send WQEs, a kernel thread of the
+ *	process polls the send queue, until it has found no new ones for the given time.
+ *	KEEL_RING_F_POLLED is set meanwhile. 0 ends polling, as it was at first.
+ *
+ *	A doorbell begins polling only if that thread may run on several processors, and
+ *	has the scheduling policy and priority of the caller, which is not of real time.
+ *
+ *	Errors:
+ *	- -EINVAL if the time is longer than %KEEL_UAPI_POLL_SENDS_US.
+ *	- -EOPNOTSUPP if this kernel offers no such threads to modules (before 6.10).
+ *	- -ENOMEM or -EAGAIN if the process cannot have the thread.
+ */
+enum keel_methods_device {
+	KEEL_METHOD_DEVICE_POLL_SENDS = (1U << UVERBS_ID_NS_SHIFT),
+};
+
+/* The longest time of KEEL_METHOD_DEVICE_POLL_SENDS, us. */
+#define KEEL_UAPI_POLL_SENDS_US	1000000
+
+enum keel_attrs_device_poll_sends {
+	KEEL_ATTR_DEVICE_POLL_SENDS_US = (1U << UVERBS_ID_NS_SHIFT),	/* in, u32 */
+};
+
 /* On UVERBS_METHOD_QUERY_CONTEXT: properties for ibv_import_device(). */
 enum keel_attrs_query_context {
 	KEEL_ATTR_QUERY_CONTEXT_RESP = (1U << UVERBS_ID_NS_SHIFT),

@@ -74,9 +74,13 @@ enum keel_uapi_arm {
  *	requester waits for one, or the QP is in the error state and they are to
  *	be flushed. The provider advances its index, issues a full barrier, and
  *	reads the flag.
+ * @KEEL_RING_F_POLLED: send queue: userspace need not call KEEL_METHOD_QP_DOORBELL after
+ *	it has posted send WQEs: a kernel thread of the process polls the queue, see
+ *	KEEL_METHOD_DEVICE_POLL_SENDS. The provider reads the flag likewise.
  */
 enum keel_uapi_ring_flags {
 	KEEL_RING_F_DOORBELL	= 1U << 0,
+	KEEL_RING_F_POLLED	= 1U << 1,
 };
 
 /* Limits of queues. */
