@@ -228,6 +228,7 @@ keel_open(struct ibv_device *ibdev, int cmd_fd,
 		errno = ret;
 		return NULL;
 	}
+	keel_poll_by_env(&ctx->ibvctx.context);
 	return &ctx->ibvctx;
 }
 

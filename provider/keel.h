@@ -62,6 +62,8 @@ struct keel_context {
 	struct keel_ring_pool pool;
 	/* Power of two: alignment of offsets and lengths of DM copies. */
 	uint32_t dm_access_align;
+	/* The process has asked for polling, or its parent has. */
+	atomic_bool polls;
 	/* Mapped from the device; never_gone if the module does not have it. */
 	const struct keel_uapi_state *state;
 };
@@ -138,6 +140,8 @@ struct keel_qp {
 	struct keel_doorbell doorbell;
 	/* Bits 1 << enum ibv_wr_opcode: opcodes that the QP type supports. */
 	uint32_t opcodes;
+	/* Number of the process that created it, see polling.c, or 0. */
+	uint32_t process;
 	struct keel_sq sq;
 	struct keel_rq rq;
 };
@@ -422,6 +426,7 @@ int keel_destroy_qp(struct ibv_qp *ibqp);
 
 /* post.c */
 int keel_ring_doorbell(const struct keel_qp *qp);
+int keel_ring_send_doorbell(const struct keel_qp *qp);
 int keel_put_sends(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 		   struct ibv_send_wr **bad_wr, bool *posted);
 int keel_ring_sends(struct ibv_qp *ibqp, int ret, struct ibv_send_wr *wr,
@@ -437,6 +442,11 @@ int keel_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad_wr);
 int keel_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *ibmw,
 		 struct ibv_mw_bind *bind);
+
+/* polling.c */
+uint32_t keel_process_number(void);
+void keel_poll_by_env(struct ibv_context *ibctx);
+bool keel_is_polled(const struct keel_qp *qp);
 
 /* wr.c */
 void keel_set_wr_ops(struct ibv_qp_ex *ibqp);

@@ -176,6 +176,23 @@ struct keeldv_post {
  */
 int keeldv_post_sends(struct keeldv_post *posts, unsigned int n);
 
+/* The longest time of keeldv_poll_sends(), us. */
+#define KEELDV_POLL_SENDS_MAX		1000000
+
+/**
+ * keeldv_poll_sends - let a kernel thread look for posted send work requests
+ * @context: a context of a keel device
+ * @usec: how long it looks after the last one; at most KEELDV_POLL_SENDS_MAX; 0: not at all
+ *
+ * Posting then needs no system call, as long as the pauses are shorter. The thread belongs
+ * to the process, and uses a processor meanwhile. See the manual page for when it helps.
+ *
+ * Returns 0; EINVAL; EOPNOTSUPP if @context does not belong to a keel device, or if the
+ * kernel or the module does not support it; ENOMEM or EAGAIN if the process cannot have
+ * the thread.
+ */
+int keeldv_poll_sends(struct ibv_context *context, uint32_t usec);
+
 /**
  * keeldv_pd_holders - list objects that make ibv_dealloc_pd() return EBUSY
  * @pd: any PD

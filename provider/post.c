@@ -28,6 +28,12 @@ int keel_ring_doorbell(const struct keel_qp *qp)
 	return 0;
 }
 
+/* After send WQEs were published. */
+int keel_ring_send_doorbell(const struct keel_qp *qp)
+{
+	return keel_is_polled(qp) ? 0 : keel_ring_doorbell(qp);
+}
+
 void keel_put_sges(void *to, const struct ibv_sge *sges, uint32_t n)
 {
 	struct keel_uapi_sge *sge = to;
@@ -230,7 +236,7 @@ int keel_put_sends(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
 int keel_ring_sends(struct ibv_qp *ibqp, int ret, struct ibv_send_wr *wr,
 		    struct ibv_send_wr **bad_wr)
 {
-	int err = keel_ring_doorbell(to_kqp(ibqp));
+	int err = keel_ring_send_doorbell(to_kqp(ibqp));
 
 	if (err && !ret)
 		*bad_wr = wr;
@@ -379,7 +385,7 @@ int keel_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *ibmw,
 	}
 	keel_unlock(&sq->lock);
 	if (!ret)
-		ret = keel_ring_doorbell(qp);
+		ret = keel_ring_send_doorbell(qp);
 	if (!ret)
 		ibmw->rkey = rkey;
 	return ret;

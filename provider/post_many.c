@@ -72,7 +72,8 @@ static unsigned int post_some(struct keeldv_post *posts, unsigned int n)
 		if (i && !same_context(posts, &posts[i]))
 			break;
 		posts[i].ret = put_post(&posts[i], &posted);
-		mask |= (uint64_t)posted << i;
+		if (posted && !keel_is_polled(to_kqp(posts[i].qp)))
+			mask |= (uint64_t)1 << i;
 	}
 	ring_posts(posts, i, mask);
 	return i;

@@ -264,6 +264,7 @@ static void finish_qp(struct keel_qp *qp, const struct keel_qp_type *type,
 {
 	init_doorbell(&qp->doorbell, qp->vqp.qp.qp_num);
 	qp->opcodes = type->opcodes;
+	qp->process = keel_process_number();
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		keel_set_wr_ops(&qp->vqp.qp_ex);
 		qp->vqp.comp_mask |= VERBS_QP_EX;

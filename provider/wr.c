@@ -49,7 +49,7 @@ static int keel_wr_complete(struct ibv_qp_ex *ibqp)
 		return EIO;
 	if (ret || !posted)
 		return ret;
-	return keel_ring_doorbell(qp);
+	return keel_ring_send_doorbell(qp);
 }
 
 static void keel_wr_abort(struct ibv_qp_ex *ibqp)

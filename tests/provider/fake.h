@@ -79,10 +79,12 @@ enum fake_call {
 	FAKE_FREE_DM,
 	FAKE_QUERY_DM,
 	FAKE_MAP_DM,
+	FAKE_POLL,
 	/* of the C library and libibverbs */
 	FAKE_MMAP,
 	FAKE_CALLOC,
 	FAKE_DONTFORK,
+	FAKE_WIPEONFORK,
 	FAKE_CALLS
 };
 
@@ -192,6 +194,7 @@ struct fake {
 	int64_t parent_td;
 	/* Members of other newest requests. */
 	uint32_t queried_pd;
+	uint32_t poll_us;
 	struct fake_mr_request mr;
 	struct ibv_ah_attr ah;
 	struct ibv_xrcd_init_attr xrcd;

@@ -188,6 +188,15 @@ static int qp_doorbells(struct ibv_command_buffer *cmd)
 	return fake_enter(FAKE_QP_DOORBELLS);
 }
 
+static int poll_sends(struct ibv_command_buffer *cmd)
+{
+	struct ib_uverbs_attr *attr = must(cmd, KEEL_ATTR_DEVICE_POLL_SENDS_US);
+
+	CHECK_EQ(attr->len, sizeof(fake.poll_us));
+	fake.poll_us = attr->data;
+	return fake_enter(FAKE_POLL);
+}
+
 #define METHOD(object, method)	((uint32_t)(object) << 16 | (method))
 
 int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
@@ -196,6 +205,8 @@ int execute_ioctl(struct ibv_context *context, struct ibv_command_buffer *cmd)
 	case METHOD(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE):
 		/* libibverbs asks whether this method exists. */
 		return EPROTONOSUPPORT;
+	case METHOD(UVERBS_OBJECT_DEVICE, KEEL_METHOD_DEVICE_POLL_SENDS):
+		return poll_sends(cmd);
 	case METHOD(UVERBS_OBJECT_PD, KEEL_METHOD_PD_ALLOC_PARENT):
 		return alloc_parent(cmd);
 	case METHOD(UVERBS_OBJECT_PD, KEEL_METHOD_PD_QUERY):
@@ -338,6 +349,19 @@ int __wrap_pthread_spin_lock(pthread_spinlock_t *lock)
 	/* It must not order the threads. */
 	atomic_fetch_add_explicit(&fake_all_locks, 1, memory_order_relaxed);
 	return __real_pthread_spin_lock(lock);
+}
+
+int __real_madvise(void *base, size_t size, int advice);
+int __wrap_madvise(void *base, size_t size, int advice);
+int __wrap_madvise(void *base, size_t size, int advice)
+{
+	int ret = advice == MADV_WIPEONFORK ? fake_enter(FAKE_WIPEONFORK) : 0;
+
+	if (ret) {
+		errno = ret;
+		return -1;
+	}
+	return __real_madvise(base, size, advice);
 }
 
 int ibv_dontfork_range(void *base, size_t size)

@@ -7,6 +7,7 @@
 #include <sched.h>
 
 #include "fake.h"
+#include "keeldv.h"
 
 #define THREADS	2
 #define WRS	16
@@ -317,7 +318,9 @@ static void meet(atomic_int *mine, atomic_int *other, int round)
 }
 
 struct race {
-	struct fake_rq *rq;
+	struct fake_ring *ring;
+	/* The flags by which the kernel requests a doorbell. */
+	uint32_t flags;
 	/* WQEs that the kernel saw after it requested the doorbell. */
 	uint32_t posted;
 };
@@ -326,13 +329,12 @@ struct race {
 static void *want(void *arg)
 {
 	struct race *race = arg;
-	struct fake_ring *ring = &race->rq->ring;
+	struct fake_ring *ring = race->ring;
 	int round;
 
 	for (round = 1; round <= rounds; round++) {
 		meet(&turn_kernel, &turn_user, 2 * round - 1);
-		__atomic_store_n(&ring->head->flags, KEEL_RING_F_DOORBELL,
-				 __ATOMIC_RELAXED);
+		__atomic_store_n(&ring->head->flags, race->flags, __ATOMIC_RELAXED);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
 		race->posted = fake_posted(ring);
 		meet(&turn_kernel, &turn_user, 2 * round);
@@ -343,24 +345,53 @@ static void *want(void *arg)
 TEST(doorbell, "DEV-4", "if a receive WQE is posted while the kernel requests a doorbell, the kernel sees it or the doorbell rings")
 {
 	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct race race = { .flags = KEEL_RING_F_DOORBELL };
+	unsigned int rung;
+	pthread_t kernel;
+	int round;
+
+	setup(false);
+	race.ring = &fake_srq(srq)->ring;
+	start(&kernel, want, (intptr_t)&race);
+	for (round = 1; round <= rounds; round++) {
+		rung = fake_srq(srq)->doorbells;
+		meet(&turn_user, &turn_kernel, 2 * round - 1);
+		CHECK_OK(ibv_post_srq_recv(srq, &wr, &bad));
+		meet(&turn_user, &turn_kernel, 2 * round);
+		if (!race.posted)
+			CHECK_EQ(fake_srq(srq)->doorbells, rung + 1);
+		/* The kernel takes it, and requests no doorbell now. */
+		race.ring->head->flags = 0;
+		fake_take_recv(race.ring, 0);
+	}
+	join(kernel);
+	finish();
+}
+
+TEST(polled, "DEV-4", "if a send WQE is posted while the kernel stops polling, the kernel sees it or the doorbell rings")
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_send_wr *bad;
 	struct race race = {};
 	unsigned int rung;
 	pthread_t kernel;
 	int round;
 
 	setup(false);
-	race.rq = fake_srq(srq);
+	CHECK_OK(keeldv_poll_sends(fake.ctx, 1000));
+	race.ring = &fake_qp(qp)->sq;
+	race.ring->head->flags = KEEL_RING_F_POLLED;
 	start(&kernel, want, (intptr_t)&race);
 	for (round = 1; round <= rounds; round++) {
-		rung = race.rq->doorbells;
+		rung = fake_qp(qp)->doorbells;
 		meet(&turn_user, &turn_kernel, 2 * round - 1);
-		CHECK_OK(ibv_post_srq_recv(srq, &wr, &bad));
+		CHECK_OK(ibv_post_send(qp, &wr, &bad));
 		meet(&turn_user, &turn_kernel, 2 * round);
 		if (!race.posted)
-			CHECK_EQ(race.rq->doorbells, rung + 1);
-		/* The kernel takes it, and requests no doorbell now. */
-		race.rq->ring.head->flags = 0;
-		fake_take_recv(&race.rq->ring, 0);
+			CHECK_EQ(fake_qp(qp)->doorbells, rung + 1);
+		/* The kernel takes it, and polls again. */
+		race.ring->head->flags = KEEL_RING_F_POLLED;
+		fake_take(race.ring, 0);
 	}
 	join(kernel);
 	finish();
