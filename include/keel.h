@@ -97,6 +97,8 @@ struct keel_ib_ctx {
 	struct ib_ucontext ib;
 	/* The user that opened it: creating objects then finds the user. */
 	struct keel_user *user;
+	/* Pages that small buffers share of the process that opened it. */
+	struct keel_dm_pool *dm_pool;
 	/* The mappings of its file; NULL until device memory is mapped. */
 	struct address_space *mapping;
 	/*

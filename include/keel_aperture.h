@@ -110,6 +110,7 @@ struct keel_aperture *keel_aperture_bar_over(u64 addr, void *kva, u64 size);
 void keel_aperture_destroy(struct keel_aperture *ap);
 int keel_aperture_alloc(struct keel_aperture *ap, u64 len, u32 log_align,
 			u64 *start);
+void keel_aperture_zero(struct keel_aperture *ap, u64 off, u64 len);
 void keel_aperture_free(struct keel_aperture *ap, u64 start, u64 len);
 void keel_aperture_segment(struct keel_aperture *ap, u64 start, u64 len,
 			   u64 off, struct keel_aperture_seg *seg);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Range allocator of the aperture: page-sized units, any power-of-two alignment.
+ * Range allocator of the aperture, and of a page of it that small buffers share: equal
+ * units, any power-of-two alignment.
  * A core unit: it accesses no memory except its own bitmap.
  */
 #ifndef KEEL_RANGE_H
 #define KEEL_RANGE_H
 
+#include <linux/gfp_types.h>
 #include <linux/kconfig.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -13,9 +15,9 @@
 #include "compat.h"
 
 /**
- * struct keel_range - allocated ranges of an aperture
+ * struct keel_range - allocated ranges of an aperture, or of a page
  * @lock: protects @map. A spinlock: its holder is not preempted, because all
- *	processes need it.
+ *	processes need that of an aperture.
  * @map: one bit for each unit, set if it is allocated
  * @units: number of units
  * @shift: log2 of the bytes in a unit
@@ -27,7 +29,7 @@ struct keel_range {
 	unsigned int shift;
 };
 
-int keel_range_init(struct keel_range *r, u64 size, unsigned int shift);
+int keel_range_init(struct keel_range *r, u64 size, unsigned int shift, gfp_t gfp);
 void keel_range_fini(struct keel_range *r);
 int keel_range_check(const struct keel_range *r, u64 len, u32 log_align);
 int keel_range_alloc(struct keel_range *r, u64 len, u32 log_align, u64 *start);

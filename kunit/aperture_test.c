@@ -94,7 +94,8 @@ static struct fake *fake_new(struct kunit *test)
 	fake->ap.ops = &fake_ops;
 	fake->ap.size = FAKE_PAGES * P;
 	KUNIT_ASSERT_EQ(test, 0, keel_range_init(&fake->ap.range,
-						 fake->ap.size, PAGE_SHIFT));
+						 fake->ap.size, PAGE_SHIFT,
+						 GFP_KERNEL));
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, fake_done,
 							   &fake->ap));
 	return fake;

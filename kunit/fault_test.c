@@ -160,7 +160,7 @@ static void numbers_wait_for_memory(struct kunit *test)
 static int try_range(u64 pages)
 {
 	struct keel_range r = {};
-	int ret = keel_range_init(&r, pages * P, PAGE_SHIFT);
+	int ret = keel_range_init(&r, pages * P, PAGE_SHIFT, GFP_KERNEL);
 
 	if (!ret || !r.map)
 		keel_range_fini(&r);

@@ -115,7 +115,7 @@ static void dm_1_dm_2_dm_6_random_steps(struct kunit *test)
 	kunit_info(test, "%u steps, seed 0x%llx", MODEL_STEPS, MODEL_SEED);
 	KUNIT_ASSERT_EQ(test, 0, keel_range_init(&m->range,
 						 MODEL_UNITS * MODEL_UNIT,
-						 MODEL_SHIFT));
+						 MODEL_SHIFT, GFP_KERNEL));
 	for (step = 0; step < MODEL_STEPS; step++) {
 		slot = model_below(m, MODEL_LIVE);
 		if (m->live[slot].len)
@@ -177,7 +177,7 @@ static void dm_6_one_owner(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, c);
 	KUNIT_ASSERT_EQ(test, 0, keel_range_init(&c->range,
 						 THREADS_UNITS * MODEL_UNIT,
-						 MODEL_SHIFT));
+						 MODEL_SHIFT, GFP_KERNEL));
 	threads_run(test, take_and_give, c);
 	KUNIT_EXPECT_EQ(test, 0, atomic_read(&c->wrong));
 	KUNIT_EXPECT_GT(test, atomic_read(&c->taken), THREADS_STEPS);

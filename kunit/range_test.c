@@ -22,7 +22,7 @@ static struct keel_range *range_new(struct kunit *test, u64 units)
 
 	KUNIT_ASSERT_NOT_NULL(test, r);
 	KUNIT_ASSERT_EQ(test, 0, keel_range_init(r, units << UNIT_SHIFT,
-						 UNIT_SHIFT));
+						 UNIT_SHIFT, GFP_KERNEL));
 	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, range_fini, r));
 	return r;
 }
@@ -80,7 +80,8 @@ static void range_init(struct kunit *test)
 	const struct init_case *c = test->param_value;
 	struct keel_range r = {};
 
-	KUNIT_ASSERT_EQ(test, c->want, keel_range_init(&r, c->size, c->shift));
+	KUNIT_ASSERT_EQ(test, c->want, keel_range_init(&r, c->size, c->shift,
+							GFP_KERNEL));
 	if (c->want) {
 		KUNIT_EXPECT_NULL(test, r.map);
 		keel_range_fini(&r);
@@ -335,7 +336,7 @@ static void range_fini_again(struct kunit *test)
 	struct keel_range r = {};
 
 	keel_range_fini(&r);
-	KUNIT_ASSERT_EQ(test, 0, keel_range_init(&r, UNIT, UNIT_SHIFT));
+	KUNIT_ASSERT_EQ(test, 0, keel_range_init(&r, UNIT, UNIT_SHIFT, GFP_KERNEL));
 	keel_range_fini(&r);
 	KUNIT_EXPECT_NULL(test, r.map);
 	keel_range_fini(&r);

@@ -28,7 +28,15 @@ void keel_aperture_destroy(struct keel_aperture *ap)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_aperture_destroy);
 
-static void keel_aperture_zero(struct keel_aperture *ap, u64 off, u64 len)
+/**
+ * keel_aperture_zero() - clear bytes of an aperture
+ * @ap: the aperture
+ * @off: offset of the first one
+ * @len: their number; all are below the size
+ *
+ * Context: may sleep.
+ */
+void keel_aperture_zero(struct keel_aperture *ap, u64 off, u64 len)
 {
 	size_t n;
 	void *p;
@@ -84,11 +92,11 @@ EXPORT_SYMBOL_IF_KUNIT(keel_aperture_free);
 /**
  * keel_aperture_segment() - find the contiguous extent around an offset
  * @ap: the aperture
- * @start: where the buffer starts
- * @len: its length; the last page counts as a whole
- * @off: offset in the buffer, below @len
+ * @start: where the first page of the buffer starts
+ * @len: from there to the end of the buffer; the last page counts as a whole
+ * @off: offset from @start, below @len
  * @seg: gets the largest physically contiguous extent around @off that is
- *	inside the buffer's own pages; its offsets are those of the aperture
+ *	inside the buffer's pages; its offsets are those of the aperture
  *
  * Extents of one buffer do not overlap. Every offset in an extent yields that
  * same extent.

@@ -131,7 +131,7 @@ VISIBLE_IF_KUNIT struct keel_aperture *keel_aperture_bar_over(u64 addr,
 	bar->kva = kva;
 	bar->ap.ops = &keel_aperture_bar_ops;
 	bar->ap.size = size;
-	if (keel_range_init(&bar->ap.range, size, PAGE_SHIFT)) {
+	if (keel_range_init(&bar->ap.range, size, PAGE_SHIFT, GFP_KERNEL)) {
 		kfree(bar);
 		return ERR_PTR(-ENOMEM);
 	}

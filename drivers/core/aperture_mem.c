@@ -144,7 +144,7 @@ struct keel_aperture *keel_aperture_mem_create(u64 size)
 	mem->order = kvcalloc(npages, sizeof(*mem->order), GFP_KERNEL);
 	if (!mem->order && npages)
 		goto err;
-	ret = keel_range_init(&mem->ap.range, size, PAGE_SHIFT);
+	ret = keel_range_init(&mem->ap.range, size, PAGE_SHIFT, GFP_KERNEL);
 	if (ret)
 		goto err;
 	ret = keel_mem_populate(mem);

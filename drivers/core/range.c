@@ -20,12 +20,13 @@ static unsigned long keel_range_units(const struct keel_range *r, u64 len)
  * @r: the range
  * @size: bytes; a multiple of the unit, and not 0
  * @shift: log2 of the unit
+ * @gfp: for the bitmap
  *
  * Context: may sleep.
  * Return: 0; -EINVAL if @size is 0, no multiple of the unit, or more than
  * INT_MAX units; -ENOMEM.
  */
-int keel_range_init(struct keel_range *r, u64 size, unsigned int shift)
+int keel_range_init(struct keel_range *r, u64 size, unsigned int shift, gfp_t gfp)
 	__context_unsafe(/* no other thread has it yet */)
 {
 	u64 units = size >> shift;
@@ -35,7 +36,7 @@ int keel_range_init(struct keel_range *r, u64 size, unsigned int shift)
 		return -EINVAL;
 	r->units = units;
 	r->shift = shift;
-	r->map = kvcalloc(BITS_TO_LONGS(r->units), sizeof(*r->map), GFP_KERNEL);
+	r->map = kvcalloc(BITS_TO_LONGS(r->units), sizeof(*r->map), gfp);
 	if (!r->map)
 		return -ENOMEM;
 	spin_lock_init(&r->lock);

@@ -8,6 +8,7 @@
 #include <rdma/uverbs_std_types.h>
 
 #include "keel.h"
+#include "keel_dm.h"
 
 static_assert(sizeof(struct keel_uapi_context_resp) == 8);
 
@@ -55,15 +56,23 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 			     GFP_KERNEL_ACCOUNT);
 	if (!user)
 		return -ENOMEM;
+	to_kctx(context)->dm_pool = keel_dm_pool_new(to_kdev(context->device)->ap,
+						     quotas, user->id);
+	if (!to_kctx(context)->dm_pool) {
+		keel_user_put(user);
+		return -ENOMEM;
+	}
 	keel_workers_setup(&to_kctx(context)->workers);
 	keel_workers_setup(&to_kctx(context)->mem_workers);
 	keel_context_fill(&resp);
 	ret = ib_respond_udata(udata, resp);
-	if (ret)
+	if (ret) {
+		keel_dm_pool_put(to_kctx(context)->dm_pool);
 		keel_user_put(user);
-	else
-		to_kctx(context)->user = user;
-	return ret;
+		return ret;
+	}
+	to_kctx(context)->user = user;
+	return 0;
 }
 
 /* ib_core has destroyed the uobjects, so no more jobs are queued. */
@@ -71,6 +80,7 @@ static void keel_dealloc_ucontext(struct ib_ucontext *context)
 {
 	keel_workers_stop(&to_kctx(context)->workers);
 	keel_workers_stop(&to_kctx(context)->mem_workers);
+	keel_dm_pool_put(to_kctx(context)->dm_pool);
 	keel_user_put(to_kctx(context)->user);
 	/* Nor is an inode of a domain left that this thread has closed. */
 	keel_xrcd_pins_over(to_kdev(context->device), current);

@@ -12,6 +12,10 @@
 
 static void keel_dm_free_mem(struct keel_dm *dm)
 {
+	if (dm->page) {
+		keel_dm_pool_free(dm);
+		return;
+	}
 	keel_aperture_free(dm->ap, dm->start, dm->length);
 	keel_quota_uncharge(dm->user, KEEL_RES_DM_BYTES,
 			    PAGE_ALIGN(dm->length));
@@ -44,17 +48,13 @@ static const struct keel_obj_ops keel_dm_obj_ops = {
 	.release = keel_dm_release,
 };
 
-/* Allocate device memory, after charging it to the user. */
-static int keel_dm_alloc_mem(struct keel_dev *kdev, struct keel_dm *dm,
-			     u32 log_align)
+/* Allocate pages for one buffer, after charging them to the user. */
+static int keel_dm_alloc_pages(struct keel_dev *kdev, struct keel_dm *dm,
+			       u32 log_align)
 {
 	u64 bytes = PAGE_ALIGN(dm->length);
 	int ret;
 
-	/* Report an invalid length or alignment before a quota. */
-	ret = keel_range_check(&dm->ap->range, dm->length, log_align);
-	if (ret)
-		return ret;
 	dm->user = keel_quota_charge(&kdev->reg.quotas, KEEL_RES_DM_BYTES,
 				     bytes, GFP_KERNEL_ACCOUNT);
 	if (IS_ERR(dm->user))
@@ -63,6 +63,20 @@ static int keel_dm_alloc_mem(struct keel_dev *kdev, struct keel_dm *dm,
 	if (ret)
 		keel_quota_uncharge(dm->user, KEEL_RES_DM_BYTES, bytes);
 	return ret;
+}
+
+/* With @pool, a small buffer may share a page with others of its context. */
+static int keel_dm_alloc_mem(struct keel_dev *kdev, struct keel_dm *dm,
+			     u32 log_align, struct keel_dm_pool *pool)
+{
+	/* Report an invalid length or alignment before a quota. */
+	int ret = keel_range_check(&dm->ap->range, dm->length, log_align);
+
+	if (ret)
+		return ret;
+	if (pool && keel_dm_pool_fits(pool, dm->length, log_align))
+		return keel_dm_pool_alloc(pool, dm, log_align);
+	return keel_dm_alloc_pages(kdev, dm, log_align);
 }
 
 static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
@@ -74,10 +88,18 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 	struct keel_ib_dm *wrap __free(kfree) =
 		kzalloc_obj(*wrap, GFP_KERNEL_ACCOUNT);
 	struct keel_dm *dm __free(kfree) = kzalloc_obj(*dm, GFP_KERNEL_ACCOUNT);
+	struct keel_dm_pool *pool = NULL;
+	u32 flags;
 	int ret;
 
 	if (kdev->ap->encrypted)
 		return ERR_PTR(-EOPNOTSUPP);
+	ret = uverbs_get_flags32(&flags, attrs, KEEL_ATTR_DM_ALLOC_FLAGS,
+				 KEEL_DM_ALLOC_SHARES_PAGE);
+	if (ret)
+		return ERR_PTR(ret);
+	if (flags && !keel_dm_export_offered(kdev))
+		pool = to_kctx(context)->dm_pool;
 	if (!wrap || !dm)
 		return ERR_PTR(-ENOMEM);
 	dm->ap = kdev->ap;
@@ -85,7 +107,7 @@ static struct ib_dm *keel_alloc_dm(struct ib_device *ibdev,
 	mutex_init(&dm->lock);
 	/* No other thread has the buffer yet. */
 	context_unsafe(INIT_LIST_HEAD(&dm->maps));
-	ret = keel_dm_alloc_mem(kdev, dm, attr->alignment);
+	ret = keel_dm_alloc_mem(kdev, dm, attr->alignment, pool);
 	if (ret)
 		return ERR_PTR(ret);
 	ret = keel_obj_add(&kdev->reg, &dm->obj, KEEL_DM, &keel_dm_obj_ops,
@@ -134,6 +156,10 @@ static int UVERBS_HANDLER(KEEL_METHOD_DM_HOLDERS)(
 	return keel_holders_respond(attrs, &to_kdm(ibdm)->obj, true);
 }
 
+ADD_UVERBS_ATTRIBUTES_SIMPLE(
+	keel_dm_alloc, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
+	UVERBS_ATTR_FLAGS_IN(KEEL_ATTR_DM_ALLOC_FLAGS, enum keel_dm_alloc_flags));
+
 DECLARE_UVERBS_NAMED_METHOD(
 	KEEL_METHOD_DM_QUERY,
 	UVERBS_ATTR_IDR(KEEL_ATTR_DM_QUERY_HANDLE, UVERBS_OBJECT_DM,
@@ -155,6 +181,7 @@ ADD_UVERBS_METHODS(keel_dm_methods, UVERBS_OBJECT_DM,
 
 const struct uapi_definition keel_dm_defs[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &keel_dm_methods),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &keel_dm_alloc),
 	{},
 };
 

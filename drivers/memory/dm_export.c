@@ -47,6 +47,19 @@ static const struct ib_device_ops keel_dm_export_ops = {
 };
 
 /**
+ * keel_dm_export_offered() - may userspace export device memory?
+ * @kdev: the device
+ *
+ * A dma-buf is for whole pages, and for anybody.
+ *
+ * Context: any.
+ */
+bool keel_dm_export_offered(const struct keel_dev *kdev)
+{
+	return kdev->ib.ops.mmap_get_pfns;
+}
+
+/**
  * keel_dm_export_offer() - let userspace export device memory, if supported
  * @kdev: a device that is not registered yet
  *

@@ -8,6 +8,8 @@
  * mapping is closed. Until then, the entry's reference on the buffer keeps its
  * pages from being allocated again. mmap() maps the whole extent: a page
  * fault comes after a zap only, and ib_core handles it.
+ *
+ * A small buffer is mapped with its page, which other buffers of its context share.
  */
 #include <linux/mm.h>
 #include <linux/slab.h>
@@ -50,6 +52,7 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 					   struct ib_ucontext *context, u64 off)
 	__must_hold(&dm->lock)
 {
+	u32 skip = offset_in_page(dm->start);
 	struct keel_dm_map *map;
 	int ret;
 
@@ -61,7 +64,9 @@ static struct keel_dm_map *keel_dm_map_get(struct keel_dm *dm,
 	if (!map)
 		return ERR_PTR(-ENOMEM);
 	map->dm = dm;
-	keel_aperture_segment(dm->ap, dm->start, dm->length, off, &map->seg);
+	/* From the start of the page, which the buffer may share. */
+	keel_aperture_segment(dm->ap, dm->start - skip, dm->length + skip, off + skip,
+			      &map->seg);
 	/* The first page is the state page of removal.c. */
 	ret = rdma_user_mmap_entry_insert_range(context, &map->entry,
 						map->seg.len,
@@ -139,6 +144,15 @@ static void keel_mmap_free(struct rdma_user_mmap_entry *entry)
 	kfree(map);
 }
 
+/* Without the attribute, the caller would use the bytes of other buffers. */
+static int keel_dm_map_respond_skip(struct uverbs_attr_bundle *attrs,
+				    const struct keel_dm *dm, u32 skip)
+{
+	if (!uverbs_attr_is_valid(attrs, KEEL_ATTR_DM_MAP_SKIP))
+		return dm->page ? -EOPNOTSUPP : 0;
+	return uverbs_copy_to(attrs, KEEL_ATTR_DM_MAP_SKIP, &skip, sizeof(skip));
+}
+
 static_assert(sizeof(struct keel_uapi_dm_map) == 32);
 
 static int UVERBS_HANDLER(KEEL_METHOD_DM_MAP)(struct uverbs_attr_bundle *attrs)
@@ -147,6 +161,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_DM_MAP)(struct uverbs_attr_bundle *attrs)
 						 KEEL_ATTR_DM_MAP_HANDLE);
 	struct keel_uapi_dm_map resp = {};
 	struct keel_dm *dm = to_kdm(ibdm);
+	u32 skip = offset_in_page(dm->start);
 	struct keel_dm_map *map;
 	u64 off;
 	int ret;
@@ -156,6 +171,9 @@ static int UVERBS_HANDLER(KEEL_METHOD_DM_MAP)(struct uverbs_attr_bundle *attrs)
 		return ret;
 	if (off >= dm->length)
 		return -EINVAL;
+	ret = keel_dm_map_respond_skip(attrs, dm, skip);
+	if (ret)
+		return ret;
 	scoped_guard(mutex, &dm->lock) {
 		map = keel_dm_map_get(dm, attrs->context, off);
 		if (IS_ERR(map))
@@ -163,7 +181,7 @@ static int UVERBS_HANDLER(KEEL_METHOD_DM_MAP)(struct uverbs_attr_bundle *attrs)
 		/* Only destroy removes it: the uobject lock excludes that. */
 		resp.mmap_offset = rdma_user_mmap_get_offset(&map->entry);
 		resp.length = map->seg.len;
-		resp.start = map->seg.start - dm->start;
+		resp.start = map->seg.start + skip - dm->start;
 	}
 	return uverbs_copy_to_struct_or_zero(attrs, KEEL_ATTR_DM_MAP_RESP,
 					     &resp, sizeof(resp));
@@ -178,7 +196,9 @@ DECLARE_UVERBS_NAMED_METHOD(
 	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_DM_MAP_RESP,
 			    UVERBS_ATTR_STRUCT(struct keel_uapi_dm_map,
 					       reserved),
-			    UA_MANDATORY));
+			    UA_MANDATORY),
+	UVERBS_ATTR_PTR_OUT(KEEL_ATTR_DM_MAP_SKIP, UVERBS_ATTR_TYPE(u32),
+			    UA_OPTIONAL));
 
 ADD_UVERBS_METHODS(keel_dm_map_methods, UVERBS_OBJECT_DM,
 		   &UVERBS_METHOD(KEEL_METHOD_DM_MAP));

@@ -205,6 +205,9 @@ struct keel_uapi_dm_info {
  * Device memory need not be physically contiguous. To map a whole buffer, the
  * application starts with offset 0 and maps the extent that the kernel returns.
  * It continues at @start + @length until the whole buffer is mapped.
+ *
+ * A buffer that shares its page has one extent, the page, and may not start where that
+ * starts: see %KEEL_ATTR_DM_MAP_SKIP.
  */
 struct keel_uapi_dm_map {
 	__aligned_u64 mmap_offset;
@@ -312,7 +315,8 @@ enum keel_attrs_holders {
  * KEEL_METHOD_DM_QUERY: return struct keel_uapi_dm_info.
  * KEEL_METHOD_DM_MAP: return struct keel_uapi_dm_map of the contiguous extent
  *	that covers an offset. Returns -EINVAL if the offset is beyond the buffer,
- *	and -ENOMEM.
+ *	-EOPNOTSUPP if the buffer shares its page and there is no
+ *	%KEEL_ATTR_DM_MAP_SKIP, and -ENOMEM.
  * KEEL_METHOD_DM_HOLDERS: as KEEL_METHOD_PD_HOLDERS.
  */
 enum keel_methods_dm {
@@ -330,6 +334,28 @@ enum keel_attrs_dm_map {
 	KEEL_ATTR_DM_MAP_HANDLE = (1U << UVERBS_ID_NS_SHIFT),
 	KEEL_ATTR_DM_MAP_OFFSET,	/* in, u64 */
 	KEEL_ATTR_DM_MAP_RESP,		/* out, struct keel_uapi_dm_map */
+	KEEL_ATTR_DM_MAP_SKIP,		/* out, optional, u32: see below */
+};
+
+/*
+ * KEEL_ATTR_DM_MAP_SKIP: how many bytes of the extent are before the buffer. They belong
+ *	to other buffers of the context, or to none, and so do those behind it.
+ */
+
+/* On UVERBS_METHOD_DM_ALLOC. */
+enum keel_attrs_dm_alloc {
+	KEEL_ATTR_DM_ALLOC_FLAGS = (1U << UVERBS_ID_NS_SHIFT),	/* in, optional */
+};
+
+/**
+ * enum keel_dm_alloc_flags - for %KEEL_ATTR_DM_ALLOC_FLAGS; others are refused with -EINVAL
+ * @KEEL_DM_ALLOC_SHARES_PAGE: the buffer may share its page with other buffers of the
+ *	process in this context. They share no 64 bytes that are aligned so. It has pages of
+ *	its own if it has more than half a page, or a page's alignment or a coarser one; if
+ *	another process or user has opened the context; or if the device offers export.
+ */
+enum keel_dm_alloc_flags {
+	KEEL_DM_ALLOC_SHARES_PAGE	= 1U << 0,
 };
 
 /*
