@@ -27,18 +27,23 @@ int keel_cmd_query_dm(struct ibv_context *ibctx, uint32_t handle,
 }
 
 static int keel_cmd_map_dm(struct keel_dm *dm, uint64_t offset,
-			   struct keel_uapi_dm_map *resp)
+			   struct keel_uapi_dm_map *resp, uint32_t *skip)
 {
-	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP, 3);
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP, 4);
 
 	fill_attr_in_obj(cmdb, KEEL_ATTR_DM_MAP_HANDLE, dm->vdm.handle);
 	fill_attr_in_uint64(cmdb, KEEL_ATTR_DM_MAP_OFFSET, offset);
 	fill_attr_out_ptr(cmdb, KEEL_ATTR_DM_MAP_RESP, resp);
+	/* An older module knows no buffers that share a page. */
+	attr_optional(fill_attr_out_ptr(cmdb, KEEL_ATTR_DM_MAP_SKIP, skip));
 
 	return execute_ioctl(dm->vdm.dm.context, cmdb);
 }
 
-/* Returns the page-aligned length of the mapping, or 0 if size_t overflows. */
+/*
+ * Returns the page-aligned length of the mapping, or 0 if size_t overflows. A buffer that
+ * shares its page does not cross the end of it.
+ */
 static size_t map_size(const struct keel_dm *dm)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
@@ -52,13 +57,20 @@ static size_t map_size(const struct keel_dm *dm)
 static int map_extent(struct keel_dm *dm, char *base, size_t size,
 		      size_t *offset)
 {
+	uint64_t page = sysconf(_SC_PAGESIZE);
 	struct keel_uapi_dm_map stretch;
+	uint32_t skip = 0;
 	void *want, *got;
 	int ret;
 
-	ret = keel_cmd_map_dm(dm, *offset, &stretch);
+	ret = keel_cmd_map_dm(dm, *offset, &stretch, &skip);
 	if (ret)
 		return ret;
+
+	/* Only a buffer that fits behind them in one page. */
+	if (skip && (dm->length > page || skip > page - dm->length))
+		return EPROTO;
+	dm->skip = skip;
 
 	/* MAP_FIXED replaces other mappings: stay inside the reserved range. */
 	if (stretch.start != *offset || !stretch.length ||
@@ -98,7 +110,7 @@ static int map_buffer(struct keel_dm *dm, void **map)
 		}
 	}
 
-	*map = base;
+	*map = (char *)base + dm->skip;
 	return 0;
 }
 
@@ -213,7 +225,7 @@ static struct keel_dm *new_dm(void)
 static void destroy_dm(struct keel_dm *dm)
 {
 	if (dm->map)
-		munmap(dm->map, map_size(dm));
+		munmap((char *)dm->map - dm->skip, map_size(dm));
 	pthread_mutex_destroy(&dm->map_lock);
 	free(dm);
 }
@@ -221,6 +233,7 @@ static void destroy_dm(struct keel_dm *dm)
 struct ibv_dm *keel_alloc_dm(struct ibv_context *ibctx,
 			     struct ibv_alloc_dm_attr *attr)
 {
+	DECLARE_COMMAND_BUFFER(cmdb, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC, 1);
 	struct keel_dm *dm;
 	int ret;
 
@@ -233,7 +246,10 @@ struct ibv_dm *keel_alloc_dm(struct ibv_context *ibctx,
 	if (!dm)
 		return NULL;
 
-	ret = ibv_cmd_alloc_dm(ibctx, attr, &dm->vdm, NULL);
+	/* Each buffer of an older module has pages of its own. */
+	attr_optional(fill_attr_in_uint32(cmdb, KEEL_ATTR_DM_ALLOC_FLAGS,
+					  KEEL_DM_ALLOC_SHARES_PAGE));
+	ret = ibv_cmd_alloc_dm(ibctx, attr, &dm->vdm, cmdb);
 	if (ret) {
 		destroy_dm(dm);
 		errno = ret;

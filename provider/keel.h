@@ -194,6 +194,8 @@ struct keel_dm {
 	pthread_mutex_t map_lock;
 	/* Mapping of the buffer; NULL until first used. Set under map_lock. */
 	_Atomic(void *) map;
+	/* Bytes of the mapping before the buffer. Set before map. */
+	uint32_t skip;
 };
 
 /* The method that lists the holders of an object of one type. */

@@ -153,6 +153,50 @@ TEST(answers, "DEV-4", "an extent that does not continue the mapping, is empty o
 	finish();
 }
 
+TEST(skip, "DM-5,DM-6", "a buffer that starts inside its page is accessed there, and its page is unmapped when it is freed")
+{
+	unsigned char there;
+	char *map, data[8];
+
+	setup(100);
+	fake.dm_skip = 192;
+	CHECK_OK(ibv_memcpy_to_dm(dm, 99, "x", 1));
+	CHECK_EQ(*byte(192 + 99), 'x');
+	CHECK_ALL(byte(0), 0, 192 + 99);
+	CHECK_RET(ibv_memcpy_to_dm(dm, 100, "x", 1), EINVAL);
+	map = MUST(keeldv_dm_map(dm));
+	CHECK_EQ((uintptr_t)map % FAKE_PAGE, 192);
+	CHECK_EQ(map[99], 'x');
+	*byte(192) = 'y';
+	CHECK_OK(ibv_memcpy_from_dm(data, dm, 0, 1));
+	CHECK_EQ(data[0], 'y');
+	CHECK_OK(ibv_free_dm(dm));
+	CHECK_SYS(mincore(map - 192, FAKE_PAGE, &there), ENOMEM);
+	fake_close();
+}
+
+TEST(skip_too_far, "DEV-4", "a buffer of which the kernel says that it leaves its page is not mapped")
+{
+	static const struct { uint64_t len; uint32_t skip; } bad[] = {
+		{ 100, FAKE_PAGE - 99 }, { 100, FAKE_PAGE }, { 100, UINT32_MAX },
+		{ FAKE_PAGE, 1 }, { FAKE_PAGE + 1, 1 }, { LEN, 64 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		setup(bad[i].len);
+		fake.dm_skip = bad[i].skip;
+		CHECK_NULL(keeldv_dm_map(dm), EPROTO);
+		CHECK(!to_kdm(dm)->map);
+		finish();
+	}
+	setup(100);
+	fake.dm_skip = FAKE_PAGE - 100;
+	CHECK_OK(ibv_memcpy_to_dm(dm, 99, "x", 1));
+	CHECK_EQ(*byte(FAKE_PAGE - 1), 'x');
+	finish();
+}
+
 /* The kernel returns an extent of no bytes. */
 static void empty(enum fake_call call, uint32_t handle)
 {

@@ -179,6 +179,8 @@ struct fake {
 	 */
 	struct keel_uapi_dm_map dm_map;
 	unsigned int dm_map_pass;
+	/* Bytes of each mapping before the buffer. 0: a module that does not say. */
+	uint32_t dm_skip;
 	/* The holders of any object. */
 	struct keel_uapi_holder holders[32];
 	uint32_t nholders;

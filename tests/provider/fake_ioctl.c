@@ -155,6 +155,10 @@ static int map_dm(struct ibv_command_buffer *cmd)
 	else if (fake.dm_map.length)
 		map = fake.dm_map;
 	respond(cmd, KEEL_ATTR_DM_MAP_RESP, &map, sizeof(map));
+	/* An older module ignores it. */
+	CHECK(!(must(cmd, KEEL_ATTR_DM_MAP_SKIP)->flags & UVERBS_ATTR_F_MANDATORY));
+	if (fake.dm_skip)
+		respond(cmd, KEEL_ATTR_DM_MAP_SKIP, &fake.dm_skip, sizeof(fake.dm_skip));
 	return fake_leave(FAKE_MAP_DM, dm - fake.dm);
 }
 
@@ -236,9 +240,13 @@ int ibv_cmd_alloc_dm(struct ibv_context *ctx,
 		     const struct ibv_alloc_dm_attr *attr, struct verbs_dm *vdm,
 		     struct ibv_command_buffer *link)
 {
+	struct ib_uverbs_attr *flags = must(link, KEEL_ATTR_DM_ALLOC_FLAGS);
 	uint32_t page = 1, i;
 	int ret = fake_enter(FAKE_ALLOC_DM);
 
+	CHECK_EQ(flags->data, KEEL_DM_ALLOC_SHARES_PAGE);
+	/* Likewise. */
+	CHECK(!(flags->flags & UVERBS_ATTR_F_MANDATORY));
 	if (ret)
 		return ret;
 	for (i = 0; fake.dm[i].live; i++)
