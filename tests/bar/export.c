@@ -116,6 +116,30 @@ TEST(file, "PDM-3", "an exported dma-buf has the buffer's size, is read-only, ca
 	CHECK_EQ(tree_count(KEEL0, "mr"), 0);
 }
 
+TEST(small, "DM-6,PDM-3", "an exported buffer of 64 bytes is a page that has no other buffer in it, before or after the export")
+{
+	struct ibv_alloc_dm_attr attr = { .length = 64 };
+	struct keel_uapi_dm_map map;
+	struct keeldv_dm_attr info[3];
+	struct ibv_dm *dm[3];
+	int i, fd;
+
+	set_up();
+	for (i = 0; i < 3; i++) {
+		dm[i] = MUST(ibv_alloc_dm(pd->context, &attr));
+		CHECK_OK(keeldv_query_dm(dm[i], &info[i]));
+		CHECK_EQ(info[i].start % PAGE, 0);
+		if (i == 1) {
+			CHECK_OK(raw_dm_map(pd->context->cmd_fd, dm[1]->handle, 0, &map));
+			CHECK_OK(try_export(pd->context->cmd_fd, map.mmap_offset / PAGE, &fd));
+			CHECK_EQ(SYS(lseek(fd, 0, SEEK_END)), PAGE);
+		}
+	}
+	CHECK(info[0].start != info[1].start);
+	CHECK(info[0].start != info[2].start);
+	CHECK(info[1].start != info[2].start);
+}
+
 TEST(rights, "DEV-4,PDM-3", "keys of an exported dma-buf have the requested rights, and ranges outside the dma-buf are refused")
 {
 	static const struct {

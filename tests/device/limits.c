@@ -165,7 +165,8 @@ TEST_NOT_DEBUG(max_dm, "DM-3,DM-6", "device memory holds as many buffers as it h
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
 	struct ibv_device_attr_ex dev_attr = {};
-	struct ibv_alloc_dm_attr attr = { .length = 1 };
+	/* Shares no page. */
+	struct ibv_alloc_dm_attr attr = { .length = PAGE / 2 + 1 };
 	struct keeldv_dm_attr dm_attr;
 	struct ibv_dm *dm = NULL;
 	unsigned int pages, n;
@@ -230,9 +231,10 @@ static void *one_qp(struct ibv_pd *pd)
 	return ibv_create_qp(pd, &attr);
 }
 
+/* Shares no page. */
 static void *one_dm(struct ibv_pd *pd)
 {
-	struct ibv_alloc_dm_attr attr = { .length = 1 };
+	struct ibv_alloc_dm_attr attr = { .length = PAGE / 2 + 1 };
 
 	return ibv_alloc_dm(pd->context, &attr);
 }

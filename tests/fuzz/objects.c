@@ -197,14 +197,17 @@ static void op_td(const uint8_t *a)
 		obj_add(K_TD, handle, 0);
 }
 
-/* dm SIZE ALIGN */
+/* dm SIZE ALIGN: small ones with ALIGN from 64 on share a page; from 192 on, flags are wrong */
 static void op_dm(const uint8_t *a)
 {
 	uint64_t len = a[0] % 4 == 3 ? a[0] * 7 + 1 : (a[0] % 16 + 1) * PAGE;
 	uint32_t align = a[1] % 22, handle;
+	static const uint32_t flags_of[] = { 0, 1, 1, 2 };
+	const uint32_t *flags = &flags_of[a[1] / 64];
 
 	if (!cmd_method(M_DM_ALLOC, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
 			ATTRS(NEW(UVERBS_ATTR_ALLOC_DM_HANDLE, &handle),
+			      IN(KEEL_ATTR_DM_ALLOC_FLAGS, flags),
 			      IN(UVERBS_ATTR_ALLOC_DM_LENGTH, &len),
 			      IN(UVERBS_ATTR_ALLOC_DM_ALIGNMENT, &align))))
 		obj_add(K_DM, handle, 0)->len = len;
@@ -221,12 +224,14 @@ static void op_dm_map(const uint8_t *a)
 	int prot = prots[a[2] % 5];
 	struct keel_uapi_dm_map map;
 	uint64_t offset = a[1] * 64;
+	uint32_t skip;
 	void *p;
 
 	if (!dm || cmd_method(M_DM_MAP, UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP,
 			      ATTRS(OBJ(KEEL_ATTR_DM_MAP_HANDLE, dm->handle),
 				    IN(KEEL_ATTR_DM_MAP_OFFSET, &offset),
-				    OUT(KEEL_ATTR_DM_MAP_RESP, &map))))
+				    OUT(KEEL_ATTR_DM_MAP_RESP, &map),
+				    OUT(KEEL_ATTR_DM_MAP_SKIP, &skip))))
 		return;
 	/* Sometimes another length or offset. */
 	if (a[3] % 8 == 7)

@@ -34,7 +34,7 @@ static struct {
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
 	struct ibv_xrcd *xrcd;
-	struct ibv_dm *dm;
+	struct ibv_dm *dm, *small[2];
 	struct ibv_qp *ud;
 	struct ibv_shpd shpd;
 	struct buf buf;
@@ -121,11 +121,28 @@ static int close_xrcd(void *xrcd)
 	return ibv_close_xrcd(xrcd);
 }
 
-static void *alloc_dm(void)
+static void *alloc_dm_of(size_t length)
 {
-	struct ibv_alloc_dm_attr attr = { .length = 8192 };
+	struct ibv_alloc_dm_attr attr = { .length = length };
 
 	return ibv_alloc_dm(env.ctx, &attr);
+}
+
+static void *alloc_dm(void)
+{
+	return alloc_dm_of(8192);
+}
+
+/* In the page of @env.small. */
+static void *alloc_dm_small(void)
+{
+	return alloc_dm_of(64);
+}
+
+/* It needs a new page. */
+static void *alloc_dm_half(void)
+{
+	return alloc_dm_of(2048);
 }
 
 /* The first copy maps the buffer. */
@@ -360,6 +377,8 @@ static const struct fault_verb verbs[] = {
 	FAULT_VERB("ibv_open_xrcd without a file", open_xrcd, close_xrcd),
 	FAULT_VERB("ibv_open_xrcd of a file", open_xrcd_file, close_xrcd),
 	FAULT_VERB("ibv_alloc_dm", alloc_dm, fault_free_dm),
+	FAULT_VERB("ibv_alloc_dm in a page with room", alloc_dm_small, fault_free_dm),
+	FAULT_VERB("ibv_alloc_dm in a new page", alloc_dm_half, fault_free_dm),
 	FAULT_VERB("ibv_memcpy_to_dm and ibv_memcpy_from_dm", copy_dm, fault_free_dm),
 	FAULT_VERB("ibv_reg_mr", reg_mr, fault_dereg_mr),
 	FAULT_VERB("ibv_reg_mr on demand", reg_odp, fault_dereg_mr),
@@ -398,6 +417,8 @@ static void prepare(void)
 	env.srq = srq_new(env.pd);
 	env.xrcd = MUST(open_xrcd());
 	env.dm = MUST(alloc_dm());
+	env.small[0] = MUST(alloc_dm_half());
+	env.small[1] = MUST(alloc_dm_small());
 	env.ud = MUST(create_ud());
 	qp_to_init(env.ud);
 }
@@ -407,6 +428,8 @@ static void tear_down(void)
 {
 	CHECK_OK(ibv_destroy_qp(env.ud));
 	CHECK_OK(ibv_free_dm(env.dm));
+	CHECK_OK(ibv_free_dm(env.small[0]));
+	CHECK_OK(ibv_free_dm(env.small[1]));
 	CHECK_OK(ibv_close_xrcd(env.xrcd));
 	CHECK_OK(ibv_destroy_srq(env.srq));
 	CHECK_OK(ibv_destroy_cq(env.cq));

@@ -76,13 +76,15 @@ const struct method methods[] = {
 		},
 	}, {
 		"DM_MAP", UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP,
-		.args_count = 3,
+		.args_count = 4,
 		.args = {
 			{ KEEL_ATTR_DM_MAP_HANDLE, ARG_OBJ,
 			  .object = UVERBS_OBJECT_DM },
 			{ KEEL_ATTR_DM_MAP_OFFSET, ARG_IN, 8 },
 			{ KEEL_ATTR_DM_MAP_RESP, ARG_OUT,
 			  sizeof(struct keel_uapi_dm_map) },
+			{ KEEL_ATTR_DM_MAP_SKIP, ARG_OUT_FIXED, 4,
+			  .optional = true },
 		},
 	}, {
 		"QUERY_CONTEXT", UVERBS_OBJECT_DEVICE,

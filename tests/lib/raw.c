@@ -153,6 +153,19 @@ int raw_rereg_mr(int fd, const struct ib_uverbs_rereg_mr *req)
 	return raw_invoke(fd, &inv);
 }
 
+int raw_dm_map_skip(int fd, uint32_t dm, struct keel_uapi_dm_map *map, uint32_t *skip)
+{
+	struct raw_cmd cmd;
+	uint64_t offset = 0;
+
+	raw_init(&cmd, UVERBS_OBJECT_DM, KEEL_METHOD_DM_MAP);
+	raw_obj(&cmd, KEEL_ATTR_DM_MAP_HANDLE, dm);
+	raw_in(&cmd, KEEL_ATTR_DM_MAP_OFFSET, &offset, sizeof(offset));
+	raw_out(&cmd, KEEL_ATTR_DM_MAP_RESP, map, sizeof(*map));
+	raw_out(&cmd, KEEL_ATTR_DM_MAP_SKIP, skip, sizeof(*skip));
+	return raw_run(fd, &cmd);
+}
+
 int raw_dm_map(int fd, uint32_t dm, uint64_t offset,
 	       struct keel_uapi_dm_map *map)
 {

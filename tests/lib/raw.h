@@ -71,4 +71,7 @@ int raw_rereg_mr(int fd, const struct ib_uverbs_rereg_mr *req);
 int raw_dm_map(int fd, uint32_t dm, uint64_t offset,
 	       struct keel_uapi_dm_map *map);
 
+/* The same at offset 0, for a buffer that may share its page. */
+int raw_dm_map_skip(int fd, uint32_t dm, struct keel_uapi_dm_map *map, uint32_t *skip);
+
 #endif /* RAW_H */

@@ -241,6 +241,18 @@ TEST(no_further, "DM-6", "a mapping ends with the buffer's last page, and mremap
 
 #define OWN	64
 
+/* Write to the pages of a buffer, which have bytes of this process only, or none. */
+static void mark_pages(unsigned char *map, size_t length, unsigned char mark)
+{
+	unsigned char *at = map - (uintptr_t)map % PAGE, *end = map + length;
+
+	while (at < end || (uintptr_t)at % PAGE) {
+		if (*at && *at != mark)
+			FAIL("a byte is 0x%x, want 0x%x or 0", *at, mark);
+		*at++ = mark;
+	}
+}
+
 static void own_bytes(struct peer *parent)
 {
 	struct ibv_context *ctx = dev_open(KEEL0);
@@ -251,19 +263,19 @@ static void own_bytes(struct peer *parent)
 	peer_get_var(parent, mark);
 	for (i = 0; i < OWN; i++) {
 		map[i] = MUST(keeldv_dm_map(MUST(alloc_dm(ctx, 1 + i * 100))));
+		CHECK_ALL(map[i], 0, 1 + i * 100);
 		/*
-		 * Lengths are odd: the rest of the last page must not show
-		 * another buffer.
+		 * Lengths are odd: the rest of the last page must not show a buffer
+		 * of the other process.
 		 */
-		CHECK_ALL(map[i], 0, PAGE);
-		memset(map[i], mark, PAGE);
+		mark_pages(map[i], 1 + i * 100, mark);
 	}
 	for (round = 0; round < 20; round++) {
 		peer_tell(parent);
 		peer_wait(parent);
 		for (i = 0; i < OWN; i++) {
-			CHECK_ALL(map[i], mark, PAGE);
-			memset(map[i], mark, PAGE);
+			CHECK_ALL(map[i], mark, 1 + i * 100);
+			mark_pages(map[i], 1 + i * 100, mark);
 		}
 	}
 }
