@@ -5,14 +5,19 @@
  */
 #include <kunit/test-bug.h>
 #include <kunit/test.h>
+#include <linux/cred.h>
 #include <linux/err.h>
+#include <linux/scatterlist.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
 #include "dummy_obj.h"
 #include "keel_aperture.h"
+#include "keel_blocks.h"
+#include "keel_dm.h"
 #include "keel_keys.h"
 #include "keel_point.h"
+#include "keel_quota.h"
 
 #ifdef CONFIG_FAILSLAB
 
@@ -196,10 +201,69 @@ static int try_objects(u64 pages)
 	return ret;
 }
 
+/* Memory of two runs of pages, which exist as numbers only, with a gap between them. */
+static int try_blocks(u64 pages)
+{
+	struct page *first = pfn_to_page(PHYS_PFN(__pa(PAGE_OFFSET)) + 1000);
+	struct keel_blocks *blocks;
+	struct sg_table sgt;
+	int ret = sg_alloc_table(&sgt, 2, GFP_KERNEL);
+
+	if (ret)
+		return ret;
+	sg_set_page(sgt.sgl, first, pages * P, 0);
+	sg_set_page(sg_next(sgt.sgl), first + pages + 1, pages * P, 0);
+	blocks = keel_blocks_new(&sgt, 0, 2 * pages * P);
+	sg_free_table(&sgt);
+	if (IS_ERR(blocks))
+		return PTR_ERR(blocks);
+	keel_blocks_free(blocks);
+	return 0;
+}
+
+/* A small buffer, the first of its context. */
+static int try_small(struct keel_aperture *ap, struct keel_quotas *quotas, u64 length)
+{
+	struct keel_dm_pool *pool = keel_dm_pool_new(ap, quotas,
+						     keel_user_id(current_cred()));
+	struct keel_dm dm = { .length = length };
+	int ret;
+
+	if (!pool)
+		return -ENOMEM;
+	ret = keel_dm_pool_alloc(pool, &dm, 0);
+	if (!ret)
+		keel_dm_pool_free(&dm);
+	keel_dm_pool_put(pool);
+	return ret;
+}
+
+static int try_pool(u64 length)
+{
+	struct kunit *test = kunit_get_current_test();
+	struct keel_quotas *quotas = kzalloc_obj(*quotas);
+	struct keel_aperture *ap;
+	int ret = -ENOMEM;
+
+	if (!quotas)
+		return ret;
+	keel_quotas_init(quotas, "kunit");
+	quotas->limit[KEEL_RES_DM_BYTES] = P;
+	ap = keel_aperture_mem_create(P);
+	if (!IS_ERR(ap)) {
+		ret = try_small(ap, quotas, length);
+		keel_aperture_destroy(ap);
+	}
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&quotas->count[KEEL_RES_DM_BYTES]));
+	keel_quotas_fini(quotas);
+	kfree(quotas);
+	return ret;
+}
+
 struct each_case {
 	const char *desc;
-	int (*attempt)(u64 pages);
-	u64 pages;
+	int (*attempt)(u64 size);
+	u64 size;
 };
 
 static const struct each_case each_cases[] = {
@@ -208,6 +272,9 @@ static const struct each_case each_cases[] = {
 	{ "aperture: blocks of several sizes", try_aperture, 13 },
 	{ "aperture: arrays larger than a page", try_aperture, 1500 },
 	{ "objects", try_objects, 0 },
+	{ "blocks without a list", try_blocks, KEEL_BLOCK_PAGES },
+	{ "blocks with a list", try_blocks, 3 },
+	{ "small buffer of device memory", try_pool, 64 },
 };
 KUNIT_ARRAY_PARAM_DESC(each, each_cases, desc);
 
@@ -223,7 +290,7 @@ static void fault_each(struct kunit *test)
 
 	for (nth = 1; nth < MOST; nth++) {
 		current->fail_nth = nth;
-		ret = c->attempt(c->pages);
+		ret = c->attempt(c->size);
 		left = current->fail_nth;
 		current->fail_nth = 0;
 		if (ret)
@@ -247,10 +314,10 @@ static void fault_all(struct kunit *test)
 	int ret;
 
 	fail_all(true);
-	ret = c->attempt(c->pages);
+	ret = c->attempt(c->size);
 	fail_all(false);
 	KUNIT_EXPECT_EQ(test, -ENOMEM, ret);
-	KUNIT_EXPECT_EQ(test, 0, c->attempt(c->pages));
+	KUNIT_EXPECT_EQ(test, 0, c->attempt(c->size));
 }
 
 static struct kunit_case fault_test_cases[] = {

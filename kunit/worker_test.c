@@ -20,6 +20,9 @@ static void iso_2_worker_runs(struct kunit *test)
 	worker_test_open(t);
 	worker_test_hold(t, t->worker);
 	KUNIT_EXPECT_FALSE(test, keel_worker_is_busy(t->worker));
+	/* It runs a job, and none waits. */
+	KUNIT_EXPECT_FALSE(test, keel_worker_is_idle(t->worker));
+	KUNIT_EXPECT_TRUE(test, keel_worker_is_idle(t->other));
 	for (i = 1; i < TEST_JOBS; i++)
 		KUNIT_EXPECT_EQ(test, 1, worker_test_queue(t, t->worker, i));
 	/* The job is queued already, on any worker. */
@@ -39,6 +42,75 @@ static void iso_2_worker_runs(struct kunit *test)
 	}
 	KUNIT_EXPECT_PTR_NE(test, current, j[0].task);
 	KUNIT_EXPECT_EQ(test, TEST_JOBS, t->nr);
+	/* This waits until the worker has left the job. */
+	KUNIT_EXPECT_FALSE(test, keel_job_cancel(t->worker, &j[TEST_JOBS - 1].job));
+	KUNIT_EXPECT_TRUE(test, keel_worker_is_idle(t->worker));
+}
+
+/* A worker whose jobs wait, but which runs none: it was only just woken. */
+static void worker_waits(struct kunit *test)
+{
+	struct keel_worker *worker = kunit_kzalloc(test, sizeof(*worker), GFP_KERNEL);
+	LIST_HEAD(job);
+
+	KUNIT_ASSERT_NOT_NULL(test, worker);
+	context_unsafe(INIT_LIST_HEAD(&worker->jobs));
+	KUNIT_EXPECT_TRUE(test, keel_worker_is_idle(worker));
+	context_unsafe(list_add(&job, &worker->jobs));
+	KUNIT_EXPECT_FALSE(test, keel_worker_is_idle(worker));
+}
+
+/*
+ * ISO-1: a worker takes work of a thread over only if it runs at the same time, and is not
+ * preferred to it.
+ */
+static void iso_1_worker_replaces(struct kunit *test)
+{
+	struct keel_worker *worker = kunit_kzalloc(test, sizeof(*worker), GFP_KERNEL);
+	const bool may = KEEL_THREAD_HAS_MM && num_online_cpus() > 1;
+	int by;
+
+	KUNIT_ASSERT_NOT_NULL(test, worker);
+	worker->policy = current->policy;
+	worker->prio = current->normal_prio;
+	/* It may use one processor only. */
+	KUNIT_EXPECT_FALSE(test, keel_worker_may_replace(worker));
+	worker->wide = true;
+	KUNIT_EXPECT_EQ(test, may, keel_worker_may_replace(worker));
+	for (by = -1; by <= 1; by += 2) {
+		worker->prio = current->normal_prio + by;
+		KUNIT_EXPECT_FALSE(test, keel_worker_may_replace(worker));
+	}
+	worker->prio = current->normal_prio;
+	worker->policy = SCHED_BATCH;
+	KUNIT_EXPECT_FALSE(test, keel_worker_may_replace(worker));
+	/* The thread, and then both, have a real-time priority. */
+	worker->policy = current->policy;
+	sched_set_fifo_low(current);
+	KUNIT_EXPECT_FALSE(test, keel_worker_may_replace(worker));
+	worker->policy = current->policy;
+	worker->prio = current->normal_prio;
+	KUNIT_EXPECT_FALSE(test, keel_worker_may_replace(worker));
+	sched_set_normal(current, 0);
+}
+
+/* The thread of a worker notes what it may use, and its priority. */
+static void worker_notes(struct kunit *test)
+{
+	struct keel_worker *worker = kunit_kzalloc(test, sizeof(*worker), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, worker);
+	keel_worker_note(worker);
+	KUNIT_EXPECT_EQ(test, current->nr_cpus_allowed > 1, worker->wide);
+	KUNIT_EXPECT_EQ(test, current->policy, worker->policy);
+	KUNIT_EXPECT_EQ(test, current->normal_prio, worker->prio);
+	worker->wide = !worker->wide;
+	worker->policy = SCHED_BATCH;
+	worker->prio = 1;
+	keel_worker_note(worker);
+	KUNIT_EXPECT_EQ(test, current->nr_cpus_allowed > 1, worker->wide);
+	KUNIT_EXPECT_EQ(test, current->policy, worker->policy);
+	KUNIT_EXPECT_EQ(test, current->normal_prio, worker->prio);
 }
 
 /* A job that runs may be queued again, and runs again. */
@@ -200,6 +272,9 @@ static void worker_defer(struct kunit *test)
 
 static struct kunit_case worker_cases[] = {
 	KUNIT_CASE(iso_2_worker_runs),
+	KUNIT_CASE(worker_waits),
+	KUNIT_CASE(iso_1_worker_replaces),
+	KUNIT_CASE(worker_notes),
 	KUNIT_CASE(worker_again),
 	KUNIT_CASE(worker_take_back),
 	KUNIT_CASE(worker_cancel),

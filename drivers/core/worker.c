@@ -146,6 +146,7 @@ void keel_worker_note(struct keel_worker *worker)
 	if (worker->prio != current->normal_prio)
 		WRITE_ONCE(worker->prio, current->normal_prio);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_note);
 
 /**
  * keel_worker_is_ours() - check whether a worker belongs to the calling process
