@@ -62,6 +62,7 @@
  * @recv_cq: CQ of the receive queue, held
  * @srq: its SRQ, held, or NULL
  * @cap: its capabilities, as ibv_create_qp() returned them
+ * @local: as @av.local, for peers, which read it without a lock; changes with @av
  * @modify_lock: serializes modify operations. Only calls of the owner take it: the
  *	owner may be preempted with it
  * @attr: current attributes; change under @modify_lock and @state_lock
@@ -110,6 +111,7 @@ struct keel_qp {
 	struct keel_cq *recv_cq;
 	struct keel_srq *srq;
 	struct ib_qp_cap cap;
+	bool local;
 	struct mutex modify_lock;
 	struct ib_qp_attr attr;
 	struct keel_av av __guarded_by(&sq.lock);
@@ -404,6 +406,15 @@ static inline bool keel_qp_psns_match(const struct keel_qp *qp,
 	       qp->attr.sq_psn == READ_ONCE(peer->attr.rq_psn);
 }
 
+/*
+ * Is @peer connected to the number of @qp on this device? If its address is that of another
+ * host, the number is that of a QP there.
+ */
+static inline bool keel_qp_is_to(const struct keel_qp *peer, const struct keel_qp *qp)
+{
+	return READ_ONCE(peer->attr.dest_qp_num) == qp->qpn && READ_ONCE(peer->local);
+}
+
 /**
  * keel_qp_connected() - does the peer accept messages of a QP?
  * @qp: the requester's QP, of a connected type
@@ -425,7 +436,7 @@ static inline bool keel_qp_connected(const struct keel_qp *qp,
 
 	return peer->type == wanted && !keel_qp_is_dying(peer) &&
 	       state >= IB_QPS_RTR && state != IB_QPS_ERR &&
-	       READ_ONCE(peer->attr.dest_qp_num) == qp->qpn &&
+	       keel_qp_is_to(peer, qp) &&
 	       keel_qp_psns_match(qp, peer) && keel_qp_knows(qp, peer) &&
 	       keel_qp_knows(peer, qp);
 }

@@ -380,6 +380,7 @@ static void qp_commit_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 9, qp->attr.max_dest_rd_atomic);
 	KUNIT_EXPECT_EQ(test, 1, qp->attr.ah_attr.port_num);
 	KUNIT_EXPECT_EQ(test, 5, qp->av.sl);
+	KUNIT_EXPECT_TRUE(test, qp->local);
 }
 
 /*

@@ -97,6 +97,8 @@ static void keel_qp_set_path(struct keel_qp *qp, const struct ib_qp_attr *attr,
 		 * none: no transfer runs in that state.
 		 */
 		context_unsafe(qp->av = *av);
+		/* Peers read it without a lock. */
+		WRITE_ONCE(qp->local, av->local);
 	}
 }
 
@@ -284,8 +286,11 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		return 0;
 	}
 	ret = keel_qp_change(qp, cur, next, attr, mask);
-	/* The peer may have been ready first, and wait for this QP. */
-	if (!ret && next == IB_QPS_RTR)
+	/*
+	 * The peer may have been ready first, and wait for this QP, or for its address. Or
+	 * it is this QP's peer no longer.
+	 */
+	if (!ret && (next == IB_QPS_RTR || mask & IB_QP_AV))
 		keel_qp_wake_peer(qp);
 	/*
 	 * A thread that found the send queue's lock taken has set

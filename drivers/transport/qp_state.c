@@ -104,10 +104,7 @@ struct keel_qp *keel_qp_find_peer(const struct keel_qp *qp)
 	if (keel_qp_is_dgram(qp))
 		return NULL;
 	peer = keel_qp_load(qp->kdev, READ_ONCE(qp->attr.dest_qp_num));
-	if (!peer || peer == qp ||
-	    READ_ONCE(peer->attr.dest_qp_num) != qp->qpn)
-		return NULL;
-	return peer;
+	return peer && peer != qp && keel_qp_is_to(peer, qp) ? peer : NULL;
 }
 
 /**

@@ -117,7 +117,7 @@ static u32 keel_sq_peer_why(const struct keel_qp *qp)
 
 	guard(rcu)();
 	peer = keel_qp_load(qp->kdev, qp->attr.dest_qp_num);
-	if (!peer || READ_ONCE(peer->attr.dest_qp_num) != qp->qpn ||
+	if (!READ_ONCE(qp->local) || !peer || !keel_qp_is_to(peer, qp) ||
 	    keel_qp_state(peer) < IB_QPS_RTR)
 		return KEEL_WHY_PEER;
 	return keel_qp_psns_match(qp, peer) ? KEEL_WHY_PEER : KEEL_WHY_PSN;
