@@ -15,6 +15,7 @@
 #include "keel_aperture.h"
 #include "keel_counters.h"
 #include "keel_domain.h"
+#include "keel_helpers.h"
 #include "keel_keys.h"
 #include "keel_mcast.h"
 #include "keel_obj.h"
@@ -108,6 +109,8 @@ struct keel_ib_ctx {
 	struct keel_workers workers;
 	/* They provide memory, and may wait for the owner of a dma-buf or for a disk. */
 	struct keel_workers mem_workers;
+	/* They help the first ones to copy. */
+	struct keel_workers helpers[KEEL_HELPERS];
 };
 
 static inline struct keel_dev *to_kdev(struct ib_device *ib)
@@ -124,6 +127,12 @@ static inline struct keel_workers *
 keel_context_workers(const struct ib_ucontext *ib)
 {
 	return &to_kctx((struct ib_ucontext *)ib)->workers;
+}
+
+static inline struct keel_workers *
+keel_context_helpers(const struct ib_ucontext *ib)
+{
+	return to_kctx((struct ib_ucontext *)ib)->helpers;
 }
 
 static inline struct keel_workers *

@@ -19,6 +19,8 @@
 
 /* Maximum number of pages of a user process that one lookup pins. */
 #define KEEL_ODP_BATCH	16
+/* Bytes that are copied between two checks whether to stop or reschedule. */
+#define KEEL_COPY_STEP	SZ_64K
 /* Maximum number of bytes that one request faults in. */
 #define KEEL_ODP_FETCH	SZ_2M
 
@@ -186,6 +188,7 @@ struct keel_open {
  * @asked: a request is pending: @need is not set
  * @open: struct keel_open: access to dma-bufs that has begun
  * @lost: the exporter of a destination did not make the bytes visible
+ * @helped: helpers have copied a part of it
  */
 struct keel_copy_ctl {
 	bool (*stop)(void *arg);
@@ -196,6 +199,7 @@ struct keel_copy_ctl {
 	bool asked;
 	struct list_head open;
 	bool lost;
+	bool helped;
 };
 
 /**
@@ -232,6 +236,7 @@ enum keel_copy_result keel_copy_end(struct keel_copy_ctl *ctl);
 /* segs.c */
 void keel_copy_last(void *to, const void *from, size_t len);
 bool keel_segs_may_lack(const struct keel_segs *segs);
+bool keel_segs_may_share(const struct keel_segs *segs);
 bool keel_segs_dead(const struct keel_seg *seg, u32 n);
 void keel_segs_put(struct keel_segs *segs);
 

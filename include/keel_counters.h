@@ -30,6 +30,7 @@
 	X(cq_overruns)	/* CQs that overran */				\
 	X(fast_msgs)	/* work requests that took the fast path */	\
 	X(big_msgs)	/* big messages that workers ended */		\
+	X(shared_msgs)	/* of which helpers copied a part */		\
 	X(sq_polls)	/* how often workers began to poll a queue */
 
 enum keel_counter {

@@ -24,9 +24,11 @@
 #include "compat.h"
 #include "keel_reap.h"
 
+struct keel_helpers;
 struct keel_worker;
 struct mm_struct;
 struct pid;
+struct task_struct;
 
 /**
  * struct keel_job - something for a worker to do
@@ -61,11 +63,17 @@ struct keel_job {
  * @running: the job that the thread runs, and the job that runs where the
  *	worker is ended; only compared
  * @task: the thread
+ * @self: the thread, when it last ran; only compared
  * @wide: the thread may run on several processors, when it last ran; false before. Likewise
  *	@policy and @prio
  * @policy: its scheduling policy
  * @prio: its priority, &task_struct.normal_prio
  * @poll_us: how long it polls a queue in which nothing happens, us; 0: it does not poll
+ * @helpers: threads that copy with it, a reference; NULL: none. Set once, under @lock, after
+ *	@put_helpers
+ * @put_helpers: drops the reference
+ * @wants_help: a call of the process is to get them
+ * @helpless: there are none, and nobody tries to get them
  * @rcu: for readers that look for the worker of a QP
  * @reap: the end of @task, from @ending on
  */
@@ -82,17 +90,22 @@ struct keel_worker {
 	bool killed __guarded_by(&lock);
 	const struct keel_job *running[2];
 	struct keel_thread task;
+	const struct task_struct *self;
 	bool wide;
 	unsigned int policy;
 	int prio;
 	unsigned int poll_us;
+	struct keel_helpers *helpers;
+	void (*put_helpers)(struct keel_helpers *helpers);
+	bool wants_help;
+	bool helpless;
 	struct rcu_head rcu;
 	struct keel_reap reap;
 };
 
 /**
  * struct keel_workers - workers of a context, one for each process that uses it. A
- *	context has two such lists: see &struct keel_ib_ctx
+ *	context has several such lists: see &struct keel_ib_ctx
  * @lock: protects @list
  * @list: struct keel_worker
  */
@@ -116,6 +129,7 @@ void keel_worker_get(struct keel_worker *worker);
 void keel_worker_put(struct keel_worker *worker);
 bool keel_worker_is_dead(const struct keel_worker *worker);
 bool keel_worker_is_ours(const struct keel_worker *worker);
+bool keel_worker_is_current(const struct keel_worker *worker);
 bool keel_worker_is_busy(const struct keel_worker *worker);
 bool keel_worker_is_idle(const struct keel_worker *worker);
 bool keel_worker_may_replace(const struct keel_worker *worker);

@@ -22,6 +22,8 @@ static void test_job_run(struct keel_job *job, bool alive)
 	j->task = current;
 	j->mm = current->mm;
 	j->ours = same_thread_group(current, t->task);
+	j->of_worker = t->worker && keel_worker_is_current(t->worker);
+	j->of_other = t->other && keel_worker_is_current(t->other);
 	if (t->nr < ARRAY_SIZE(t->order))
 		t->order[t->nr++] = j;
 	complete(&j->began);

@@ -35,6 +35,8 @@ struct worker_test;
  * @task: the thread of its last call
  * @mm: the memory of that thread
  * @ours: that thread belongs to the process of the test
+ * @of_worker: it is that of &worker_test.worker
+ * @of_other: it is that of &worker_test.other
  */
 struct test_job {
 	struct keel_job job;
@@ -48,6 +50,8 @@ struct test_job {
 	struct task_struct *task;
 	struct mm_struct *mm;
 	bool ours;
+	bool of_worker;
+	bool of_other;
 };
 
 /**

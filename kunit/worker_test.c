@@ -36,11 +36,16 @@ static void iso_2_worker_runs(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, 1, j[i].runs);
 		KUNIT_EXPECT_TRUE(test, j[i].alive);
 		KUNIT_EXPECT_TRUE(test, j[i].ours);
+		KUNIT_EXPECT_TRUE(test, j[i].of_worker);
+		KUNIT_EXPECT_FALSE(test, j[i].of_other);
 		KUNIT_EXPECT_PTR_EQ(test, &j[i], t->order[i]);
 		KUNIT_EXPECT_PTR_EQ(test, current->mm, j[i].mm);
 		KUNIT_EXPECT_PTR_EQ(test, j[0].task, j[i].task);
 	}
 	KUNIT_EXPECT_PTR_NE(test, current, j[0].task);
+	/* A thread of the process, and no worker. */
+	KUNIT_EXPECT_TRUE(test, keel_worker_is_ours(t->worker));
+	KUNIT_EXPECT_FALSE(test, keel_worker_is_current(t->worker));
 	KUNIT_EXPECT_EQ(test, TEST_JOBS, t->nr);
 	/* This waits until the worker has left the job. */
 	KUNIT_EXPECT_FALSE(test, keel_job_cancel(t->worker, &j[TEST_JOBS - 1].job));

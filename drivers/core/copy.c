@@ -22,9 +22,6 @@
 #include "keel_copy.h"
 #include "keel_worker.h"
 
-/* Bytes that are copied between two checks whether to stop or reschedule. */
-#define KEEL_COPY_STEP	SZ_64K
-
 /**
  * struct keel_pinned - pages of a user process, pinned for the current piece
  * @n: number of pages

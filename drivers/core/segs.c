@@ -5,6 +5,7 @@
 #include <linux/string.h>
 #include <kunit/visibility.h>
 
+#include "keel_aperture.h"
 #include "keel_copy.h"
 
 /* Copy at most 8 bytes to an aligned address, each part in one store. */
@@ -91,6 +92,30 @@ bool keel_segs_may_lack(const struct keel_segs *segs)
 			return true;
 	return false;
 }
+
+/**
+ * keel_segs_may_share() - may several threads copy from or to a list at once?
+ * @segs: the list
+ *
+ * They do so without preemption. So memory that may be absent is none for this, and device
+ * memory behind a BAR is not, either: it may be slow, and the slower the more threads read.
+ *
+ * Context: any.
+ * Return: true if so.
+ */
+bool keel_segs_may_share(const struct keel_segs *segs)
+{
+	const struct keel_mem *mem;
+	u32 i;
+
+	for (i = 0; i < segs->n; i++) {
+		mem = segs->seg[i].mem;
+		if (mem->type == KEEL_MEM_DM && mem->ap->ops->atomic)
+			return false;
+	}
+	return !keel_segs_may_lack(segs);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_segs_may_share);
 
 /**
  * keel_segs_dead() - check whether a key of a list was invalidated

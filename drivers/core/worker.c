@@ -35,6 +35,8 @@ static void keel_worker_free(struct kref *ref)
 {
 	struct keel_worker *worker = container_of(ref, struct keel_worker, ref);
 
+	if (worker->helpers)
+		worker->put_helpers(worker->helpers);
 	keel_reap_fini(&worker->reap);
 	put_pid(worker->owner);
 	mmdrop(worker->mm);
@@ -127,7 +129,7 @@ bool keel_worker_may_replace(const struct keel_worker *worker)
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_may_replace);
 
 /**
- * keel_worker_note() - note what keel_worker_may_replace() needs
+ * keel_worker_note() - note what keel_worker_may_replace() needs, and the thread
  * @worker: the worker of the calling thread
  *
  * The process may change it at any time, as taskset does.
@@ -138,6 +140,8 @@ void keel_worker_note(struct keel_worker *worker)
 {
 	bool wide = current->nr_cpus_allowed > 1;
 
+	if (worker->self != current)
+		WRITE_ONCE(worker->self, current);
 	/* Doorbells of other threads read them: do not write what is there. */
 	if (worker->wide != wide)
 		WRITE_ONCE(worker->wide, wide);
@@ -147,6 +151,21 @@ void keel_worker_note(struct keel_worker *worker)
 		WRITE_ONCE(worker->prio, current->normal_prio);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_note);
+
+/**
+ * keel_worker_is_current() - is this the thread of a worker?
+ * @worker: the worker, kept by RCU or a reference
+ *
+ * Context: process context.
+ * Return: true if the calling thread runs its jobs. Then the thread keeps the worker, and
+ * what that has references on: the list of workers has a reference until the thread ends.
+ */
+bool keel_worker_is_current(const struct keel_worker *worker)
+{
+	/* Another thread at the same address comes after the end: the worker is dead. */
+	return READ_ONCE(worker->self) == current && keel_worker_is_ours(worker);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_is_current);
 
 /**
  * keel_worker_is_ours() - check whether a worker belongs to the calling process

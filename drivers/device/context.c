@@ -49,6 +49,7 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 	struct keel_uapi_context_resp resp = {};
 	struct keel_user *user;
 	int ret = ib_is_udata_in_empty(udata);
+	unsigned int i;
 
 	if (ret)
 		return ret;
@@ -64,6 +65,8 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 	}
 	keel_workers_setup(&to_kctx(context)->workers);
 	keel_workers_setup(&to_kctx(context)->mem_workers);
+	for (i = 0; i < KEEL_HELPERS; i++)
+		keel_workers_setup(&to_kctx(context)->helpers[i]);
 	keel_context_fill(&resp);
 	ret = ib_respond_udata(udata, resp);
 	if (ret) {
@@ -78,8 +81,12 @@ static int keel_alloc_ucontext(struct ib_ucontext *context,
 /* ib_core has destroyed the uobjects, so no more jobs are queued. */
 static void keel_dealloc_ucontext(struct ib_ucontext *context)
 {
+	unsigned int i;
+
 	keel_workers_stop(&to_kctx(context)->workers);
 	keel_workers_stop(&to_kctx(context)->mem_workers);
+	for (i = 0; i < KEEL_HELPERS; i++)
+		keel_workers_stop(&to_kctx(context)->helpers[i]);
 	keel_dm_pool_put(to_kctx(context)->dm_pool);
 	keel_user_put(to_kctx(context)->user);
 	/* Nor is an inode of a domain left that this thread has closed. */

@@ -7,6 +7,7 @@
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
 
+#include "keel_helpers.h"
 #include "keel_qp.h"
 
 /* How long a QP with new receive WQEs runs its peer in the same process. */
@@ -90,6 +91,28 @@ static void keel_qp_pass_on(struct keel_qp *qp)
 		keel_qp_schedule_alive(qp);
 }
 
+/* The worker should have helpers. It cannot create threads; this process can. */
+static void keel_qp_find_help(struct keel_qp *qp)
+{
+	struct keel_worker *worker;
+
+	scoped_guard(rcu) {
+		worker = keel_qp_worker(qp);
+		if (!worker || !READ_ONCE(worker->wants_help))
+			return;
+	}
+	scoped_guard(spinlock, &qp->state_lock) {
+		worker = qp->worker;
+		/* The new threads get the priority and the processors of this thread. */
+		if (!worker || !keel_worker_is_ours(worker) ||
+		    !keel_worker_may_replace(worker))
+			return;
+		keel_worker_get(worker);
+	}
+	keel_worker_find_help(worker, keel_context_helpers(qp->context));
+	keel_worker_put(worker);
+}
+
 /**
  * keel_qp_run_until() - run a QP, in a call of its owner
  * @qp: the QP
@@ -125,6 +148,8 @@ int keel_qp_run_until(struct keel_qp *qp, u64 until)
 		turn.end = READ_ONCE(qp->sq.ring.index) +
 			   keel_ring_posted_most(&qp->sq.ring) + KEEL_DOORBELL_MORE;
 	keel_qp_run_turn(qp, &turn);
+	if (qp->context)
+		keel_qp_find_help(qp);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_qp_run_until);

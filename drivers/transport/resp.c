@@ -9,6 +9,7 @@
  */
 #include <linux/ktime.h>
 
+#include "keel_helpers.h"
 #include "keel_resp_lock.h"
 
 /* How long a send with invalidate waits for the users of a key with a lock. */
@@ -72,19 +73,53 @@ static enum keel_xfer_result keel_resp_no_recv(struct keel_xfer *x, int ret)
 	return KEEL_XFER_RNR;
 }
 
+/*
+ * If the worker of the requester runs this, its helpers. The worker wants some for the next
+ * message if it has none.
+ */
+static struct keel_helpers *keel_resp_helpers(const struct keel_qp *qp, u64 bytes)
+{
+	struct keel_worker *worker;
+
+	guard(rcu)();
+	worker = keel_qp_worker(qp);
+	if (!worker || !keel_worker_is_current(worker))
+		return NULL;
+	keel_worker_want_help(worker, bytes);
+	/* This thread keeps them. Pairs with keel_worker_find_help(). */
+	return READ_ONCE(worker->helpers);
+}
+
+/* Copy with helpers, if there are any, and then the rest. */
+static enum keel_copy_result keel_resp_copy_present(struct keel_xfer *x,
+						    const struct keel_segs *dst,
+						    const struct keel_segs *src)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+{
+	struct keel_copy_ctl *ctl = &x->qp->sq.fetch.ctl;
+	enum keel_copy_result res = KEEL_COPY_DONE;
+	struct keel_helpers *helpers;
+
+	if (keel_segs_may_share(dst) && keel_segs_may_share(src)) {
+		helpers = keel_resp_helpers(x->qp, src->len);
+		if (helpers)
+			res = keel_helpers_copy(helpers, dst, src, ctl);
+	}
+	return res == KEEL_COPY_DONE ? keel_copy(dst, 0, src, 0, src->len, ctl) : res;
+}
+
 static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 					    const struct keel_segs *dst,
 					    const struct keel_segs *src)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
-	bool relax = keel_segs_may_lack(dst) || keel_segs_may_lack(src);
 	enum keel_copy_result res;
 
-	if (relax)
-		keel_resp_relax();
+	if (!keel_segs_may_lack(dst) && !keel_segs_may_lack(src))
+		return keel_resp_copy_present(x, dst, src);
+	keel_resp_relax();
 	res = keel_copy(dst, 0, src, 0, src->len, &x->qp->sq.fetch.ctl);
-	if (relax)
-		keel_resp_stay();
+	keel_resp_stay();
 	return res;
 }
 

@@ -16,6 +16,7 @@
 #include <linux/sizes.h>
 
 #include "keel_fast.h"
+#include "keel_helpers.h"
 #include "keel_opcode.h"
 #include "keel_point.h"
 
@@ -256,6 +257,8 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 		if (qp->user && !turn->caller && keel_is_big(x.len) &&
 		    x.status == IB_WC_SUCCESS)
 			keel_count(qp->kdev, big_msgs, 1);
+		if (qp->sq.fetch.ctl.helped && x.status == IB_WC_SUCCESS)
+			keel_count(qp->kdev, shared_msgs, 1);
 		keel_sq_done(qp, &x);
 		return KEEL_ACTION_MORE;
 	}
@@ -287,14 +290,18 @@ static u64 keel_sq_bytes(const struct keel_qp *qp)
 static bool keel_sq_is_big(const struct keel_qp *qp)
 	__must_hold(&qp->sq.lock)
 {
-	const struct keel_worker *worker;
+	u64 bytes = keel_sq_bytes(qp);
+	struct keel_worker *worker;
 
-	if (!keel_is_big(keel_sq_bytes(qp)))
+	if (!keel_is_big(bytes))
 		return false;
 	guard(rcu)();
 	worker = keel_qp_worker(qp);
-	return worker && keel_worker_is_ours(worker) && keel_worker_may_replace(worker) &&
-	       (keel_job_is_queued(&qp->job) || keel_worker_is_idle(worker));
+	if (!worker || !keel_worker_is_ours(worker) || !keel_worker_may_replace(worker) ||
+	    (!keel_job_is_queued(&qp->job) && !keel_worker_is_idle(worker)))
+		return false;
+	keel_worker_want_help(worker, bytes);
+	return true;
 }
 
 /* SQD: the WQE that was begun has completed. */
