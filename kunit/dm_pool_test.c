@@ -165,7 +165,7 @@ static void dm_4_pool_zero(struct kunit *test)
 	u64 start;
 
 	take(test, &stays, 1, 0);
-	memset(at(d, stays.start), 0x55, 1);
+	*at(d, stays.start) = 0x55;
 	take(test, &dm, 200, 0);
 	start = dm.start;
 	memset(at(d, start), 0xff, 200);

@@ -80,8 +80,8 @@ static void range_init(struct kunit *test)
 	const struct init_case *c = test->param_value;
 	struct keel_range r = {};
 
-	KUNIT_ASSERT_EQ(test, c->want, keel_range_init(&r, c->size, c->shift,
-							GFP_KERNEL));
+	KUNIT_ASSERT_EQ(test, c->want,
+			keel_range_init(&r, c->size, c->shift, GFP_KERNEL));
 	if (c->want) {
 		KUNIT_EXPECT_NULL(test, r.map);
 		keel_range_fini(&r);

@@ -59,8 +59,10 @@ static void worker_waits(struct kunit *test)
 	LIST_HEAD(job);
 
 	KUNIT_ASSERT_NOT_NULL(test, worker);
+	/* No other thread has the worker. */
 	context_unsafe(INIT_LIST_HEAD(&worker->jobs));
 	KUNIT_EXPECT_TRUE(test, keel_worker_is_idle(worker));
+	/* As above. */
 	context_unsafe(list_add(&job, &worker->jobs));
 	KUNIT_EXPECT_FALSE(test, keel_worker_is_idle(worker));
 }

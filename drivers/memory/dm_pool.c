@@ -82,6 +82,7 @@ void keel_dm_pool_put(struct keel_dm_pool *pool)
 {
 	if (!refcount_dec_and_test(&pool->ref))
 		return;
+	/* This was the last reference. */
 	context_unsafe(WARN_ON(!list_empty(&pool->pages)));
 	put_pid(pool->owner);
 	kfree(pool);

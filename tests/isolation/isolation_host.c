@@ -187,7 +187,7 @@ TEST(moves, "ISO-4", "RC: a connected QP that gets the address of another host t
 	link_free(&l);
 }
 
-TEST(wakes, "ISO-4", "RC: a send that waits for a peer goes on when the peer gets the address of this host, and one that waits for a receive WQE gives up after the peer got that of another")
+TEST(wakes, "ISO-4", "RC: a send that waits for a peer goes on when that gets the address of this host; one that waits for a receive WQE gives up after it got another")
 {
 	struct link l;
 
