@@ -302,22 +302,34 @@ static void helpers_absent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, kref_read(&h->helpers->ref));
 }
 
+static atomic_t looks;
+
+static void count_looks(const char *name)
+{
+	if (!strcmp(name, "helper_looked"))
+		atomic_inc(&looks);
+}
+
 /* ISO-1: helpers that may use one processor only, or have another priority, are not woken. */
 static void iso_1_helpers_bound(struct kunit *test)
 {
 	struct helped *h = test->priv;
 	struct keel_worker *thread;
+	unsigned int i;
 
 	get_helpers(h, 1);
 	thread = h->helpers->helper[0].thread;
-	thread->wide = false;
-	copy_all(h, 0);
-	KUNIT_EXPECT_FALSE(test, h->ctl.helped);
-	thread->wide = true;
-	thread->prio++;
-	copy_all(h, 0);
-	KUNIT_EXPECT_FALSE(test, h->ctl.helped);
+	atomic_set(&looks, 0);
+	WRITE_ONCE(keel_point_hook.hit, count_looks);
+	for (i = 0; i < 40; i++) {
+		thread->wide = i % 2;
+		thread->prio = current->normal_prio + i % 2;
+		copy_all(h, 0);
+		usleep_range(500, 1000);
+	}
 	check_idle(h);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	KUNIT_EXPECT_EQ(test, 0, atomic_read(&looks));
 }
 
 /* Where the helper and the worker are. */
@@ -410,6 +422,9 @@ static void iso_2_helpers_found(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, worker->wants_help);
 	KUNIT_EXPECT_PTR_EQ(test, helpers, worker->helpers);
 	KUNIT_EXPECT_EQ(test, 1, kref_read(&helpers->ref));
+	/* Nobody wants them. */
+	keel_worker_find_help(h->t.other, h->lists);
+	KUNIT_EXPECT_NULL(test, h->t.other->helpers);
 	keel_worker_want_help(h->t.other, SZ_1M);
 	KUNIT_EXPECT_TRUE(test, h->t.other->wants_help);
 	h->t.other->wants_help = false;
