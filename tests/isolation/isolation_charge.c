@@ -95,12 +95,12 @@ static void end_open(struct end *e, void *body, struct peer *parent)
 }
 
 /*
- * Measure how long doorbells take for messages whose receive WQE is already
- * posted. Other work can only make some of them slower, so the fastest counts.
+ * Measure how long the doorbell takes for a message whose receive WQE is
+ * already posted.
  */
 static void direct(struct peer *parent)
 {
-	uint64_t us = UINT64_MAX, once, start;
+	uint64_t us = 0, start;
 	struct ibv_mr *mr[2];
 	struct ibv_pd *pd;
 	struct link l;
@@ -117,13 +117,10 @@ static void direct(struct peer *parent)
 		post_recv(l.qp[1], i, (struct mem){ to, BODY, mr[1]->lkey });
 		start = now_us();
 		post_send(l.qp[0], i, (struct mem){ from, BODY, mr[0]->lkey });
-		once = now_us() - start;
-		if (once < us)
-			us = once;
+		us += now_us() - start;
 		CHECK_WC(l.cq[0], i, IBV_WC_SUCCESS);
 		CHECK_WC(l.cq[1], i, IBV_WC_SUCCESS);
 	}
-	us *= SGES;
 	peer_put_var(parent, us);
 }
 
@@ -273,7 +270,7 @@ TEST_CASE(charged, "ISO-2", "at least 80 % of the processor time of a transfer a
 		t_note("charged: %llu us; kernel threads and the receiver: %llu us; in doorbells: %llu us",
 		       (unsigned long long)charged, (unsigned long long)others,
 		       (unsigned long long)copy);
-	} while (charged < (charged + others) / 100 * 80 && --left);
+	} while ((charged < (charged + others) / 100 * 80 || charged < copy / 3) && --left);
 	CHECK(charged >= (charged + others) / 100 * 80);
 	CHECK(charged >= copy / 3);
 }
