@@ -247,19 +247,18 @@ void op_reg_dm_mr(const uint32_t *a)
 	obj_hold(o, dm);
 }
 
-/* A region with a window of the same file is busy. */
+/* A region is busy if a window of the same file is bound to it, by a QP of this file. */
 static bool has_windows(const struct obj *mr)
 {
 	int i;
 
 	for (i = 0; i < world.n[K_MW]; i++)
-		if (world.live[K_MW][i]->mw.mr == mr &&
-		    file_of(world.live[K_MW][i]->ctx) == file_of(mr->ctx))
+		if (world.live[K_MW][i]->mw.mr == mr && world.live[K_MW][i]->mw.ours)
 			return true;
 	return false;
 }
 
-/* Windows of other files lose their region. */
+/* Other windows lose their region. */
 static void unbind_all(const struct obj *mr)
 {
 	int i;

@@ -103,6 +103,7 @@ struct mw_part {
 	uint64_t iova, length;
 	struct mem mem;
 	struct obj *mr;		/* it is bound to, or NULL */
+	bool ours;		/* the file of @mr has the window, and has bound it */
 	struct obj *qp;		/* type 2: that bound it */
 };
 

@@ -12,6 +12,7 @@
 void window_unbind(struct obj *mw)
 {
 	mw->mw.mr = NULL;
+	mw->mw.ours = false;
 	mw->mw.qp = NULL;
 	mw->mw.access = 0;
 	mw->mw.length = 0;
@@ -76,6 +77,8 @@ int window_bind(struct obj *qp, const struct send *wr)
 	if (!wr->bind_len)
 		return 0;
 	mw->mw.mr = of.owner;
+	mw->mw.ours = file_of(mw->ctx) == file_of(of.owner->ctx) &&
+		      file_of(qp->ctx) == file_of(of.owner->ctx);
 	mw->mw.access = wr->access & RIGHTS;
 	mw->mw.iova = wr->access & IBV_ACCESS_ZERO_BASED ? 0 : wr->bind_addr;
 	mw->mw.length = wr->bind_len;
