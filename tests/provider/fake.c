@@ -255,24 +255,50 @@ static void raise_event(struct fake_cq *cq, bool solicited)
 	__atomic_fetch_add(&cq->events, 1, __ATOMIC_SEQ_CST);
 }
 
+static void put(struct fake_cq *cq, const struct keel_uapi_cqe *cqe,
+		bool solicited)
+{
+	struct fake_ring *ring = &cq->ring;
+
+	memcpy(fake_slot(ring, ring->index), cqe, sizeof(*cqe));
+	fake_advance(ring);
+	raise_event(cq, solicited || cqe->status != IBV_WC_SUCCESS);
+}
+
+static bool full(const struct fake_ring *ring)
+{
+	return fake_queued(ring) > ring->mask;
+}
+
 int fake_add(struct ibv_cq *ibcq, const struct keel_uapi_cqe *cqe,
 	     bool solicited)
 {
 	struct fake_cq *cq = fake_cq(ibcq);
-	struct fake_ring *ring = &cq->ring;
 	int ret;
 
 	pthread_mutex_lock(&cq->lock);
-	if (cq->dead || fake_queued(ring) > ring->mask) {
+	if (cq->dead || full(&cq->ring))
 		cq->dead = true;
-	} else {
-		memcpy(fake_slot(ring, ring->index), cqe, sizeof(*cqe));
-		fake_advance(ring);
-		raise_event(cq, solicited || cqe->status != IBV_WC_SUCCESS);
-	}
+	else
+		put(cq, cqe, solicited);
 	ret = cq->dead ? EIO : 0;
 	pthread_mutex_unlock(&cq->lock);
 	return ret;
+}
+
+bool fake_try_add(struct ibv_cq *ibcq, const struct keel_uapi_cqe *cqe,
+		  bool solicited)
+{
+	struct fake_cq *cq = fake_cq(ibcq);
+	bool room;
+
+	pthread_mutex_lock(&cq->lock);
+	CHECK(!cq->dead);
+	room = !full(&cq->ring);
+	if (room)
+		put(cq, cqe, solicited);
+	pthread_mutex_unlock(&cq->lock);
+	return room;
 }
 
 void fake_wc(struct ibv_cq *cq, uint64_t wr_id, uint32_t qpn)

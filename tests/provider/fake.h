@@ -247,6 +247,13 @@ struct fake_qp *fake_live_qp(struct ibv_qp *qp);
 /* Add a CQE; returns 0, or EIO if the CQ is in error now. */
 int fake_add(struct ibv_cq *cq, const struct keel_uapi_cqe *cqe,
 	     bool solicited);
+/*
+ * Add a CQE unless the CQ is full; returns whether it was added. A thread that
+ * looks for room first, and then calls fake_add(), may find that another has
+ * resized the CQ in between, so that the CQEs just fit.
+ */
+bool fake_try_add(struct ibv_cq *cq, const struct keel_uapi_cqe *cqe,
+		  bool solicited);
 /* Add a CQE with this wr_id, of this QP. */
 void fake_wc(struct ibv_cq *cq, uint64_t wr_id, uint32_t qpn);
 /* Add @n CQEs, with wr_ids from @first on. */

@@ -65,24 +65,35 @@ static void take(uint64_t id, uint32_t byte_len)
 	polled++;
 }
 
-/* The number of CQEs in the CQ, and how many it can hold after that. */
-static uint32_t queued(uint32_t *room)
+/* Number of CQEs in the CQ, and whether it is full. */
+static uint32_t queued(bool *full)
 {
 	struct fake_cq *fcq = fake_cq(cq);
 	uint32_t n;
 
 	pthread_mutex_lock(&fcq->lock);
 	n = fake_queued(&fcq->ring);
-	*room = n > fcq->ring.mask - 1 ? 0 : fcq->ring.mask - n;
+	*full = n > fcq->ring.mask;
 	pthread_mutex_unlock(&fcq->lock);
 	return n;
 }
 
+/*
+ * Until the CQ has room, or is larger. Only the thread that calls this adds CQEs, so it
+ * can get full once more by a resize only, which the next resize undoes.
+ */
 static void wait_for_room(void)
 {
-	uint32_t room;
+	bool full;
 
-	for (queued(&room); !room; queued(&room))
+	for (queued(&full); full; queued(&full))
+		sched_yield();
+}
+
+/* Add a CQE, as soon as there is room. */
+static void add(const struct keel_uapi_cqe *cqe, bool solicited)
+{
+	while (!fake_try_add(cq, cqe, solicited))
 		sched_yield();
 }
 
@@ -90,36 +101,35 @@ static void add_victim(void)
 {
 	struct keel_uapi_cqe cqe = { .wr_id = UINT64_MAX, .qp_num = VICTIM };
 
-	CHECK_OK(fake_add(cq, &cqe, false));
+	add(&cqe, false);
 	victims_added++;
-	wait_for_room();
 }
 
 /* The kernel adds CQEs, as room permits. */
 static void *produce(void *arg)
 {
 	struct keel_uapi_cqe cqe = {};
-	uint32_t left, room;
+	uint32_t left;
+	bool full;
 	int i;
 
 	for (i = 0; i < rounds; i++) {
 		cqe.wr_id = i;
 		cqe.byte_len = i * 3;
-		wait_for_room();
 		/* One that no thread polls must be removed. */
 		if (victims && i == rounds - 1) {
+			wait_for_room();
 			hold = true;
 			while (held < THREADS)
 				sched_yield();
 			/* CQEs that they have left are not removed. */
-			left = queued(&room);
+			left = queued(&full);
 			add_victim();
-			while (queued(&room) > left)
+			while (queued(&full) > left)
 				sched_yield();
 			hold = false;
 		}
-		CHECK_OK(fake_add(cq, &cqe, i % 3 == 0));
-		wait_for_room();
+		add(&cqe, i % 3 == 0);
 		if (victims && i % 4 == 0)
 			add_victim();
 	}
