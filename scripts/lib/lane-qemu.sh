@@ -22,8 +22,8 @@ lane_prepare() {
 		accel=tcg,thread=multi
 		;;
 	esac
-	# An emulated processor boots slowly.
-	boot_time=120
+	# An emulated processor boots slowly: beside other work, in two minutes.
+	boot_time=${KEEL_BOOT_TIME:-300}
 	local i
 	bar_memory=()
 	for i in "${!bars[@]}"; do
@@ -106,20 +106,26 @@ find_accelerator() {
 	accel=$(cat "$answer")
 }
 
-# lane_failed: return 0 if the kernel died before init was ready. An emulated
-# processor may execute code that another processor is patching ("Oops: int3").
-# keel cannot be the cause, because it is loaded later.
+# lane_failed: if the kernel died or hung before init was ready, print how, and return 0.
+# An emulated processor may execute code that another processor is patching ("Oops:
+# int3"), or get no timer interrupts any more. keel cannot be the cause, because it is
+# loaded later.
 lane_failed() {
-	[[ $accel = tcg* ]] &&
-		grep -qE 'Oops: (int3|invalid opcode)' "$run/console" &&
-		! grep -q 'keel-guest: ready' "$run/console"
+	if [ -e "$run/console.stuck" ]; then
+		echo "no sign of init for $boot_time s"
+		return
+	fi
+	[[ $accel = tcg* ]] && ! grep -q 'keel-guest: ready' "$run/console" &&
+		grep -m 1 -E 'Oops: (int3|invalid opcode)' "$run/console"
 }
 
 # lane_boot: run the guest until it ends. The serial port is the log. tail prints
 # the output of the command, and ends when the process of its --pid option has
-# ended.
+# ended. The first boot of an emulated processor is given up if it hangs.
 lane_boot() {
-	local shares=() alive streams=()
+	local shares=() alive streams=() watch=()
+	[[ $accel != tcg* ]] || [ -e "$run/console.failed" ] ||
+		watch=("$KEEL_SCRIPTS/lib/watch-boot" "$run/console" "$boot_time")
 	setpriv --pdeathsig KILL sleep infinity &
 	alive=$!
 	KEEL_HELPERS+=("$alive")
@@ -137,7 +143,7 @@ lane_boot() {
 	share_9p "$ctl" ctl
 	[ -z "$share" ] || share_9p "$share" share
 	[ ${#bars[@]} -eq 0 ] || [ -p "$run/monitor.in" ] || add_monitor
-	contain timeout -s KILL "$limit" "${machine[@]}" \
+	contain "${watch[@]}" timeout -s KILL "$limit" "${machine[@]}" \
 		-accel "$accel" -smp "$cpus" -m "$mem" \
 		-nodefaults -display none -no-reboot -serial "file:$run/console" \
 		-kernel "$kernel/vmlinuz" -initrd "$kernel/initrd" "${shares[@]}" "${qemu_words[@]}" \
