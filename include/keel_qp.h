@@ -316,6 +316,17 @@ void keel_qp_init_orphan(struct keel_qp *qp);
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len)
 	__must_hold(&qp->sq.lock);
+void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status, u32 why,
+		   u32 byte_len)
+	__must_hold(&qp->sq.lock);
+
+/* sq_wait.c */
+bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
+	__must_hold(&qp->sq.lock);
+bool keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
+	__must_hold(&qp->sq.lock);
+bool keel_sq_wait_peer(struct keel_qp *qp) __must_hold(&qp->sq.lock);
+enum hrtimer_restart keel_sq_expired(struct hrtimer *timer);
 
 /* req.c */
 enum keel_xfer_result keel_req_run(struct keel_xfer *x)
@@ -349,11 +360,27 @@ enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
+				       enum ib_wc_status status, u32 why)
+	__must_hold(&x->peer->resp.lock);
+enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
+				     const struct keel_segs *dst,
+				     const struct keel_segs *src)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
+				       enum keel_copy_result copied,
+				       enum keel_copy_result local)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
+		      u64 addr, u64 len, enum keel_xfer_result *result)
+	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+
+/* resp_atomic.c */
 enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
-enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
 
 /* recv.c */

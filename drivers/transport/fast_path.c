@@ -3,8 +3,8 @@
  * The fast path: messages of the shapes that most applications use, of at most 4 KiB
  * and four SGEs on either side, in memory that stays in place.
  *
- * Each function of the slow path (sq.c, req.c, resp.c, recv.c) costs as much as the
- * copy of such a message. So fast_msg.c handles a whole message, without lists of
+ * Each function of the slow path (sq.c, req.c, resp.c, resp_atomic.c, recv.c) costs as
+ * much as the copy of such a message. So fast_msg.c handles a whole message, without lists of
  * segments, and with last-lookup caches, and this file runs a queue of them.
  *
  * The slow path defines the semantics and reports errors. The fast path executes only

@@ -2,8 +2,8 @@
 /*
  * The operations of send queues, in one table: the types of QPs that support an
  * operation, the members of a WQE that it uses, and its function. A new
- * operation needs a row here, and a function of the responder (resp.c) or a
- * local one (local.c). It also needs a case in the provider, and one in
+ * operation needs a row here, and a function of the responder (resp.c,
+ * resp_atomic.c) or a local one (local.c). It also needs a case in the provider, and one in
  * post_kernel.c if kernel consumers may post it.
  */
 #include <linux/nospec.h>

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The responder: executes sends, RDMA operations and atomics at the peer, and
- * decides the status of the requester's CQE. Statuses and states are those of
- * section 9.9 of the InfiniBand specification. An error of the responder itself
- * (a bad receive WQE) completes that receive WQE in error and fails the QP. An
- * error that the requester caused (a bad rkey) fails the QP with an event. In
- * both cases the requester's CQE has an error status, except on UC.
+ * The responder: executes sends, RDMA operations and flushes at the peer, and
+ * decides the status of the requester's CQE; resp_atomic.c does so for atomics.
+ * Statuses and states are those of section 9.9 of the InfiniBand specification. An
+ * error of the responder itself (a bad receive WQE) completes that receive WQE in
+ * error and fails the QP. An error that the requester caused (a bad rkey) fails the
+ * QP with an event. In both cases the requester's CQE has an error status, except on
+ * UC.
  */
 #include <linux/ktime.h>
 
@@ -29,12 +30,20 @@ static enum keel_xfer_result keel_resp_done(struct keel_xfer *x,
 	return KEEL_XFER_DONE;
 }
 
-/*
- * The request is invalid: the responder's QP fails. A receive WQE that the
- * request uses completes in error. Without one, the QP raises an event.
+/**
+ * keel_resp_refuse() - end a message that is invalid
+ * @x: the message
+ * @status: status of the requester's CQE
+ * @why: vendor error
+ *
+ * The responder's QP fails. The receive WQE of a write with immediate data completes in
+ * error. Without one, the QP raises an event. UC only drops the message.
+ *
+ * Context: the peer's responder lock is held, maybe without preemption.
+ * Return: KEEL_XFER_DONE.
  */
-static enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
-					      enum ib_wc_status status, u32 why)
+enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
+				       enum ib_wc_status status, u32 why)
 	__must_hold(&x->peer->resp.lock)
 {
 	enum ib_event_type event = status == IB_WC_REM_ACCESS_ERR ?
@@ -108,9 +117,19 @@ static enum keel_copy_result keel_resp_copy_present(struct keel_xfer *x,
 	return res == KEEL_COPY_DONE ? keel_copy(dst, 0, src, 0, src->len, ctl) : res;
 }
 
-static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
-					    const struct keel_segs *dst,
-					    const struct keel_segs *src)
+/**
+ * keel_resp_copy() - copy between the memory of the requester and of the responder
+ * @x: the message, whose &keel_sq.fetch has the progress of the copy
+ * @dst: to where
+ * @src: from where, all bytes
+ *
+ * Context: the locks of the requester and of the peer's responder are held, without
+ * preemption, which is enabled meanwhile if memory may be absent.
+ * Return: the result, see enum keel_copy_result.
+ */
+enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
+				     const struct keel_segs *dst,
+				     const struct keel_segs *src)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	enum keel_copy_result res;
@@ -123,10 +142,19 @@ static enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 	return res;
 }
 
-/* The result of a copy between local (the requester's) and remote memory. */
-static enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
-					      enum keel_copy_result copied,
-					      enum keel_copy_result local)
+/**
+ * keel_resp_copied() - the result of a message from that of its copy
+ * @x: the message, which ends unless it must be tried again
+ * @copied: the result of the copy
+ * @local: KEEL_COPY_SRC or KEEL_COPY_DST: which memory is the requester's
+ *
+ * Context: the locks of the requester and of the peer's responder are held, maybe
+ * without preemption.
+ * Return: the result, see enum keel_xfer_result.
+ */
+enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
+				       enum keel_copy_result copied,
+				       enum keel_copy_result local)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	if (copied == KEEL_COPY_STOPPED)
@@ -257,9 +285,21 @@ enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 	return keel_resp_copied(x, copied, KEEL_COPY_SRC);
 }
 
-/* Check the access flags of the QP and the rkey, and find the remote memory. */
-static bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
-			     u64 addr, u64 len, enum keel_xfer_result *result)
+/**
+ * keel_resp_remote() - check the rights of the QP and of the rkey, and find the memory
+ * @x: the message
+ * @access: the rights that are needed, enum ib_access_flags
+ * @rkey: the rkey
+ * @addr: first byte, in the addresses of the rkey
+ * @len: bytes
+ * @result: gets the result if the message was refused
+ *
+ * Context: as keel_resp_copied().
+ * Return: true: &keel_sq.remote is the memory, and the caller calls keel_segs_put();
+ * false: the message has ended.
+ */
+bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
+		      u64 addr, u64 len, enum keel_xfer_result *result)
 	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
@@ -357,154 +397,6 @@ enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 		keel_count(x->qp->kdev, rdma_reads, 1);
 	x->byte_len = sq->segs.len;
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
-}
-
-/* As keel_resp_remote(), for an atomic operand, which must be aligned. */
-static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
-			   enum keel_xfer_result *result)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
-{
-	u32 why = !READ_ONCE(x->peer->attr.max_dest_rd_atomic) ? KEEL_WHY_DEPTH :
-		  addr % sizeof(u64) ? KEEL_WHY_ALIGN : KEEL_WHY_NONE;
-
-	if (why) {
-		*result = keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, why);
-		return false;
-	}
-	return keel_resp_remote(x, access, rkey, addr, sizeof(u64), result);
-}
-
-/* Change the atomic operand in the peer's memory: as keel_resp_copy(). */
-static int keel_resp_change_word(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
-{
-	const struct keel_uapi_send_wqe *wqe = x->wqe;
-	struct keel_sq *sq = &x->qp->sq;
-	bool relax = keel_segs_may_lack(&sq->remote);
-	int ret;
-
-	if (relax)
-		keel_resp_relax();
-	if (wqe->opcode == IB_WR_ATOMIC_WRITE)
-		ret = keel_atomic_write(&sq->remote.seg[0], sq->word,
-					&sq->fetch.ctl);
-	else
-		ret = keel_atomic(&sq->remote.seg[0],
-				  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
-				  wqe->atomic.compare_add, wqe->atomic.swap,
-				  &sq->word, &sq->fetch.ctl);
-	if (relax)
-		keel_resp_stay();
-	keel_segs_put(&sq->remote);
-	return ret;
-}
-
-/* The result if the atomic operand could not be changed. */
-static enum keel_xfer_result keel_resp_word_failed(struct keel_xfer *x, int ret)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
-{
-	if (ret == -EAGAIN)
-		return KEEL_XFER_ABSENT;
-	if (ret == -EINVAL)
-		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
-					KEEL_WHY_ALIGN);
-	return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, KEEL_WHY_FAULT);
-}
-
-/* Change the memory once: a later attempt does not change it again. */
-static bool keel_resp_change(struct keel_xfer *x, enum keel_xfer_result *result)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
-{
-	const struct keel_uapi_send_wqe *wqe = x->wqe;
-	struct keel_sq *sq = &x->qp->sq;
-	int ret;
-
-	if (sq->stage == KEEL_STAGE_DONE)
-		return true;
-	if (!keel_resp_word(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
-			    wqe->atomic.remote_addr, result))
-		return false;
-	ret = keel_resp_change_word(x);
-	if (ret) {
-		*result = keel_resp_word_failed(x, ret);
-		return false;
-	}
-	sq->stage = KEEL_STAGE_DONE;
-	keel_count(x->qp->kdev, atomics, 1);
-	return true;
-}
-
-/**
- * keel_resp_atomic() - execute an atomic operation at the responder
- * @x: the message, a compare-and-swap or a fetch-and-add, with a peer
- *
- * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_xfer_result.
- */
-enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x)
-{
-	struct keel_sq *sq = &x->qp->sq;
-	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,
-				      .start = (uintptr_t)&sq->word };
-	enum keel_copy_result copied;
-	enum keel_xfer_result result;
-
-	if (!keel_resp_change(x, &result))
-		return result;
-	keel_segs_one(&sq->remote, &mem, 0, sizeof(sq->word));
-	x->byte_len = sizeof(sq->word);
-	copied = keel_resp_copy(x, &sq->segs, &sq->remote);
-	return keel_resp_copied(x, copied, KEEL_COPY_DST);
-}
-
-/* Read the operand of an atomic write, before the peer's memory is checked. */
-static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
-{
-	struct keel_sq *sq = &x->qp->sq;
-	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,
-				      .start = (uintptr_t)&sq->word };
-	enum keel_copy_result copied;
-
-	if (sq->stage != KEEL_STAGE_NEW)
-		return KEEL_COPY_DONE;
-	keel_segs_one(&sq->remote, &mem, 0, sizeof(sq->word));
-	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
-	if (copied == KEEL_COPY_DONE)
-		sq->stage = KEEL_STAGE_FETCHED;
-	return copied;
-}
-
-/**
- * keel_resp_atomic_write() - execute an atomic write at the responder
- * @x: the message, with a peer
- *
- * Context: the peer's responder lock is held, see keel_resp_lock.h.
- * Return: the result, see enum keel_xfer_result.
- */
-enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
-{
-	struct keel_sq *sq = &x->qp->sq;
-	enum keel_copy_result copied;
-	enum keel_xfer_result result;
-	int ret;
-
-	copied = keel_resp_operand(x);
-	if (copied != KEEL_COPY_DONE)
-		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
-	if (sq->stage != KEEL_STAGE_DONE) {
-		if (!keel_resp_word(x, IB_ACCESS_REMOTE_WRITE,
-				    x->wqe->rdma.rkey,
-				    x->wqe->rdma.remote_addr, &result))
-			return result;
-		ret = keel_resp_change_word(x);
-		if (ret)
-			return keel_resp_word_failed(x, ret);
-		sq->stage = KEEL_STAGE_DONE;
-		keel_count(x->qp->kdev, atomic_writes, 1);
-	}
-	return keel_resp_copied(x, keel_copy_end(&sq->fetch.ctl),
-				KEEL_COPY_SRC);
 }
 
 /**

@@ -3,7 +3,7 @@
  * Execution of a send queue, WQE by WQE. The thread that rings the doorbell
  * executes the WQEs that were posted when it rang, up to the first big message; the
  * worker of its process executes the rest. The event that a queue waits for
- * reschedules it. Its timer enforces the deadline.
+ * reschedules it (sq_wait.c). Its timer enforces the deadline.
  *
  * No thread waits for another process with the lock of a queue. If memory is
  * not present, the thread drops the lock, requests the memory (memreq.c), and a
@@ -37,121 +37,6 @@ enum keel_action {
 	KEEL_ACTION_ABSENT,	/* request memory, without the lock */
 	KEEL_ACTION_OVER,	/* the process is killed: its QP failed */
 };
-
-/*
- * An error stops the queue. UC and UD move to SQE, and so does GSI, which is
- * UD; the other types move to the error state. The state changes before the
- * owner sees the CQE, because the owner may restart the QP at once. The CQE of
- * the error comes before the receive WQEs are flushed.
- */
-static void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status,
-			  u32 why, u32 byte_len)
-	__must_hold(&qp->sq.lock)
-{
-	bool stops = qp->type == IB_QPT_UC || keel_qp_is_dgram(qp);
-
-	keel_count(qp->kdev, wc_errors, 1);
-	keel_qp_report(qp);
-	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
-	keel_point("sq_failed");
-	keel_sq_complete(qp, status, why, byte_len);
-	keel_qp_reported(qp);
-}
-
-/* How long a requester waits for its peer: (retry_cnt + 1) timeouts. */
-static u64 keel_sq_peer_ns(const struct keel_qp *qp)
-{
-	u8 timeout = READ_ONCE(qp->attr.timeout);
-
-	if (!timeout)
-		return U64_MAX;
-	return (4096ULL << timeout) * (READ_ONCE(qp->attr.retry_cnt) + 1);
-}
-
-static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
-			       u64 now, u64 ns)
-	__must_hold(&qp->sq.lock)
-{
-	struct keel_sq *sq = &qp->sq;
-
-	WRITE_ONCE(sq->wait, wait);
-	/* Only compared, without references. */
-	if (wait == KEEL_WAIT_MEMORY)
-		sq->waited = sq->fetch.req->open.need;
-	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
-	if (sq->deadline != U64_MAX)
-		hrtimer_start(&sq->timer, ns_to_ktime(sq->deadline),
-			      HRTIMER_MODE_ABS);
-	else
-		hrtimer_try_to_cancel(&sq->timer);
-	if (wait == KEEL_WAIT_RNR)
-		keel_count(qp->kdev, rnr_waits, 1);
-	else if (wait == KEEL_WAIT_PEER)
-		keel_count(qp->kdev, peer_waits, 1);
-}
-
-/* Return: true to wait; false if the deadline has passed. */
-static bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
-	__must_hold(&qp->sq.lock)
-{
-	struct keel_sq *sq = &qp->sq;
-	u64 now = ktime_get_ns();
-
-	/*
-	 * No memory stays in use for a peer that may never be ready. Another
-	 * thread may have requested it since the wait began.
-	 */
-	if (wait != KEEL_WAIT_MEMORY)
-		keel_fetch_forgo(&sq->fetch);
-	/* Each request for memory has its own deadline. */
-	if (sq->wait != wait ||
-	    (wait == KEEL_WAIT_MEMORY &&
-	     !keel_need_is(&sq->waited, &sq->fetch.req->open.need)))
-		keel_sq_wait_begin(qp, wait, now, ns);
-	return now < sq->deadline;
-}
-
-/* The vendor error if there is no peer. */
-static u32 keel_sq_peer_why(const struct keel_qp *qp)
-{
-	const struct keel_qp *peer;
-
-	guard(rcu)();
-	peer = keel_qp_load(qp->kdev, qp->attr.dest_qp_num);
-	if (!READ_ONCE(qp->local) || !peer || !keel_qp_is_to(peer, qp) ||
-	    keel_qp_state(peer) < IB_QPS_RTR)
-		return KEEL_WHY_PEER;
-	return keel_qp_psns_match(qp, peer) ? KEEL_WHY_PEER : KEEL_WHY_PSN;
-}
-
-static enum keel_action keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
-	__must_hold(&qp->sq.lock)
-{
-	u8 retries = READ_ONCE(qp->attr.rnr_retry);
-	u64 ns = retries == 7 ? U64_MAX : rnr_ns * retries;
-
-	if (keel_sq_wait(qp, KEEL_WAIT_RNR, ns))
-		return KEEL_ACTION_IDLE;
-	keel_sq_error(qp, IB_WC_RNR_RETRY_EXC_ERR, KEEL_WHY_NOT_READY, 0);
-	return KEEL_ACTION_MORE;
-}
-
-static enum keel_action keel_sq_wait_peer(struct keel_qp *qp)
-	__must_hold(&qp->sq.lock)
-{
-	keel_point("no_peer");
-	if (keel_sq_wait(qp, KEEL_WAIT_PEER, keel_sq_peer_ns(qp)))
-		return KEEL_ACTION_IDLE;
-	keel_sq_error(qp, IB_WC_RETRY_EXC_ERR, keel_sq_peer_why(qp), 0);
-	return KEEL_ACTION_MORE;
-}
-
-static enum hrtimer_restart keel_sq_expired(struct hrtimer *timer)
-{
-	/* The destroy cancels the timer before it drops its reference. */
-	keel_qp_schedule(container_of(timer, struct keel_qp, sq.timer));
-	return HRTIMER_NORESTART;
-}
 
 /* A killed process does not continue, and no other thread continues its QP. */
 static enum keel_action keel_sq_stopped(struct keel_qp *qp)
@@ -246,9 +131,11 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 	lockdep_assert_held(&x.qp->sq.lock);
 	switch (keel_req_run(&x)) {
 	case KEEL_XFER_RNR:
-		return keel_sq_wait_receive(qp, x.rnr_ns);
+		return keel_sq_wait_receive(qp, x.rnr_ns) ?
+		       KEEL_ACTION_IDLE : KEEL_ACTION_MORE;
 	case KEEL_XFER_NO_PEER:
-		return keel_sq_wait_peer(qp);
+		return keel_sq_wait_peer(qp) ? KEEL_ACTION_IDLE :
+					       KEEL_ACTION_MORE;
 	case KEEL_XFER_STOPPED:
 		return keel_sq_stopped(qp);
 	case KEEL_XFER_ABSENT:

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The end of a send WQE, on the fast path and on the slow path: its CQE, and the next
- * one.
+ * one; and an error that stops the queue.
  */
 #include "keel_opcode.h"
+#include "keel_point.h"
 #include "keel_qp.h"
 
 static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
@@ -75,4 +76,31 @@ void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 	if (status != IB_WC_SUCCESS || qp->sig_all ||
 	    qp->sq.wqe.flags & IB_SEND_SIGNALED)
 		keel_sq_report(qp, status, why, byte_len);
+}
+
+/**
+ * keel_sq_error() - complete the first WQE with an error, which stops the queue
+ * @qp: the QP, as for keel_sq_complete()
+ * @status: status of the completion, not IB_WC_SUCCESS
+ * @why: vendor error
+ * @byte_len: bytes that were read
+ *
+ * UC and UD move to SQE, and so does GSI, which is UD; the other types move to the
+ * error state. The state changes before the owner sees the CQE, because the owner may
+ * restart the QP at once. The CQE of the error comes before the receive WQEs are
+ * flushed.
+ *
+ * Context: as keel_sq_complete().
+ */
+void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status, u32 why,
+		   u32 byte_len)
+{
+	bool stops = qp->type == IB_QPT_UC || keel_qp_is_dgram(qp);
+
+	keel_count(qp->kdev, wc_errors, 1);
+	keel_qp_report(qp);
+	keel_qp_fail(qp, stops ? IB_QPS_SQE : IB_QPS_ERR, KEEL_EVENT_NONE);
+	keel_point("sq_failed");
+	keel_sq_complete(qp, status, why, byte_len);
+	keel_qp_reported(qp);
 }
