@@ -63,10 +63,10 @@ struct keel_fast_msg {
 
 /* fast_path.c */
 enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget) __must_hold_shared(RCU);
-bool keel_fast_one(struct keel_qp *qp) __must_hold(&qp->sq.lock);
+bool keel_fast_one(struct keel_qp *qp) __must_hold(&qp->sq.from.lock);
 
 /* fast_msg.c */
 bool keel_fast_deliver(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock);
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock);
 
 #endif /* KEEL_FAST_H */

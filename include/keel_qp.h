@@ -4,7 +4,7 @@
  *
  * Locks, outermost first (see Documentation/data-path.rst):
  *	keel_qp.modify_lock	mutex
- *	keel_qp.sq.lock		mutex; its holder runs the send queue
+ *	keel_qp.sq.from.lock	mutex; its holder runs the send queue
  *	keel_qp.resp.lock	mutex of the peer; its holder delivers to that QP
  *	keel_events.raising	spinlock; event handlers run under it
  *	keel_rq.lock		spinlock; taking a receive WQE of an SRQ. A QP's own
@@ -66,7 +66,7 @@
  * @modify_lock: serializes modify operations. Only calls of the owner take it: the
  *	owner may be preempted with it
  * @attr: current attributes; change under @modify_lock and @state_lock
- * @av: address vector for @attr.ah_attr; under @sq.lock
+ * @av: address vector for @attr.ah_attr; under @sq.from.lock
  * @state_lock: protects @ib, @state, @dying and @polled against writers
  * @events: its asynchronous events
  * @ib: ib_core's structure, or NULL after destroy. In a handler it stays until
@@ -114,7 +114,7 @@ struct keel_qp {
 	bool local;
 	struct mutex modify_lock;
 	struct ib_qp_attr attr;
-	struct keel_av av __guarded_by(&sq.lock);
+	struct keel_av av __guarded_by(&sq.from.lock);
 	spinlock_t state_lock;
 	struct keel_events events;
 	struct ib_qp *ib __guarded_by(&state_lock);
@@ -315,22 +315,22 @@ void keel_qp_init_orphan(struct keel_qp *qp);
 /* sq_complete.c */
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len)
-	__must_hold(&qp->sq.lock);
+	__must_hold(&qp->sq.from.lock);
 void keel_sq_error(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		   u32 byte_len)
-	__must_hold(&qp->sq.lock);
+	__must_hold(&qp->sq.from.lock);
 
 /* sq_wait.c */
 bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
-	__must_hold(&qp->sq.lock);
+	__must_hold(&qp->sq.from.lock);
 bool keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
-	__must_hold(&qp->sq.lock);
-bool keel_sq_wait_peer(struct keel_qp *qp) __must_hold(&qp->sq.lock);
+	__must_hold(&qp->sq.from.lock);
+bool keel_sq_wait_peer(struct keel_qp *qp) __must_hold(&qp->sq.from.lock);
 enum hrtimer_restart keel_sq_expired(struct hrtimer *timer);
 
 /* req.c */
 enum keel_xfer_result keel_req_run(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock);
+	__must_hold(&x->qp->sq.from.lock);
 #if IS_ENABLED(CONFIG_KUNIT)
 u64 keel_req_rnr_ns(u8 timer);
 #endif
@@ -341,9 +341,9 @@ enum keel_xfer_result keel_local_invalidate(struct keel_xfer *x);
 enum keel_xfer_result keel_local_reg_mr(struct keel_xfer *x);
 
 /* srq_wait.c */
-bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
-	__must_hold(&qp->sq.lock);
-void keel_srq_wait_end(struct keel_qp *qp) __must_hold(&qp->sq.lock);
+bool keel_srq_wait(struct keel_srq *srq, struct keel_from *from)
+	__must_hold(&from->lock);
+void keel_srq_wait_end(struct keel_from *from) __must_hold(&from->lock);
 
 /* A datagram's CQE has the packet type in this member: see enum keel_uapi_packet. */
 static inline u8 keel_recv_sl(u8 flags)
@@ -355,40 +355,40 @@ static inline u8 keel_recv_sl(u8 flags)
 
 /* resp.c */
 enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
 				       enum ib_wc_status status, u32 why)
 	__must_hold(&x->peer->resp.lock);
 enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 				     const struct keel_segs *dst,
 				     const struct keel_segs *src)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
 				       enum keel_copy_result copied,
 				       enum keel_copy_result local)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 		      u64 addr, u64 len, enum keel_xfer_result *result)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 
 /* resp_atomic.c */
 enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 
 /* recv.c */
 void keel_recv_drop(struct keel_qp *qp) __must_hold(&qp->resp.lock);
 void keel_rq_flush(struct keel_qp *qp);
 bool keel_rq_flush_some(struct keel_qp *qp, u32 most);
 int keel_recv_take(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock);
+	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)
 	__must_hold(&peer->resp.lock);
 struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
@@ -404,7 +404,7 @@ bool keel_xfer_stop(void *arg);
 
 /* ud.c */
 enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock);
+	__must_hold(&x->from->lock);
 void keel_ud_run(struct keel_qp *qp);
 void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES]);
 bool keel_ud_takes(const struct keel_qp *peer, u32 qkey);

@@ -57,7 +57,7 @@ struct keel_dgram {
  *	compared, together with @srq_id
  * @srq_id: its &keel_obj.id
  * @last: IB_EVENT_QP_LAST_WQE_REACHED was raised
- * @from: &keel_qp.gen of the requester whose message began to use @recv
+ * @from_gen: &keel_qp.gen of the requester whose message began to use @recv
  * @caches: last-lookup caches of the lkeys of the first SGEs: fast path
  * @dgram: UD QPs of user processes; else NULL
  */
@@ -65,7 +65,7 @@ struct keel_resp {
 	struct mutex lock;
 	bool have __guarded_by(&lock);
 	bool last __guarded_by(&lock);
-	u64 from __guarded_by(&lock);
+	u64 from_gen __guarded_by(&lock);
 	struct keel_recv recv __guarded_by(&lock);
 	struct keel_segs segs __guarded_by(&lock);
 	struct keel_srq *srq __guarded_by(&lock);

@@ -6,19 +6,16 @@
 #define KEEL_SQ_H
 
 #include <linux/hrtimer.h>
-#include <linux/mutex.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
-#include "keel_copy.h"
-#include "keel_memreq.h"
+#include "keel_from.h"
 #include "keel_ring.h"
 #include "keel_runs.h"
 #include "keel_xfer.h"
 
 struct keel_qp;
-struct keel_srq;
 
 /* How long memory may be absent before the work request fails. */
 #define KEEL_PAGES_NS	(5 * NSEC_PER_SEC)
@@ -36,16 +33,8 @@ enum keel_wait {
 	KEEL_WAIT_MEMORY,	/* memory is not present */
 };
 
-/* Progress of an atomic operation or an atomic write. */
-enum keel_stage {
-	KEEL_STAGE_NEW,
-	KEEL_STAGE_FETCHED,	/* the value to store is in &keel_sq.word */
-	KEEL_STAGE_DONE,	/* the memory has changed */
-};
-
 /**
  * struct keel_sq - a send queue
- * @lock: its holder runs the queue
  * @again: there may be more to run
  * @ring: its ring
  * @wait: the event that the first WQE waits for
@@ -55,8 +44,6 @@ enum keel_stage {
  * @wqe: copy of the WQE that is executed
  * @data: copy of the inline data or SGEs that follow it
  * @inline_mem: describes the inline data in @data as memory
- * @segs: local segments of the WQE
- * @remote: RDMA: the remote segment; else scratch, such as for the GRH of UD
  * @drained: SQD: the queue is drained, and the event was raised if requested
  * @reporting: an error has moved the QP to the error state, and its CQE is not
  *	written yet: nothing is flushed before that
@@ -69,44 +56,31 @@ enum keel_stage {
  * @local: memory of the requester: fast path
  * @remote_runs: memory of the responder: fast path
  * @grh: UD: header of the datagram: fast path
- * @fetch: progress of the WQE, if an earlier attempt has begun it
  * @waited: the memory that @deadline is for; only compared, without references
- * @stage: progress of an atomic operation or an atomic write
- * @word: atomic operand: the original value for an atomic operation, the value to
- *	store for an atomic write
- * @srq: the SRQ whose receive WQE it waits for, with a reference, or NULL
- * @waiting: in &keel_srq.waiters
- * @wait_nr: number of the wait, from &keel_srq.waits
+ * @from: memory and progress of the WQE, for responders; the holder of its lock runs the
+ *	queue
  */
 struct keel_sq {
-	struct mutex lock;
 	atomic_t again;
 	struct keel_ring ring;
-	enum keel_wait wait __guarded_by(&lock);
-	u64 deadline __guarded_by(&lock);
+	enum keel_wait wait __guarded_by(&from.lock);
+	u64 deadline __guarded_by(&from.lock);
 	struct hrtimer timer;
-	struct keel_uapi_send_wqe wqe __guarded_by(&lock);
-	u8 data[KEEL_WQE_TAIL] __aligned(16) __guarded_by(&lock);
+	struct keel_uapi_send_wqe wqe __guarded_by(&from.lock);
+	u8 data[KEEL_WQE_TAIL] __aligned(16) __guarded_by(&from.lock);
 	struct keel_mem inline_mem;
-	struct keel_segs segs __guarded_by(&lock);
-	struct keel_segs remote __guarded_by(&lock);
 	bool drained;
 	bool reporting;
 	spinlock_t post_lock;
-	struct keel_qp *peer __guarded_by(&lock);
-	s64 qps_destroyed __guarded_by(&lock);
-	struct keel_key_cache caches[KEEL_RUNS_SGES] __guarded_by(&lock);
-	struct keel_key_cache remote_cache __guarded_by(&lock);
-	struct keel_runs local __guarded_by(&lock);
-	struct keel_runs remote_runs __guarded_by(&lock);
-	u8 grh[KEEL_GRH_BYTES] __aligned(8) __guarded_by(&lock);
-	struct keel_fetch fetch __guarded_by(&lock);
-	struct keel_need waited __guarded_by(&lock);
-	enum keel_stage stage __guarded_by(&lock);
-	u64 word __guarded_by(&lock);
-	struct keel_srq *srq;
-	struct list_head waiting;
-	u64 wait_nr;
+	struct keel_qp *peer __guarded_by(&from.lock);
+	s64 qps_destroyed __guarded_by(&from.lock);
+	struct keel_key_cache caches[KEEL_RUNS_SGES] __guarded_by(&from.lock);
+	struct keel_key_cache remote_cache __guarded_by(&from.lock);
+	struct keel_runs local __guarded_by(&from.lock);
+	struct keel_runs remote_runs __guarded_by(&from.lock);
+	u8 grh[KEEL_GRH_BYTES] __aligned(8) __guarded_by(&from.lock);
+	struct keel_need waited __guarded_by(&from.lock);
+	struct keel_from from;
 };
 
 /**
@@ -135,10 +109,10 @@ struct keel_turn {
  * Return: true if so: another attempt finishes it, on the slow path and in SQD.
  */
 static inline bool keel_sq_begun(const struct keel_sq *sq)
-	__must_hold(&sq->lock)
+	__must_hold(&sq->from.lock)
 {
-	return sq->wait != KEEL_WAIT_NONE || sq->fetch.ctl.done ||
-	       sq->stage != KEEL_STAGE_NEW || keel_fetch_is_busy(&sq->fetch);
+	return sq->wait != KEEL_WAIT_NONE || sq->from.fetch.ctl.done ||
+	       sq->from.stage != KEEL_STAGE_NEW || keel_fetch_is_busy(&sq->from.fetch);
 }
 
 /* sq.c */
@@ -146,7 +120,7 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn);
 void keel_sq_init(struct keel_qp *qp);
 
 /* sq_complete.c */
-void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->lock);
+void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->from.lock);
 
 /* Number of WQEs that a doorbell executes of those that are posted meanwhile. */
 #define KEEL_DOORBELL_MORE	64
@@ -158,7 +132,7 @@ void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->lock);
  * Context: any; the lock of the queue is held.
  */
 static __always_inline void keel_sq_fetch(struct keel_sq *sq)
-	__must_hold(&sq->lock)
+	__must_hold(&sq->from.lock)
 {
 	const u64 *from = keel_ring_entry(&sq->ring, sq->ring.index);
 	u64 *to = (u64 *)&sq->wqe;

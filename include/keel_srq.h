@@ -37,7 +37,7 @@ struct keel_xrcd;
  * @domain: number of the domain that its lkeys belong to
  * @xrcd: XRC: the domain
  * @cq: XRC: CQ of its receive WQEs
- * @waiters: struct keel_sq of requesters that wait for a receive WQE, the oldest first;
+ * @waiters: struct keel_from of requesters that wait for a receive WQE, the oldest first;
  *	under @rq.lock
  * @waits: counts the waits; under @rq.lock
  */

@@ -9,6 +9,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/keel-abi.h>
 
+struct keel_from;
 struct keel_key;
 struct keel_obj;
 struct keel_opcode;
@@ -20,7 +21,11 @@ struct keel_srq;
 
 /**
  * struct keel_xfer - an in-flight work request
- * @qp: the requester's QP; its send queue's lock is held
+ * @qp: the requester's QP; its send queue's lock is held. Functions of the responder use
+ *	@from instead, but for keel_xfer_stop(), and for the requester's half of ud.c.
+ * @from: memory and progress of the message; its lock is that of the send queue
+ * @gen: generation of the requester, &keel_qp.gen
+ * @src_qp: number of the requester
  * @wqe: the WQE, in &keel_sq.wqe
  * @op: its operation; NULL before the lookup, or if there is none
  * @peer: the responder's QP, with a reference, or NULL. In functions of the
@@ -40,6 +45,9 @@ struct keel_srq;
  */
 struct keel_xfer {
 	struct keel_qp *qp;
+	struct keel_from *from;
+	u64 gen;
+	u32 src_qp;
 	const struct keel_uapi_send_wqe *wqe;
 	const struct keel_opcode *op;
 	struct keel_qp *peer;

@@ -31,14 +31,14 @@ static void iso_2_qp_orphan_flush(struct kunit *test)
 
 	end_recv(p, &p->a, 7, 0, OWNER_LEN);
 	end_send_silently(p, &p->a, 1, OWNER_LEN);
-	mutex_lock(&qp->sq.lock);
+	mutex_lock(&qp->sq.from.lock);
 	mutex_lock(&qp->resp.lock);
 	keel_qp_schedule(qp);
 	KUNIT_EXPECT_FALSE(test, steps(o, 4));
 	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
 	mutex_unlock(&qp->resp.lock);
 	KUNIT_EXPECT_FALSE(test, steps(o, 4));
-	mutex_unlock(&qp->sq.lock);
+	mutex_unlock(&qp->sq.from.lock);
 	KUNIT_EXPECT_EQ(test, IB_QPS_ERR, keel_qp_state(qp));
 	KUNIT_ASSERT_EQ(test, 1, p->a.wcs);
 	KUNIT_EXPECT_EQ(test, 7, p->a.wc[0].wr_id);

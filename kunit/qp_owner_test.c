@@ -27,7 +27,7 @@ static void owner_hook(const char *name)
 	if (!strcmp(name, "recv_posted"))
 		keel_qp_run(to_kqp(o->p->b.qp));
 	if (!strcmp(name, "sq_drained") &&
-	    mutex_is_locked(&to_kqp(o->p->a.qp)->sq.lock) && !o->visits++)
+	    mutex_is_locked(&to_kqp(o->p->a.qp)->sq.from.lock) && !o->visits++)
 		o->refs = qp_refs(o->p->a.qp);
 }
 
@@ -191,11 +191,11 @@ static void qp_owner_need(struct kunit *test)
 	mm_refs = atomic_read(&current->mm->mm_count);
 	mmgrab(current->mm);
 	keel_worker_get(o->t.worker);
-	qp->sq.fetch.ctl.need = (struct keel_need){
+	qp->sq.from.fetch.ctl.need = (struct keel_need){
 		.kind = KEEL_NEED_PAGES, .mm = current->mm, .worker = o->t.worker,
 	};
 	KUNIT_EXPECT_TRUE(test, keel_sq_run(qp, &turn));
-	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, qp->sq.fetch.ctl.need.kind);
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, qp->sq.from.fetch.ctl.need.kind);
 	KUNIT_EXPECT_EQ(test, refs, kref_read(&o->t.worker->ref));
 	KUNIT_EXPECT_EQ(test, mm_refs, atomic_read(&current->mm->mm_count));
 }

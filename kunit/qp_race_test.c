@@ -75,15 +75,15 @@ static void qp_flush_is_left(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, p->a.wcs);
 
 	init_completion(&m.done);
-	mutex_lock(&qp->sq.lock);
+	mutex_lock(&qp->sq.from.lock);
 	task = kthread_run(mover_run, &m, "keel-mover");
 	if (IS_ERR(task))
-		mutex_unlock(&qp->sq.lock);
+		mutex_unlock(&qp->sq.from.lock);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, task);
 	mover_waits(test, task);
 	keel_qp_fail(qp, IB_QPS_ERR, KEEL_EVENT_NONE);
 	flush_workqueue(qp->kdev->wq);
-	mutex_unlock(&qp->sq.lock);
+	mutex_unlock(&qp->sq.from.lock);
 	wait_for_completion(&m.done);
 
 	KUNIT_EXPECT_EQ(test, -EINVAL, m.ret);

@@ -35,7 +35,7 @@ static void send_and_wait(struct kunit *test, u64 wr_id)
 		.remote_qkey = PAIR_QKEY,
 	};
 	unsigned long until = jiffies + PATIENCE;
-	struct mutex *lock = &to_kqp(p->a.qp)->sq.lock;
+	struct mutex *lock = &to_kqp(p->a.qp)->sq.from.lock;
 	bool runs;
 
 	KUNIT_EXPECT_EQ(test, 0, ib_post_send(p->a.qp, &wr.wr, NULL));

@@ -15,7 +15,7 @@ static struct keel_srq *srq_of(const struct pair *p)
 /* The SRQ that the first end waits for, or NULL. */
 static struct keel_srq *awaited(const struct pair *p)
 {
-	return READ_ONCE(to_kqp(p->a.qp)->sq.srq);
+	return READ_ONCE(to_kqp(p->a.qp)->sq.from.srq);
 }
 
 /* Post a message to an SRQ that has no receive WQE. */
@@ -127,19 +127,19 @@ static void iso_3_srq_wait_dead(struct kunit *test)
 	pair_make(p, IB_QPT_RC);
 	qp = to_kqp(p->a.qp);
 	keel_srq_fail(srq_of(p));
-	mutex_lock(&qp->sq.lock);
-	KUNIT_EXPECT_TRUE(test, keel_srq_wait(srq_of(p), qp));
-	mutex_unlock(&qp->sq.lock);
+	mutex_lock(&qp->sq.from.lock);
+	KUNIT_EXPECT_TRUE(test, keel_srq_wait(srq_of(p), &qp->sq.from));
+	mutex_unlock(&qp->sq.from.lock);
 	KUNIT_EXPECT_PTR_EQ(test, NULL, awaited(p));
 	KUNIT_EXPECT_TRUE(test, list_empty(&srq_of(p)->waiters));
 }
 
 static void wait_for(struct pair *p, struct keel_qp *qp)
 {
-	mutex_lock(&qp->sq.lock);
-	KUNIT_EXPECT_FALSE(p->test, keel_srq_wait(srq_of(p), qp));
-	mutex_unlock(&qp->sq.lock);
-	KUNIT_EXPECT_PTR_EQ(p->test, srq_of(p), READ_ONCE(qp->sq.srq));
+	mutex_lock(&qp->sq.from.lock);
+	KUNIT_EXPECT_FALSE(p->test, keel_srq_wait(srq_of(p), &qp->sq.from));
+	mutex_unlock(&qp->sq.from.lock);
+	KUNIT_EXPECT_PTR_EQ(p->test, srq_of(p), READ_ONCE(qp->sq.from.srq));
 }
 
 /*
@@ -161,19 +161,19 @@ static void iso_3_srq_wait_taken(struct kunit *test)
 	wait_for(p, second);
 	scoped_guard(spinlock, &srq->rq.lock)
 		keel_srq_taken(srq);
-	KUNIT_EXPECT_NULL(test, READ_ONCE(first->sq.srq));
-	KUNIT_EXPECT_PTR_EQ(test, srq, READ_ONCE(second->sq.srq));
+	KUNIT_EXPECT_NULL(test, READ_ONCE(first->sq.from.srq));
+	KUNIT_EXPECT_PTR_EQ(test, srq, READ_ONCE(second->sq.from.srq));
 	wait_for(p, first);
 	/* As if the first had begun to wait again during the wake. */
 	scoped_guard(spinlock, &srq->rq.lock)
 		srq->waits--;
 	keel_srq_wake(srq);
-	KUNIT_EXPECT_NULL(test, READ_ONCE(second->sq.srq));
-	KUNIT_EXPECT_PTR_EQ(test, srq, READ_ONCE(first->sq.srq));
+	KUNIT_EXPECT_NULL(test, READ_ONCE(second->sq.from.srq));
+	KUNIT_EXPECT_PTR_EQ(test, srq, READ_ONCE(first->sq.from.srq));
 	scoped_guard(spinlock, &srq->rq.lock)
 		srq->waits++;
 	keel_srq_wake(srq);
-	KUNIT_EXPECT_NULL(test, READ_ONCE(first->sq.srq));
+	KUNIT_EXPECT_NULL(test, READ_ONCE(first->sq.from.srq));
 	scoped_guard(spinlock, &srq->rq.lock)
 		keel_srq_taken(srq);
 	KUNIT_EXPECT_TRUE(test, list_empty(&srq->waiters));

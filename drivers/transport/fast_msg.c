@@ -58,7 +58,7 @@ static __always_inline u32 keel_fast_sges(struct keel_runs *runs,
 
 /* The requester's memory, and the length of the message. */
 static __always_inline bool keel_fast_local(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock)
 {
 	struct keel_sq *sq = &m->qp->sq;
 	const struct keel_uapi_send_wqe *wqe = &sq->wqe;
@@ -87,7 +87,7 @@ static __always_inline bool keel_fast_local(struct keel_fast_msg *m)
 /* The responder's memory that the rkey and the address name. */
 static __always_inline bool keel_fast_remote(struct keel_fast_msg *m, u32 rkey,
 					     u64 addr, u32 len, u32 access)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock)
 {
 	const struct keel_runs_scope scope = {
 		.keys = &m->qp->kdev->keys, .domain = m->domain,
@@ -106,7 +106,7 @@ static __always_inline bool keel_fast_remote(struct keel_fast_msg *m, u32 rkey,
  * own PD.
  */
 static __always_inline bool keel_fast_room(struct keel_fast_msg *m, u32 len)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock, &m->peer->resp.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock, &m->peer->resp.lock)
 {
 	const struct keel_runs_scope scope = {
 		.keys = &m->qp->kdev->keys,
@@ -219,7 +219,7 @@ static __always_inline bool keel_fast_recv(struct keel_fast_msg *m)
 
 /* Complete it. Return: false if nothing was done. */
 static __always_inline bool keel_fast_received(struct keel_fast_msg *m)
-	__must_hold(&m->qp->sq.lock, &m->peer->resp.lock)
+	__must_hold(&m->qp->sq.from.lock, &m->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &m->qp->sq.wqe;
 	bool imm = m->op->flags & KEEL_OP_IMM;
@@ -250,7 +250,7 @@ static __always_inline bool keel_fast_received(struct keel_fast_msg *m)
 		return false;
 	if (!m->ring) {
 		resp->have = false;
-		resp->from = 0;
+		resp->from_gen = 0;
 		resp->srq = NULL;
 	}
 	return true;
@@ -260,7 +260,7 @@ static __always_inline bool keel_fast_received(struct keel_fast_msg *m)
 
 /* The first part of a datagram. */
 static void keel_fast_grh(struct keel_fast_msg *m)
-	__must_hold(&m->qp->sq.lock)
+	__must_hold(&m->qp->sq.from.lock)
 {
 	struct keel_sq *sq = &m->qp->sq;
 
@@ -269,7 +269,7 @@ static void keel_fast_grh(struct keel_fast_msg *m)
 }
 
 static __always_inline bool keel_fast_do_send(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock, &m->peer->resp.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock, &m->peer->resp.lock)
 {
 	struct keel_sq *sq = &m->qp->sq;
 	u32 len = m->len;
@@ -287,7 +287,7 @@ static __always_inline bool keel_fast_do_send(struct keel_fast_msg *m)
 }
 
 static __always_inline bool keel_fast_do_write(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock, &m->peer->resp.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock, &m->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &m->qp->sq.wqe;
 	bool imm = m->op->flags & KEEL_OP_IMM;
@@ -306,7 +306,7 @@ static __always_inline bool keel_fast_do_write(struct keel_fast_msg *m)
 }
 
 static __always_inline bool keel_fast_do_read(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock, &m->peer->resp.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock, &m->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &m->qp->sq.wqe;
 	struct keel_sq *sq = &m->qp->sq;
@@ -321,7 +321,7 @@ static __always_inline bool keel_fast_do_read(struct keel_fast_msg *m)
 
 /* As keel_word_change(): pages have no atomic operations of their own. */
 static __always_inline bool keel_fast_do_atomic(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock, &m->peer->resp.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock, &m->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &m->qp->sq.wqe;
 	struct keel_run from = { .len = sizeof(u64) };
@@ -336,12 +336,12 @@ static __always_inline bool keel_fast_do_atomic(struct keel_fast_msg *m)
 	if (!IS_ALIGNED((uintptr_t)word, sizeof(u64)))
 		return false;
 	if (wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP)
-		sq->word = cmpxchg64(word, wqe->atomic.compare_add, wqe->atomic.swap);
+		sq->from.word = cmpxchg64(word, wqe->atomic.compare_add, wqe->atomic.swap);
 	else
-		sq->word = atomic64_fetch_add(wqe->atomic.compare_add,
-					      (atomic64_t *)word);
+		sq->from.word = atomic64_fetch_add(wqe->atomic.compare_add,
+						   (atomic64_t *)word);
 	keel_count(m->qp->kdev, atomics, 1);
-	from.addr = &sq->word;
+	from.addr = &sq->from.word;
 	keel_fast_copy_runs(sq->local.run, &from, sizeof(u64), true);
 	return true;
 }
@@ -359,7 +359,7 @@ static __always_inline bool keel_fast_accepts(const struct keel_fast_msg *m)
 }
 
 static __always_inline bool keel_fast_do(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock, &m->peer->resp.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock, &m->peer->resp.lock)
 {
 	switch (m->op->fast) {
 	case KEEL_FAST_SEND:
@@ -381,7 +381,7 @@ static __always_inline bool keel_fast_do(struct keel_fast_msg *m)
  * PREEMPT_RT there are none, and XRC messages take the slow path.
  */
 static noinline bool keel_fast_xrc(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock)
 {
 	struct keel_srq *srq;
 
@@ -398,7 +398,7 @@ static noinline bool keel_fast_xrc(struct keel_fast_msg *m)
 
 /* Find the SRQ, CQ and domain of the responder. Its lock keeps those that are its own. */
 static __always_inline bool keel_fast_receiver(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock)
 {
 	if (m->qp->type == IB_QPT_XRC_INI)
 		return keel_fast_xrc(m);

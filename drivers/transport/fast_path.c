@@ -68,7 +68,7 @@
 #define KEEL_FAST_BUDGET	64
 
 static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp, u32 qpn)
-	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.from.lock)
 {
 	struct keel_dev *kdev = qp->kdev;
 	/* Pairs with the barrier in keel_destroy_qp(). */
@@ -85,7 +85,7 @@ static __always_inline struct keel_qp *keel_fast_peer(struct keel_qp *qp, u32 qp
 
 /* To the QP that this one is connected to. */
 static __always_inline bool keel_fast_connected(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock)
 {
 	struct keel_qp *qp = m->qp;
 
@@ -101,7 +101,7 @@ static __always_inline bool keel_fast_connected(struct keel_fast_msg *m)
 
 /* To one QP that is named. RCU keeps the AH, which does not change. */
 static bool keel_fast_datagram(struct keel_fast_msg *m)
-	__must_hold_shared(RCU) __must_hold(&m->qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&m->qp->sq.from.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &m->qp->sq.wqe;
 	struct keel_qp *qp = m->qp;
@@ -123,7 +123,7 @@ static bool keel_fast_datagram(struct keel_fast_msg *m)
  * slow path: nothing was completed.
  */
 static __always_inline bool keel_fast_send(struct keel_qp *qp)
-	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.from.lock)
 {
 	struct keel_sq *sq = &qp->sq;
 	struct keel_fast_msg m;
@@ -136,7 +136,7 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 	m.qp = qp;
 	m.av = NULL;
 	/* For the context analysis: it is the same lock. */
-	lockdep_assert_held(&m.qp->sq.lock);
+	lockdep_assert_held(&m.qp->sq.from.lock);
 	if (qp->type == IB_QPT_UD ? !keel_fast_datagram(&m) : !keel_fast_connected(&m))
 		return false;
 	keel_count(qp->kdev, fast_msgs, 1);
@@ -148,7 +148,7 @@ static __always_inline bool keel_fast_send(struct keel_qp *qp)
 }
 
 static enum keel_fast keel_fast_drain(struct keel_qp *qp, u32 *budget)
-	__must_hold_shared(RCU) __must_hold(&qp->sq.lock)
+	__must_hold_shared(RCU) __must_hold(&qp->sq.from.lock)
 {
 	u32 left = KEEL_FAST_BUDGET;
 	int posted;
@@ -204,7 +204,7 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	enum keel_fast res = KEEL_FAST_SLOW;
 
 	/* These have a send queue; a user process's always has memory. */
-	if (!(BIT(qp->type) & KEEL_FAST_TYPES) || !mutex_trylock(&sq->lock))
+	if (!(BIT(qp->type) & KEEL_FAST_TYPES) || !mutex_trylock(&sq->from.lock))
 		return KEEL_FAST_SLOW;
 	if (!keel_qp_is_dying(qp) && !keel_sq_begun(sq)) {
 		/* The lock keeps the ring. */
@@ -214,7 +214,7 @@ enum keel_fast keel_fast_run(struct keel_qp *qp, u32 *budget)
 	}
 	keel_point("fast_drained");
 	/* RCU keeps the mutex until this function returns. */
-	mutex_unlock(&sq->lock);
+	mutex_unlock(&sq->from.lock);
 	/* Pairs with keel_sq_run(): if the lock was taken, it set @again. */
 	smp_mb();
 	if (res == KEEL_FAST_DONE && atomic_read(&sq->again))

@@ -282,10 +282,10 @@ err_rings:
 /* The QP is dying: wait for its locks, then drop what it holds. */
 static void keel_qp_drain(struct keel_qp *qp)
 {
-	mutex_lock(&qp->sq.lock);
+	mutex_lock(&qp->sq.from.lock);
 	keel_sq_discard(&qp->sq);
-	keel_srq_wait_end(qp);
-	mutex_unlock(&qp->sq.lock);
+	keel_srq_wait_end(&qp->sq.from);
+	mutex_unlock(&qp->sq.from.lock);
 	mutex_lock(&qp->resp.lock);
 	keel_recv_drop(qp);
 	mutex_unlock(&qp->resp.lock);

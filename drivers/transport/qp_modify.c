@@ -157,11 +157,11 @@ static void keel_qp_reset(struct keel_qp *qp)
 		/* As in keel_qp_commit(). */
 		smp_store_release(&qp->state, IB_QPS_RESET);
 
-	mutex_lock(&qp->sq.lock);
+	mutex_lock(&qp->sq.from.lock);
 	hrtimer_cancel(&qp->sq.timer);
 	WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
 	keel_sq_discard(&qp->sq);
-	keel_srq_wait_end(qp);
+	keel_srq_wait_end(&qp->sq.from);
 	WRITE_ONCE(qp->sq.drained, false);
 	/* A doorbell may begin polling just now: one section for both. */
 	scoped_guard(spinlock, &qp->state_lock) {
@@ -169,7 +169,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 		WRITE_ONCE(qp->poll_user, 0);
 		keel_ring_reset(&qp->sq.ring, qp->user);
 	}
-	mutex_unlock(&qp->sq.lock);
+	mutex_unlock(&qp->sq.from.lock);
 
 	mutex_lock(&qp->resp.lock);
 	keel_recv_drop(qp);
@@ -228,7 +228,7 @@ static int keel_qp_commit_av(struct keel_qp *qp, enum ib_qp_state cur,
 			     enum ib_qp_state next,
 			     const struct ib_qp_attr *attr, int mask,
 			     const struct keel_av *av)
-	__must_hold(&qp->modify_lock, &qp->sq.lock)
+	__must_hold(&qp->modify_lock, &qp->sq.from.lock)
 {
 	return keel_qp_commit(qp, cur, next, attr, mask, av);
 }
@@ -244,7 +244,7 @@ static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
 		return keel_qp_commit(qp, cur, next, attr, mask, NULL);
 	keel_av_init(qp->kdev, &av, &attr->ah_attr);
 	/* A thread holds the lock for a turn at most. */
-	guard(mutex)(&qp->sq.lock);
+	guard(mutex)(&qp->sq.from.lock);
 	return keel_qp_commit_av(qp, cur, next, attr, mask, &av);
 }
 

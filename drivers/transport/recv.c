@@ -68,7 +68,7 @@ static void keel_recv_done(struct keel_resp *resp)
 	__must_hold(&resp->lock)
 {
 	resp->have = false;
-	resp->from = 0;
+	resp->from_gen = 0;
 	resp->srq = NULL;
 }
 
@@ -271,15 +271,15 @@ static int keel_recv_next(struct keel_qp *qp)
  * Return: true if one was posted meanwhile, or the SRQ is in error: retry.
  */
 static bool keel_recv_want(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	struct keel_srq *srq = keel_recv_srq(x->peer);
 
-	/* Requesters of other types do not wait. */
-	if (x->qp->type != IB_QPT_RC && x->qp->type != IB_QPT_XRC_INI)
+	/* A requester waits only for a peer of type RC or XRC_RECV. */
+	if (x->peer->type != IB_QPT_RC && x->peer->type != IB_QPT_XRC_TGT)
 		return false;
 	if (srq)
-		return keel_srq_wait(srq, x->qp);
+		return keel_srq_wait(srq, x->from);
 	guard(spinlock)(&x->peer->rq.lock);
 	return keel_rq_want(&x->peer->rq);
 }
@@ -395,7 +395,7 @@ struct keel_uapi_cqe keel_recv_cqe(const struct keel_xfer *x,
 		.byte_len = byte_len,
 		.imm = imm ? wqe->imm : 0,
 		.qp_num = 0,
-		.src_qp = flags & KEEL_CQE_F_GRH ? x->qp->qpn : 0,
+		.src_qp = flags & KEEL_CQE_F_GRH ? x->src_qp : 0,
 		.vendor_err = why,
 		.pkey_index = 0,
 		.slid = 0,

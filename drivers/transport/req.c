@@ -35,7 +35,7 @@ static enum ib_wc_status keel_req_flush(struct keel_xfer *x)
  * header are copied once, before they are used.
  */
 static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->qp->sq.from.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	bool reads = x->op->flags & KEEL_OP_READ;
@@ -43,8 +43,8 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 	const struct keel_scope scope = keel_qp_scope(qp, qp->domain);
 	struct keel_sq *sq = &qp->sq;
 
-	sq->segs.n = 0;
-	sq->segs.len = 0;
+	sq->from.segs.n = 0;
+	sq->from.segs.len = 0;
 	x->why = KEEL_WHY_SGES;
 	if (wqe->opcode == IB_WR_FLUSH)
 		return keel_req_flush(x);
@@ -53,13 +53,13 @@ static enum ib_wc_status keel_req_local(struct keel_xfer *x, const void *tail)
 		    wqe->inline_len > qp->cap.max_inline_data)
 			return IB_WC_LOC_QP_OP_ERR;
 		memcpy(sq->data, tail, wqe->inline_len);
-		keel_segs_one(&sq->segs, &sq->inline_mem, 0, wqe->inline_len);
+		keel_segs_one(&sq->from.segs, &sq->inline_mem, 0, wqe->inline_len);
 		return IB_WC_SUCCESS;
 	}
 	if (wqe->num_sge > qp->cap.max_send_sge)
 		return IB_WC_LOC_QP_OP_ERR;
 	memcpy(sq->data, tail, wqe->num_sge * sizeof(struct keel_uapi_sge));
-	return keel_segs_local(&scope, &sq->segs, (void *)sq->data,
+	return keel_segs_local(&scope, &sq->from.segs, (void *)sq->data,
 			       wqe->num_sge, KEEL_MAX_SGE * (u64)U32_MAX,
 			       reads ? IB_ACCESS_LOCAL_WRITE : 0, &x->why);
 }
@@ -80,7 +80,7 @@ static void keel_req_contact(struct keel_qp *qp, struct keel_qp *peer)
  * it is not ready.
  */
 static bool keel_req_peer(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->qp->sq.from.lock)
 {
 	struct keel_qp *qp = x->qp;
 
@@ -149,7 +149,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_req_rnr_ns);
 
 /* Execute a work request at the responder. */
 static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->qp->sq.from.lock, &x->peer->resp.lock)
 {
 	enum keel_xfer_result result;
 
@@ -158,7 +158,7 @@ static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
 		result = KEEL_XFER_DONE;
 	else
 		result = x->op->run(x);
-	if (result == KEEL_XFER_DONE || x->qp->sq.fetch.ctl.done)
+	if (result == KEEL_XFER_DONE || x->qp->sq.from.fetch.ctl.done)
 		keel_req_contact(x->qp, x->peer);
 	x->rnr_ns = keel_req_rnr_ns(READ_ONCE(x->peer->attr.min_rnr_timer));
 	return result;
@@ -166,7 +166,7 @@ static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
 
 /* Execute a work request at the QP that is connected to this one. */
 static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->qp->sq.from.lock)
 {
 	enum keel_xfer_result result;
 
@@ -183,7 +183,7 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 
 /* One attempt, not preempted while it has keys: see keel_resp_lock.h. */
 static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->qp->sq.from.lock)
 {
 	struct keel_qp *qp = x->qp;
 	struct keel_sq *sq = &qp->sq;
@@ -193,13 +193,15 @@ static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 	if (x->status != IB_WC_SUCCESS)
 		return KEEL_XFER_DONE;
 	x->why = KEEL_WHY_NONE;
-	x->len = sq->segs.len;
+	x->len = sq->from.segs.len;
 	if (x->len > KEEL_MAX_MSG)
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
 	if (x->op->flags & KEEL_OP_DEPTH && !READ_ONCE(qp->attr.max_rd_atomic))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
 	if (x->op->flags & KEEL_OP_ATOMIC && x->len != sizeof(u64))
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
+	/* That of the send queue. */
+	lockdep_assert_held(&x->from->lock);
 	if (keel_qp_is_dgram(qp))
 		return keel_ud_send(x);
 	return keel_req_connected_send(x);
@@ -231,7 +233,7 @@ enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 	do {
 		keel_resp_stay();
 		result = keel_req_try(x);
-		keel_segs_put(&qp->sq.segs);
+		keel_segs_put(&qp->sq.from.segs);
 		keel_resp_relax();
 		keel_req_put(x);
 		if (result != KEEL_XFER_BUSY)

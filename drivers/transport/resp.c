@@ -18,7 +18,7 @@
 
 static bool keel_is_uc(const struct keel_xfer *x)
 {
-	return x->qp->type == IB_QPT_UC;
+	return x->peer->type == IB_QPT_UC;
 }
 
 /* UC has no acknowledgements: the requester always reports success. */
@@ -103,14 +103,14 @@ static struct keel_helpers *keel_resp_helpers(const struct keel_qp *qp, u64 byte
 static enum keel_copy_result keel_resp_copy_present(struct keel_xfer *x,
 						    const struct keel_segs *dst,
 						    const struct keel_segs *src)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
-	struct keel_copy_ctl *ctl = &x->qp->sq.fetch.ctl;
+	struct keel_copy_ctl *ctl = &x->from->fetch.ctl;
 	enum keel_copy_result res = KEEL_COPY_DONE;
 	struct keel_helpers *helpers;
 
 	if (keel_segs_may_share(dst) && keel_segs_may_share(src)) {
-		helpers = keel_resp_helpers(x->qp, src->len);
+		helpers = keel_resp_helpers(x->from->qp, src->len);
 		if (helpers)
 			res = keel_helpers_copy(helpers, dst, src, ctl);
 	}
@@ -119,7 +119,7 @@ static enum keel_copy_result keel_resp_copy_present(struct keel_xfer *x,
 
 /**
  * keel_resp_copy() - copy between the memory of the requester and of the responder
- * @x: the message, whose &keel_sq.fetch has the progress of the copy
+ * @x: the message, whose &keel_from.fetch has the progress of the copy
  * @dst: to where
  * @src: from where, all bytes
  *
@@ -130,14 +130,14 @@ static enum keel_copy_result keel_resp_copy_present(struct keel_xfer *x,
 enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 				     const struct keel_segs *dst,
 				     const struct keel_segs *src)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	enum keel_copy_result res;
 
 	if (!keel_segs_may_lack(dst) && !keel_segs_may_lack(src))
 		return keel_resp_copy_present(x, dst, src);
 	keel_resp_relax();
-	res = keel_copy(dst, 0, src, 0, src->len, &x->qp->sq.fetch.ctl);
+	res = keel_copy(dst, 0, src, 0, src->len, &x->from->fetch.ctl);
 	keel_resp_stay();
 	return res;
 }
@@ -155,7 +155,7 @@ enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 enum keel_xfer_result keel_resp_copied(struct keel_xfer *x,
 				       enum keel_copy_result copied,
 				       enum keel_copy_result local)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	if (copied == KEEL_COPY_STOPPED)
 		return KEEL_XFER_STOPPED;
@@ -201,7 +201,7 @@ static enum keel_xfer_result keel_resp_received(struct keel_xfer *x, u32 len)
  * ends of their copy may sleep. keel_req_put() drops what this takes.
  */
 static int keel_resp_invalidate(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
 	struct keel_key *key = keel_invalidate(&scope, x->wqe->imm, &x->named);
@@ -211,7 +211,7 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 		return PTR_ERR(key);
 	x->invalidated = key;
 	/* The requester itself may have a reference on the key. */
-	keel_segs_put(&x->qp->sq.segs);
+	keel_segs_put(&x->from->segs);
 	while (!keel_key_try_drain(key) && ktime_get_ns() < until)
 		cpu_relax();
 	if (!keel_key_try_drain(key)) {
@@ -223,9 +223,9 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 }
 
 static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
-	u64 len = x->qp->sq.segs.len;
+	u64 len = x->from->segs.len;
 
 	if (x->wqe->opcode == IB_WR_SEND_WITH_INV && keel_resp_invalidate(x)) {
 		/* Class J: the data is there; the requester reports success. */
@@ -237,14 +237,13 @@ static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)
 
 /* Continue the receive WQE only if this requester has begun to fill it. */
 static void keel_resp_begin(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	struct keel_resp *resp = &x->peer->resp;
-	u64 gen = atomic64_read(&x->qp->gen);
 
-	if (resp->from != gen)
-		x->qp->sq.fetch.ctl.done = 0;
-	resp->from = gen;
+	if (resp->from_gen != x->gen)
+		x->from->fetch.ctl.done = 0;
+	resp->from_gen = x->gen;
 }
 
 /**
@@ -257,7 +256,7 @@ static void keel_resp_begin(struct keel_xfer *x)
 enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 {
 	struct keel_segs *dst = &x->peer->resp.segs;
-	const struct keel_segs *src = &x->qp->sq.segs;
+	const struct keel_segs *src = &x->from->segs;
 	enum keel_copy_result copied;
 	enum ib_wc_status status;
 	u32 why = KEEL_WHY_NONE;
@@ -295,15 +294,15 @@ enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
  * @result: gets the result if the message was refused
  *
  * Context: as keel_resp_copied().
- * Return: true: &keel_sq.remote is the memory, and the caller calls keel_segs_put();
+ * Return: true: &keel_from.remote is the memory, and the caller calls keel_segs_put();
  * false: the message has ended.
  */
 bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 		      u64 addr, u64 len, enum keel_xfer_result *result)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	const struct keel_scope scope = keel_qp_scope(x->peer, x->domain);
-	struct keel_segs *remote = &x->qp->sq.remote;
+	struct keel_segs *remote = &x->from->remote;
 	u32 why = KEEL_WHY_QP_ACCESS;
 
 	if (!(READ_ONCE(x->peer->attr.qp_access_flags) & access)) {
@@ -320,7 +319,7 @@ bool keel_resp_remote(struct keel_xfer *x, u32 access, u32 rkey,
 /* Immediate data consumes a receive WQE, whose memory is not used. */
 static bool keel_resp_take_imm(struct keel_xfer *x,
 			       enum keel_xfer_result *result)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	enum ib_wc_status status;
 	u32 why = KEEL_WHY_NONE;
@@ -351,8 +350,8 @@ static bool keel_resp_take_imm(struct keel_xfer *x,
 enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
 {
 	bool imm = x->wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM;
-	struct keel_sq *sq = &x->qp->sq;
-	u64 len = sq->segs.len;
+	struct keel_from *from = x->from;
+	u64 len = from->segs.len;
 	enum keel_copy_result copied;
 	enum keel_xfer_result result;
 
@@ -361,11 +360,11 @@ enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
 	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_WRITE, x->wqe->rdma.rkey,
 			      x->wqe->rdma.remote_addr, len, &result))
 		return result;
-	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
-	keel_segs_put(&sq->remote);
+	copied = keel_resp_copy(x, &from->remote, &from->segs);
+	keel_segs_put(&from->remote);
 	if (copied != KEEL_COPY_DONE)
 		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
-	keel_count(x->qp->kdev, rdma_writes, 1);
+	keel_count(x->peer->kdev, rdma_writes, 1);
 	if (imm)
 		return keel_resp_received(x, len);
 	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
@@ -380,7 +379,7 @@ enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
  */
 enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 {
-	struct keel_sq *sq = &x->qp->sq;
+	struct keel_from *from = x->from;
 	enum keel_copy_result copied;
 	enum keel_xfer_result result;
 
@@ -388,14 +387,14 @@ enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR,
 					KEEL_WHY_DEPTH);
 	if (!keel_resp_remote(x, IB_ACCESS_REMOTE_READ, x->wqe->rdma.rkey,
-			      x->wqe->rdma.remote_addr, sq->segs.len,
+			      x->wqe->rdma.remote_addr, from->segs.len,
 			      &result))
 		return result;
-	copied = keel_resp_copy(x, &sq->segs, &sq->remote);
-	keel_segs_put(&sq->remote);
+	copied = keel_resp_copy(x, &from->segs, &from->remote);
+	keel_segs_put(&from->remote);
 	if (copied == KEEL_COPY_DONE)
-		keel_count(x->qp->kdev, rdma_reads, 1);
-	x->byte_len = sq->segs.len;
+		keel_count(x->peer->kdev, rdma_reads, 1);
+	x->byte_len = from->segs.len;
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
 }
 
@@ -433,6 +432,6 @@ enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
 		return keel_resp_refuse(x, IB_WC_REM_ACCESS_ERR, why);
 	/* Before the CQE, for processors and devices alike. */
 	wmb();
-	keel_count(x->qp->kdev, rdma_flushes, 1);
+	keel_count(x->peer->kdev, rdma_flushes, 1);
 	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }

@@ -8,7 +8,7 @@
 /* As keel_resp_remote(), for an atomic operand, which must be aligned. */
 static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 			   enum keel_xfer_result *result)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	u32 why = !READ_ONCE(x->peer->attr.max_dest_rd_atomic) ? KEEL_WHY_DEPTH :
 		  addr % sizeof(u64) ? KEEL_WHY_ALIGN : KEEL_WHY_NONE;
@@ -22,32 +22,32 @@ static bool keel_resp_word(struct keel_xfer *x, u32 access, u32 rkey, u64 addr,
 
 /* Change the atomic operand in the peer's memory: as keel_resp_copy(). */
 static int keel_resp_change_word(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
-	struct keel_sq *sq = &x->qp->sq;
-	bool relax = keel_segs_may_lack(&sq->remote);
+	struct keel_from *from = x->from;
+	bool relax = keel_segs_may_lack(&from->remote);
 	int ret;
 
 	if (relax)
 		keel_resp_relax();
 	if (wqe->opcode == IB_WR_ATOMIC_WRITE)
-		ret = keel_atomic_write(&sq->remote.seg[0], sq->word,
-					&sq->fetch.ctl);
+		ret = keel_atomic_write(&from->remote.seg[0], from->word,
+					&from->fetch.ctl);
 	else
-		ret = keel_atomic(&sq->remote.seg[0],
+		ret = keel_atomic(&from->remote.seg[0],
 				  wqe->opcode == IB_WR_ATOMIC_CMP_AND_SWP,
 				  wqe->atomic.compare_add, wqe->atomic.swap,
-				  &sq->word, &sq->fetch.ctl);
+				  &from->word, &from->fetch.ctl);
 	if (relax)
 		keel_resp_stay();
-	keel_segs_put(&sq->remote);
+	keel_segs_put(&from->remote);
 	return ret;
 }
 
 /* The result if the atomic operand could not be changed. */
 static enum keel_xfer_result keel_resp_word_failed(struct keel_xfer *x, int ret)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	if (ret == -EAGAIN)
 		return KEEL_XFER_ABSENT;
@@ -59,13 +59,13 @@ static enum keel_xfer_result keel_resp_word_failed(struct keel_xfer *x, int ret)
 
 /* Change the memory once: a later attempt does not change it again. */
 static bool keel_resp_change(struct keel_xfer *x, enum keel_xfer_result *result)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = x->wqe;
-	struct keel_sq *sq = &x->qp->sq;
+	struct keel_from *from = x->from;
 	int ret;
 
-	if (sq->stage == KEEL_STAGE_DONE)
+	if (from->stage == KEEL_STAGE_DONE)
 		return true;
 	if (!keel_resp_word(x, IB_ACCESS_REMOTE_ATOMIC, wqe->atomic.rkey,
 			    wqe->atomic.remote_addr, result))
@@ -75,8 +75,8 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_xfer_result *result)
 		*result = keel_resp_word_failed(x, ret);
 		return false;
 	}
-	sq->stage = KEEL_STAGE_DONE;
-	keel_count(x->qp->kdev, atomics, 1);
+	from->stage = KEEL_STAGE_DONE;
+	keel_count(x->peer->kdev, atomics, 1);
 	return true;
 }
 
@@ -89,35 +89,35 @@ static bool keel_resp_change(struct keel_xfer *x, enum keel_xfer_result *result)
  */
 enum keel_xfer_result keel_resp_atomic(struct keel_xfer *x)
 {
-	struct keel_sq *sq = &x->qp->sq;
+	struct keel_from *from = x->from;
 	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,
-				      .start = (uintptr_t)&sq->word };
+				      .start = (uintptr_t)&from->word };
 	enum keel_copy_result copied;
 	enum keel_xfer_result result;
 
 	if (!keel_resp_change(x, &result))
 		return result;
-	keel_segs_one(&sq->remote, &mem, 0, sizeof(sq->word));
-	x->byte_len = sizeof(sq->word);
-	copied = keel_resp_copy(x, &sq->segs, &sq->remote);
+	keel_segs_one(&from->remote, &mem, 0, sizeof(from->word));
+	x->byte_len = sizeof(from->word);
+	copied = keel_resp_copy(x, &from->segs, &from->remote);
 	return keel_resp_copied(x, copied, KEEL_COPY_DST);
 }
 
 /* Read the operand of an atomic write, before the peer's memory is checked. */
 static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
-	struct keel_sq *sq = &x->qp->sq;
+	struct keel_from *from = x->from;
 	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL,
-				      .start = (uintptr_t)&sq->word };
+				      .start = (uintptr_t)&from->word };
 	enum keel_copy_result copied;
 
-	if (sq->stage != KEEL_STAGE_NEW)
+	if (from->stage != KEEL_STAGE_NEW)
 		return KEEL_COPY_DONE;
-	keel_segs_one(&sq->remote, &mem, 0, sizeof(sq->word));
-	copied = keel_resp_copy(x, &sq->remote, &sq->segs);
+	keel_segs_one(&from->remote, &mem, 0, sizeof(from->word));
+	copied = keel_resp_copy(x, &from->remote, &from->segs);
 	if (copied == KEEL_COPY_DONE)
-		sq->stage = KEEL_STAGE_FETCHED;
+		from->stage = KEEL_STAGE_FETCHED;
 	return copied;
 }
 
@@ -130,7 +130,7 @@ static enum keel_copy_result keel_resp_operand(struct keel_xfer *x)
  */
 enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
 {
-	struct keel_sq *sq = &x->qp->sq;
+	struct keel_from *from = x->from;
 	enum keel_copy_result copied;
 	enum keel_xfer_result result;
 	int ret;
@@ -138,7 +138,7 @@ enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
 	copied = keel_resp_operand(x);
 	if (copied != KEEL_COPY_DONE)
 		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
-	if (sq->stage != KEEL_STAGE_DONE) {
+	if (from->stage != KEEL_STAGE_DONE) {
 		if (!keel_resp_word(x, IB_ACCESS_REMOTE_WRITE,
 				    x->wqe->rdma.rkey,
 				    x->wqe->rdma.remote_addr, &result))
@@ -146,9 +146,9 @@ enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
 		ret = keel_resp_change_word(x);
 		if (ret)
 			return keel_resp_word_failed(x, ret);
-		sq->stage = KEEL_STAGE_DONE;
-		keel_count(x->qp->kdev, atomic_writes, 1);
+		from->stage = KEEL_STAGE_DONE;
+		keel_count(x->peer->kdev, atomic_writes, 1);
 	}
-	return keel_resp_copied(x, keel_copy_end(&sq->fetch.ctl),
+	return keel_resp_copied(x, keel_copy_end(&from->fetch.ctl),
 				KEEL_COPY_SRC);
 }

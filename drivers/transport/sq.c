@@ -54,9 +54,9 @@ static enum keel_action keel_sq_stopped(struct keel_qp *qp)
  * of the memory has a limited time to provide it.
  */
 static enum keel_action keel_sq_absent(struct keel_qp *qp)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
-	struct keel_fetch *fetch = &qp->sq.fetch;
+	struct keel_fetch *fetch = &qp->sq.from.fetch;
 	u64 ns = KEEL_PAGES_NS;
 
 	if (fetch->ctl.need.kind == KEEL_NEED_CLOSE)
@@ -74,7 +74,7 @@ static enum keel_action keel_sq_absent(struct keel_qp *qp)
 }
 
 static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	keel_sq_fetch(&qp->sq);
 	keel_count(qp->kdev, flushes, 1);
@@ -83,7 +83,7 @@ static enum keel_action keel_sq_flush_one(struct keel_qp *qp)
 }
 
 static void keel_sq_done(struct keel_qp *qp, const struct keel_xfer *x)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	if (x->status != IB_WC_SUCCESS) {
 		keel_sq_error(qp, x->status, x->why, x->byte_len);
@@ -103,11 +103,14 @@ static bool keel_is_big(u64 bytes)
 
 static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 				       const struct keel_turn *turn)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	/* All members are set, so that the compiler does not clear it first. */
 	struct keel_xfer x = {
 		.qp = qp,
+		.from = &qp->sq.from,
+		.gen = atomic64_read(&qp->gen),
+		.src_qp = qp->qpn,
 		.wqe = &qp->sq.wqe,
 		.op = NULL,
 		.peer = NULL,
@@ -125,10 +128,10 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 	};
 
 	keel_sq_fetch(&qp->sq);
-	keel_fetch_collect(&qp->sq.fetch);
-	keel_srq_wait_end(qp);
-	qp->sq.fetch.ctl.arg = &x;
-	lockdep_assert_held(&x.qp->sq.lock);
+	keel_fetch_collect(&qp->sq.from.fetch);
+	keel_srq_wait_end(&qp->sq.from);
+	qp->sq.from.fetch.ctl.arg = &x;
+	lockdep_assert_held(&x.qp->sq.from.lock);
 	switch (keel_req_run(&x)) {
 	case KEEL_XFER_RNR:
 		return keel_sq_wait_receive(qp, x.rnr_ns) ?
@@ -144,7 +147,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 		if (qp->user && !turn->caller && keel_is_big(x.len) &&
 		    x.status == IB_WC_SUCCESS)
 			keel_count(qp->kdev, big_msgs, 1);
-		if (qp->sq.fetch.ctl.helped && x.status == IB_WC_SUCCESS)
+		if (qp->sq.from.fetch.ctl.helped && x.status == IB_WC_SUCCESS)
 			keel_count(qp->kdev, shared_msgs, 1);
 		keel_sq_done(qp, &x);
 		return KEEL_ACTION_MORE;
@@ -156,7 +159,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
  * which thread executes the WQE.
  */
 static u64 keel_sq_bytes(const struct keel_qp *qp)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	const struct keel_ring *ring = &qp->sq.ring;
 	const struct keel_uapi_send_wqe *wqe = keel_ring_entry(ring, ring->index);
@@ -175,7 +178,7 @@ static u64 keel_sq_bytes(const struct keel_qp *qp)
  * meanwhile. If the worker has other work, the caller copies: both do so at once.
  */
 static bool keel_sq_is_big(const struct keel_qp *qp)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	u64 bytes = keel_sq_bytes(qp);
 	struct keel_worker *worker;
@@ -193,7 +196,7 @@ static bool keel_sq_is_big(const struct keel_qp *qp)
 
 /* SQD: the WQE that was begun has completed. */
 static enum keel_action keel_sq_drained(struct keel_qp *qp)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	if (!READ_ONCE(qp->sq.drained)) {
 		WRITE_ONCE(qp->sq.drained, true);
@@ -207,7 +210,7 @@ static enum keel_action keel_sq_drained(struct keel_qp *qp)
 
 static enum keel_action keel_sq_send(struct keel_qp *qp,
 				     const struct keel_turn *turn)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	if (turn->flush || (turn->caller && keel_sq_is_big(qp)))
 		return KEEL_ACTION_LATER;
@@ -216,7 +219,7 @@ static enum keel_action keel_sq_send(struct keel_qp *qp,
 
 static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 				     const struct keel_turn *turn, bool fast)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	/* Attributes are at least as new as the state they came with. */
 	switch (context_unsafe(smp_load_acquire(&qp->state))) {
@@ -282,7 +285,7 @@ static enum keel_action keel_sq_leave(const struct keel_qp *qp)
 
 static enum keel_action keel_sq_drain(struct keel_qp *qp,
 				      const struct keel_turn *turn)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	/* Most doorbells have tried it already, for the first WQE. */
 	bool fast = !turn->doorbell && !turn->flush;
@@ -337,7 +340,7 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		 * thread gets the lock, or its holder sees @again.
 		 */
 		smp_mb();
-		if (!mutex_trylock(&sq->lock))
+		if (!mutex_trylock(&sq->from.lock))
 			return ran;
 		ran = true;
 		action = KEEL_ACTION_IDLE;
@@ -353,11 +356,11 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		if (action == KEEL_ACTION_LATER && !keel_qp_is_dying(qp))
 			keel_qp_schedule(qp);
 		/* Its references are dropped without the lock. */
-		keel_fetch_take(&sq->fetch, &lack);
-		mutex_unlock(&sq->lock);
+		keel_fetch_take(&sq->from.fetch, &lack);
+		mutex_unlock(&sq->from.lock);
 		if (action == KEEL_ACTION_ABSENT) {
 			/* This takes the lock. */
-			context_unsafe(keel_fetch_provide(&sq->fetch, &sq->lock,
+			context_unsafe(keel_fetch_provide(&sq->from.fetch, &sq->from.lock,
 							  qp, &lack));
 			atomic_set(&sq->again, 1);
 		}
@@ -386,12 +389,13 @@ void keel_sq_init(struct keel_qp *qp)
 {
 	struct keel_sq *sq = &qp->sq;
 
-	mutex_init(&sq->lock);
+	mutex_init(&sq->from.lock);
+	sq->from.qp = qp;
 	spin_lock_init(&sq->post_lock);
 	hrtimer_setup(&sq->timer, keel_sq_expired, CLOCK_MONOTONIC,
 		      HRTIMER_MODE_ABS);
-	keel_fetch_init(&sq->fetch, keel_xfer_stop);
-	INIT_LIST_HEAD(&sq->waiting);
+	keel_fetch_init(&sq->from.fetch, keel_xfer_stop);
+	INIT_LIST_HEAD(&sq->from.waiting);
 	sq->inline_mem.type = KEEL_MEM_KERNEL;
 	sq->inline_mem.start = (uintptr_t)sq->data;
 }

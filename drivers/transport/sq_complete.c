@@ -9,7 +9,7 @@
 
 static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
 			   u32 why, u32 byte_len)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	const struct keel_uapi_send_wqe *wqe = &qp->sq.wqe;
 	const struct keel_opcode *op = keel_opcode_find(wqe->opcode);
@@ -48,8 +48,8 @@ static void keel_sq_report(struct keel_qp *qp, enum ib_wc_status status,
  */
 void keel_sq_discard(struct keel_sq *sq)
 {
-	keel_fetch_discard(&sq->fetch);
-	sq->stage = KEEL_STAGE_NEW;
+	keel_fetch_discard(&sq->from.fetch);
+	sq->from.stage = KEEL_STAGE_NEW;
 }
 
 /**
@@ -64,12 +64,12 @@ void keel_sq_discard(struct keel_sq *sq)
 void keel_sq_complete(struct keel_qp *qp, enum ib_wc_status status, u32 why,
 		      u32 byte_len)
 {
-	lockdep_assert_held(&qp->sq.lock);
+	lockdep_assert_held(&qp->sq.from.lock);
 	/* However the WQE ended: nothing waits for its memory any more. */
 	keel_sq_discard(&qp->sq);
 	keel_ring_advance(&qp->sq.ring);
 	if (qp->sq.wait != KEEL_WAIT_NONE) {
-		keel_srq_wait_end(qp);
+		keel_srq_wait_end(&qp->sq.from);
 		hrtimer_try_to_cancel(&qp->sq.timer);
 		WRITE_ONCE(qp->sq.wait, KEEL_WAIT_NONE);
 	}

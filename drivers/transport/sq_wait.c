@@ -20,14 +20,14 @@ static u64 keel_sq_peer_ns(const struct keel_qp *qp)
 
 static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 			       u64 now, u64 ns)
-	__must_hold(&qp->sq.lock)
+	__must_hold(&qp->sq.from.lock)
 {
 	struct keel_sq *sq = &qp->sq;
 
 	WRITE_ONCE(sq->wait, wait);
 	/* Only compared, without references. */
 	if (wait == KEEL_WAIT_MEMORY)
-		sq->waited = sq->fetch.req->open.need;
+		sq->waited = sq->from.fetch.req->open.need;
 	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
 	if (sq->deadline != U64_MAX)
 		hrtimer_start(&sq->timer, ns_to_ktime(sq->deadline),
@@ -61,11 +61,11 @@ bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 	 * thread may have requested it since the wait began.
 	 */
 	if (wait != KEEL_WAIT_MEMORY)
-		keel_fetch_forgo(&sq->fetch);
+		keel_fetch_forgo(&sq->from.fetch);
 	/* Each request for memory has its own deadline. */
 	if (sq->wait != wait ||
 	    (wait == KEEL_WAIT_MEMORY &&
-	     !keel_need_is(&sq->waited, &sq->fetch.req->open.need)))
+	     !keel_need_is(&sq->waited, &sq->from.fetch.req->open.need)))
 		keel_sq_wait_begin(qp, wait, now, ns);
 	return now < sq->deadline;
 }

@@ -12,80 +12,78 @@
 /**
  * keel_srq_wait() - let a requester wait for a receive WQE of an SRQ
  * @srq: the SRQ; the caller holds a reference
- * @qp: the requester, which waits for no SRQ yet; its send queue's lock is held
+ * @from: the requester, which waits for no SRQ yet; its lock is held
  *
  * Context: process context.
  * Return: true if a receive WQE was posted meanwhile, or the SRQ is destroyed
  * or in error: retry; else the next post, an error or the destroy of the SRQ
- * reschedules @qp.
+ * reschedules the QP of @from.
  */
-bool keel_srq_wait(struct keel_srq *srq, struct keel_qp *qp)
+bool keel_srq_wait(struct keel_srq *srq, struct keel_from *from)
 {
-	struct keel_sq *sq = &qp->sq;
-
 	guard(spinlock)(&srq->rq.lock);
 	if (srq->dead || !srq->ib)
 		return true;
 	if (keel_rq_want(&srq->rq))
 		return true;
 	keel_obj_get(&srq->obj);
-	WRITE_ONCE(sq->srq, srq);
-	sq->wait_nr = srq->waits++;
-	list_add_tail(&sq->waiting, &srq->waiters);
+	WRITE_ONCE(from->srq, srq);
+	from->wait_nr = srq->waits++;
+	list_add_tail(&from->waiting, &srq->waiters);
 	return false;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_srq_wait);
 
 /* Return: the SRQ, if the caller now owns the requester's reference; else NULL. */
-static struct keel_srq *keel_srq_unlist(struct keel_srq *srq, struct keel_sq *sq)
+static struct keel_srq *keel_srq_unlist(struct keel_srq *srq, struct keel_from *from)
 	__must_hold(&srq->rq.lock) __must_hold_shared(RCU)
 {
-	struct keel_srq *mine = sq->srq;
+	struct keel_srq *mine = from->srq;
 
-	list_del_init(&sq->waiting);
-	WRITE_ONCE(sq->srq, NULL);
+	list_del_init(&from->waiting);
+	WRITE_ONCE(from->srq, NULL);
 	return mine;
 }
 
 /**
  * keel_srq_wait_end() - undo keel_srq_wait()
- * @qp: the requester, whether it waits or not; its send queue's lock is held
+ * @from: the requester, whether it waits or not; its lock is held
  *
  * Context: process context.
  */
-void keel_srq_wait_end(struct keel_qp *qp)
+void keel_srq_wait_end(struct keel_from *from)
 {
 	struct keel_srq *srq, *mine = NULL;
 
 	/* The QP has a reference until it is woken. Then RCU keeps the SRQ. */
 	scoped_guard(rcu) {
 		/* Pairs with keel_srq_wake(), which has rescheduled the QP. */
-		srq = smp_load_acquire(&qp->sq.srq);
+		srq = smp_load_acquire(&from->srq);
 		if (!srq)
 			return;
 		scoped_guard(spinlock, &srq->rq.lock)
-			mine = keel_srq_unlist(srq, &qp->sq);
+			mine = keel_srq_unlist(srq, from);
 	}
 	if (mine)
 		keel_obj_put(&mine->obj);
 }
 
 /* The requester that has waited longest, or NULL. */
-static struct keel_sq *keel_srq_first(struct keel_srq *srq)
+static struct keel_from *keel_srq_first(struct keel_srq *srq)
 	__must_hold(&srq->rq.lock)
 {
-	return list_first_entry_or_null(&srq->waiters, struct keel_sq, waiting);
+	return list_first_entry_or_null(&srq->waiters, struct keel_from, waiting);
 }
 
 /* Reschedule a requester that waits. */
-static void keel_srq_wake_one(struct keel_srq *srq, struct keel_sq *sq)
+static void keel_srq_wake_one(struct keel_srq *srq, struct keel_from *from)
 	__must_hold(&srq->rq.lock)
 {
 	/* A QP leaves the list, locked, before it is destroyed. */
-	list_del_init(&sq->waiting);
-	keel_qp_schedule(container_of(sq, struct keel_qp, sq));
+	list_del_init(&from->waiting);
+	keel_qp_schedule(from->qp);
 	/* From here on the QP may be destroyed without the lock. */
-	smp_store_release(&sq->srq, NULL);
+	smp_store_release(&from->srq, NULL);
 	/*
 	 * This is not the last reference: the caller holds one, or is in a section, for
 	 * whose end the owner of the SRQ waits.
@@ -105,10 +103,10 @@ static void keel_srq_wake_one(struct keel_srq *srq, struct keel_sq *sq)
  */
 void keel_srq_taken(struct keel_srq *srq)
 {
-	struct keel_sq *sq = keel_srq_first(srq);
+	struct keel_from *from = keel_srq_first(srq);
 
-	if (sq)
-		keel_srq_wake_one(srq, sq);
+	if (from)
+		keel_srq_wake_one(srq, from);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_srq_taken);
 
@@ -123,14 +121,14 @@ EXPORT_SYMBOL_IF_KUNIT(keel_srq_taken);
  */
 void keel_srq_wake(struct keel_srq *srq)
 {
-	struct keel_sq *sq;
+	struct keel_from *from;
 	u64 end;
 	int n = 0;
 
 	spin_lock(&srq->rq.lock);
 	end = srq->waits;
-	while ((sq = keel_srq_first(srq)) && sq->wait_nr < end) {
-		keel_srq_wake_one(srq, sq);
+	while ((from = keel_srq_first(srq)) && from->wait_nr < end) {
+		keel_srq_wake_one(srq, from);
 		if (++n % KEEL_SRQ_WAKE)
 			continue;
 		/* Others may wake the rest meanwhile, if this thread is stopped. */
@@ -148,12 +146,12 @@ EXPORT_SYMBOL_IF_KUNIT(keel_srq_wake);
  */
 static bool keel_srq_wake_some(struct keel_srq *srq)
 {
-	struct keel_sq *sq;
+	struct keel_from *from;
 	int n;
 
 	guard(spinlock)(&srq->rq.lock);
-	for (n = 0; n < KEEL_SRQ_WAKE && (sq = keel_srq_first(srq)); n++)
-		keel_srq_wake_one(srq, sq);
+	for (n = 0; n < KEEL_SRQ_WAKE && (from = keel_srq_first(srq)); n++)
+		keel_srq_wake_one(srq, from);
 	if (!keel_srq_first(srq))
 		return false;
 	/* The next post does the same, until the worker has woken them. */

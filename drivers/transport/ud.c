@@ -89,14 +89,14 @@ static bool keel_ud_copy(const struct keel_segs *dst, u64 dst_off,
 
 /* Fill the peer's receive WQE, which is large enough. */
 static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	const struct keel_mem mem = {
 		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)grh,
 	};
-	struct keel_segs *src = &x->qp->sq.segs;
+	struct keel_segs *src = &x->from->segs;
 	struct keel_segs *dst = &x->peer->resp.segs;
-	struct keel_segs *head = &x->qp->sq.remote;
+	struct keel_segs *head = &x->from->remote;
 
 	keel_segs_one(head, &mem, 0, KEEL_GRH_BYTES);
 	return keel_ud_copy(dst, 0, head, KEEL_GRH_BYTES) &&
@@ -110,14 +110,14 @@ static bool keel_ud_fill(struct keel_xfer *x, const u8 *grh)
  */
 static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 			 const struct keel_uapi_cqe *cqe)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	struct keel_dgram *dgram = x->peer->resp.dgram;
 	const struct keel_mem mem = {
 		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)dgram->data,
 	};
-	struct keel_segs *src = &x->qp->sq.segs;
-	struct keel_segs *to = &x->qp->sq.remote;
+	struct keel_segs *src = &x->from->segs;
+	struct keel_segs *to = &x->from->remote;
 
 	memcpy(dgram->data, grh, KEEL_GRH_BYTES);
 	keel_segs_one(to, &mem, KEEL_GRH_BYTES, src->len);
@@ -133,7 +133,7 @@ static bool keel_ud_keep(struct keel_xfer *x, const u8 *grh,
 
 /* Take a receive WQE that is large enough. Return: false if there is none. */
 static bool keel_ud_take(struct keel_xfer *x, u32 len)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	struct keel_segs *dst = &x->peer->resp.segs;
 	enum ib_wc_status status;
@@ -161,10 +161,10 @@ static bool keel_ud_is_full(const struct keel_qp *peer)
 
 /* Context: the peer's responder lock is held. */
 static bool keel_ud_receive(struct keel_xfer *x, const struct keel_av *av)
-	__must_hold(&x->qp->sq.lock, &x->peer->resp.lock)
+	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	u8 flags = KEEL_CQE_F_GRH | (av->ipv4 ? KEEL_CQE_F_IPV4 : 0);
-	u32 len = x->qp->sq.segs.len;
+	u32 len = x->from->segs.len;
 	struct keel_resp *resp = &x->peer->resp;
 	u8 grh[KEEL_GRH_BYTES] __aligned(8);
 	struct keel_uapi_cqe cqe;
@@ -296,7 +296,7 @@ void keel_ud_run(struct keel_qp *qp)
 /* Return: false if the lock is taken. */
 static bool keel_ud_try(struct keel_xfer *x, const struct keel_av *av, u32 qkey,
 			bool *taken)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->from->lock)
 {
 	if (!mutex_trylock(&x->peer->resp.lock))
 		return false;
@@ -307,7 +307,7 @@ static bool keel_ud_try(struct keel_xfer *x, const struct keel_av *av, u32 qkey,
 
 static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 			    struct keel_qp *peer, u32 qkey)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->from->lock)
 {
 	struct keel_resp_wait wait = {};
 	bool taken = false, locked;
@@ -332,7 +332,7 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 
 static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 			      u32 qkey)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->from->lock)
 {
 	struct keel_qp **members;
 	int i, n = keel_mcast_members(x->qp->kdev, &av->dgid, &members);
@@ -350,7 +350,7 @@ static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 
 static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
 			    u32 qkey)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->from->lock)
 {
 	struct keel_qp *peer = av->local ?
 			       keel_qp_get(x->qp->kdev, x->wqe->ud.qpn) : NULL;
@@ -368,32 +368,32 @@ static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
  * while the requester retries for the locks of the receivers. And no receiver
  * gets the datagram twice because memory was absent.
  */
-static enum keel_copy_result keel_ud_source(struct keel_qp *qp)
-	__must_hold(&qp->sq.lock)
+static enum keel_copy_result keel_ud_source(struct keel_xfer *x)
+	__must_hold(&x->from->lock)
 {
-	struct keel_dgram *dgram = qp->resp.dgram;
-	struct keel_sq *sq = &qp->sq;
+	struct keel_dgram *dgram = x->qp->resp.dgram;
+	struct keel_from *from = x->from;
 	enum keel_copy_result copied;
-	u64 len = sq->segs.len;
+	u64 len = from->segs.len;
 	bool relax;
 
 	/* Inline data is a copy already. */
-	if (!dgram || !len || sq->segs.seg[0].mem == &sq->inline_mem)
+	if (!dgram || !len || from->segs.seg[0].mem == &x->qp->sq.inline_mem)
 		return KEEL_COPY_DONE;
-	relax = keel_segs_may_lack(&sq->segs);
+	relax = keel_segs_may_lack(&from->segs);
 	dgram->source_mem = (struct keel_mem){
 		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)dgram->source,
 	};
-	keel_segs_one(&sq->remote, &dgram->source_mem, 0, len);
+	keel_segs_one(&from->remote, &dgram->source_mem, 0, len);
 	if (relax)
 		keel_resp_relax();
-	copied = keel_copy(&sq->remote, 0, &sq->segs, 0, len, &sq->fetch.ctl);
+	copied = keel_copy(&from->remote, 0, &from->segs, 0, len, &from->fetch.ctl);
 	if (relax)
 		keel_resp_stay();
 	if (copied != KEEL_COPY_DONE)
 		return copied;
-	keel_segs_put(&sq->segs);
-	keel_segs_one(&sq->segs, &dgram->source_mem, 0, len);
+	keel_segs_put(&from->segs);
+	keel_segs_one(&from->segs, &dgram->source_mem, 0, len);
 	return KEEL_COPY_DONE;
 }
 
@@ -411,7 +411,7 @@ u32 keel_ud_qkey(const struct keel_qp *qp, u32 qkey)
 }
 
 static void keel_ud_transmit(struct keel_xfer *x)
-	__must_hold(&x->qp->sq.lock)
+	__must_hold(&x->from->lock)
 {
 	struct keel_ah *ah = keel_ah_get(x->qp->kdev, x->wqe->ud.ah);
 	u32 qkey = keel_ud_qkey(x->qp, x->wqe->ud.qkey);
@@ -433,7 +433,7 @@ static void keel_ud_transmit(struct keel_xfer *x)
 
 /**
  * keel_ud_send() - send a datagram
- * @x: the message; &keel_sq.segs has its local memory
+ * @x: the message; &keel_from.segs has its local memory
  *
  * Context: preemption is disabled, but enabled meanwhile; the send queue's lock
  * is held.
@@ -442,15 +442,14 @@ static void keel_ud_transmit(struct keel_xfer *x)
  */
 enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
 {
-	struct keel_qp *qp = x->qp;
 	enum keel_copy_result copied;
 
-	if (qp->sq.segs.len > KEEL_UD_MTU) {
+	if (x->from->segs.len > KEEL_UD_MTU) {
 		x->status = IB_WC_LOC_LEN_ERR;
 		x->why = KEEL_WHY_LENGTH;
 		return KEEL_XFER_DONE;
 	}
-	copied = keel_ud_source(qp);
+	copied = keel_ud_source(x);
 	if (copied == KEEL_COPY_ABSENT)
 		return KEEL_XFER_ABSENT;
 	if (copied == KEEL_COPY_STOPPED)
