@@ -64,6 +64,7 @@
  *	is dead; wakes the waiters of SRQs
  * @mcasts: multicast groups
  * @counters: per CPU
+ * @number: its number, which is a part of its GUID; none if negative
  * @own_netdev: a netdev that was created for the device and is destroyed with it,
  *	or NULL
  * @state: the page of &struct keel_uapi_state. Every context needs it; it is
@@ -87,6 +88,7 @@ struct keel_dev {
 	struct workqueue_struct *wq;
 	struct keel_mcasts mcasts;
 	struct keel_counters __percpu *counters;
+	int number;
 	struct net_device *own_netdev;
 	struct page *state;
 	enum ib_event_type port_event;

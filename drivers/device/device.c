@@ -2,6 +2,7 @@
 /*
  * The device: its attributes, and how it is created and released.
  */
+#include <linux/idr.h>
 #include <linux/module.h>
 #include <linux/sysfs.h>
 #include <net/addrconf.h>
@@ -17,6 +18,9 @@ static unsigned long dm_size = SZ_64M;
 module_param(dm_size, ulong, 0444);
 MODULE_PARM_DESC(dm_size,
 		 "Bytes of device memory of a new device (default 64 MiB, below 4 GiB)");
+
+/* Numbers of devices, in their GUIDs. */
+static DEFINE_IDA(keel_dev_numbers);
 
 static void keel_query_queues(struct ib_device_attr *attr)
 {
@@ -155,6 +159,8 @@ static void keel_dev_release(struct ib_device *ibdev)
 	keel_aperture_destroy(kdev->ap);
 	free_percpu(kdev->counters);
 	keel_state_put(kdev);
+	if (kdev->number >= 0)
+		ida_free(&keel_dev_numbers, kdev->number);
 	keel_netdev_destroy(kdev->own_netdev);
 }
 
@@ -228,6 +234,27 @@ static void keel_dev_init(struct keel_dev *kdev)
 	atomic64_set(&kdev->qp_gens, 0);
 	keel_numbers_init(&kdev->srqs, 1, KEEL_SRQN_MAX);
 	keel_mcasts_init(&kdev->mcasts);
+	kdev->number = -1;
+}
+
+/*
+ * rxe, siw and irdma make an EUI-64 of the netdev's MAC address, which has 0xfffe in its
+ * middle. All loopback netdevs have the same address, and each may have a device.
+ * Consumers in the kernel and the CM take devices with the same GUID for the same device,
+ * so keel has a number there. It is not 0: a MAC address of 02:00:00:00:00:00 would give
+ * the GUID 0.
+ */
+static int keel_dev_set_guid(struct keel_dev *kdev, const struct net_device *netdev)
+{
+	u8 *guid = (u8 *)&kdev->ib.node_guid;
+
+	kdev->number = ida_alloc_range(&keel_dev_numbers, 1, 0xfffd, GFP_KERNEL);
+	if (kdev->number < 0)
+		return kdev->number;
+	addrconf_addr_eui48(guid, netdev->dev_addr);
+	guid[3] = kdev->number >> 8;
+	guid[4] = kdev->number;
+	return 0;
 }
 
 /*
@@ -280,7 +307,6 @@ struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 	kdev->ib.dev.parent = spec->parent;
 	kdev->provider = spec->provider;
 	keel_dm_export_offer(kdev);
-	addrconf_addr_eui48((u8 *)&kdev->ib.node_guid, spec->netdev->dev_addr);
 
 	kdev->ap = spec->ap ? spec->ap : keel_dev_memory();
 	if (IS_ERR(kdev->ap)) {
@@ -288,6 +314,9 @@ struct ib_device *keel_dev_create(const struct keel_dev_spec *spec)
 		goto err_dev;
 	}
 	kdev->reg.quotas.limit[KEEL_RES_DM_BYTES] = kdev->ap->size;
+	ret = keel_dev_set_guid(kdev, spec->netdev);
+	if (ret)
+		goto err_dev;
 	ret = keel_dev_alloc(kdev, spec->ap);
 	if (ret)
 		goto err_dev;

@@ -34,8 +34,22 @@ static void autoprobe(const char *yes)
 		CHECK_OK(t_write_file(AUTOPROBE, yes));
 }
 
+/* The network namespace of the test of GUIDs, which has more devices. */
+#define GUID_SPACE	"keelguid"
+
+static void guid_after(void)
+{
+	if (access("/run/netns/" GUID_SPACE, F_OK))
+		return;
+	t_shell_status("rdma link delete keel2 2>&1; "
+		       "ip netns exec " GUID_SPACE " rdma link delete keel3 2>&1; "
+		       "ip netns delete " GUID_SPACE " 2>&1; "
+		       "rdma link delete rxe_keel 2>&1; modprobe -r rdma_rxe 2>&1");
+}
+
 void t_after(void)
 {
+	guid_after();
 	dev_del();
 	autoprobe("1");
 	module_restore();
@@ -279,6 +293,45 @@ TEST(port_shared, "DEV-2", "port state and events follow the netdev if another d
 	wait_for_state(KEEL1, IBV_PORT_ACTIVE);
 	check_down_and_up(dev_open(KEEL1));
 	free(t_shell("rdma link delete rxe_keel && modprobe -r rdma_rxe"));
+}
+
+/* Check that the machine has @n devices, and that each has a node GUID of its own. */
+static void check_guids(int n)
+{
+	char *text = t_shell("cat /sys/class/infiniband/*/node_guid | sort -u");
+	char *number = t_shell("ls /sys/class/infiniband | wc -l");
+	int guids = 1;
+	char *c;
+
+	for (c = text; *c; c++)
+		guids += *c == '\n' && c[1];
+	CHECK(!strstr(text, "0000:0000:0000:0000"));
+	CHECK_EQ(atoi(number), n);
+	CHECK_EQ(guids, n);
+	free(text);
+	free(number);
+}
+
+TEST(guid, "DEV-2", "devices have different node GUIDs: on one netdev with another driver's, and on the loopback netdevs of two network namespaces")
+{
+	char *first, *again;
+
+	free(t_shell("ip netns add " GUID_SPACE " && modprobe rdma_rxe"));
+	dev_add();
+	free(t_shell("rdma link add rxe_keel type rxe netdev " KEEL1_NETDEV));
+	check_guids(3);
+	free(t_shell("rdma link add keel2 type keel netdev lo && ip netns exec "
+		     GUID_SPACE " rdma link add keel3 type keel netdev lo"));
+	check_guids(5);
+	/* Its number is free again, and the lowest one. */
+	first = t_shell("cat /sys/class/infiniband/keel2/node_guid");
+	free(t_shell("rdma link delete keel2 && "
+		     "rdma link add keel2 type keel netdev lo"));
+	again = t_shell("cat /sys/class/infiniband/keel2/node_guid");
+	CHECK_STR(again, first);
+	check_guids(5);
+	free(first);
+	free(again);
 }
 
 TEST(debugfs, "DEV-1", "a device of keel has a folder in debugfs, with its present name, and a device of another driver on the same netdev has none")
