@@ -56,7 +56,10 @@ enum keel_wait {
  * @local: memory of the requester: fast path
  * @remote_runs: memory of the responder: fast path
  * @grh: UD: header of the datagram: fast path
- * @waited: the memory that @deadline is for; only compared, without references
+ * @rnr_until: end of the time in which the first WQE waits for receive WQEs, ns; 0: it has
+ *	waited for none
+ * @waited: the memory that it has waited for last; only compared, without references
+ * @waited_until: the same for @waited
  * @from: memory and progress of the WQE, for responders; the holder of its lock runs the
  *	queue
  */
@@ -79,7 +82,9 @@ struct keel_sq {
 	struct keel_runs local __guarded_by(&from.lock);
 	struct keel_runs remote_runs __guarded_by(&from.lock);
 	u8 grh[KEEL_GRH_BYTES] __aligned(8) __guarded_by(&from.lock);
+	u64 rnr_until __guarded_by(&from.lock);
 	struct keel_need waited __guarded_by(&from.lock);
+	u64 waited_until __guarded_by(&from.lock);
 	struct keel_from from;
 };
 

@@ -3,6 +3,8 @@
  * The end of a send WQE, on the fast path and on the slow path: its CQE, and the next
  * one; and an error that stops the queue.
  */
+#include <kunit/visibility.h>
+
 #include "keel_opcode.h"
 #include "keel_point.h"
 #include "keel_qp.h"
@@ -50,7 +52,10 @@ void keel_sq_discard(struct keel_sq *sq)
 {
 	keel_fetch_discard(&sq->from.fetch);
 	sq->from.stage = KEEL_STAGE_NEW;
+	sq->rnr_until = 0;
+	sq->waited_until = 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_sq_discard);
 
 /**
  * keel_sq_complete() - complete the first WQE

@@ -3,6 +3,7 @@
  * Waits of a send queue, each with a deadline: for a receive WQE of the peer, for the peer
  * itself, for memory.
  */
+#include <kunit/visibility.h>
 #include <linux/ktime.h>
 
 #include "keel_point.h"
@@ -18,6 +19,34 @@ static u64 keel_sq_peer_ns(const struct keel_qp *qp)
 	return (4096ULL << timeout) * (READ_ONCE(qp->attr.retry_cnt) + 1);
 }
 
+/*
+ * The end of a wait that begins now. If the WQE has already waited for a receive WQE, or
+ * for the same memory, it is the end of that wait: else a peer that is not connected for a
+ * moment, again and again, would prolong it without end. The time to wait for the peer
+ * itself begins anew after each answer, as on a NIC.
+ */
+static u64 keel_sq_until(struct keel_sq *sq, enum keel_wait wait, u64 fresh)
+	__must_hold(&sq->from.lock)
+{
+	const struct keel_need *need;
+
+	switch (wait) {
+	case KEEL_WAIT_RNR:
+		sq->rnr_until = sq->rnr_until ?: fresh;
+		return sq->rnr_until;
+	case KEEL_WAIT_MEMORY:
+		need = &sq->from.fetch.req->open.need;
+		if (!sq->waited_until || !keel_need_is(&sq->waited, need)) {
+			/* Only compared, without references. */
+			sq->waited = *need;
+			sq->waited_until = fresh;
+		}
+		return sq->waited_until;
+	default:
+		return fresh;
+	}
+}
+
 static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 			       u64 now, u64 ns)
 	__must_hold(&qp->sq.from.lock)
@@ -25,10 +54,7 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
 	struct keel_sq *sq = &qp->sq;
 
 	WRITE_ONCE(sq->wait, wait);
-	/* Only compared, without references. */
-	if (wait == KEEL_WAIT_MEMORY)
-		sq->waited = sq->from.fetch.req->open.need;
-	sq->deadline = ns > U64_MAX - now ? U64_MAX : now + ns;
+	sq->deadline = keel_sq_until(sq, wait, ns > U64_MAX - now ? U64_MAX : now + ns);
 	if (sq->deadline != U64_MAX)
 		hrtimer_start(&sq->timer, ns_to_ktime(sq->deadline),
 			      HRTIMER_MODE_ABS);
@@ -46,7 +72,8 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
  * @wait: the event, which reschedules it
  * @ns: how long it waits, in nanoseconds; U64_MAX: without a limit
  *
- * The time begins with the first call for this event, or for this memory.
+ * The time begins with the first call for this event, or for this memory: for the first
+ * WQE, or, for the peer, since another wait.
  *
  * Context: process context; the send queue's lock is held.
  * Return: true to wait; false if the deadline has passed.
@@ -69,6 +96,7 @@ bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 		keel_sq_wait_begin(qp, wait, now, ns);
 	return now < sq->deadline;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_sq_wait);
 
 /* The vendor error if there is no peer. */
 static u32 keel_sq_peer_why(const struct keel_qp *qp)

@@ -19,6 +19,8 @@ static struct ibv_mr *mr;
 static union ibv_gid here, there;
 /* Of the QPs that are connected. 10: about 4 ms, with two attempts. 0: without end. */
 static uint8_t timeout = 10;
+/* 7: they wait for a receive WQE without end. */
+static uint8_t rnr_retry = 7, rnr_timer = 1;
 
 static struct mem sent(void)
 {
@@ -48,8 +50,8 @@ static void connect_to(struct ibv_qp *qp, uint32_t dest, const union ibv_gid *ho
 {
 	struct ibv_qp_attr attr = {
 		.path_mtu = IBV_MTU_1024, .dest_qp_num = dest, .max_dest_rd_atomic = 1,
-		.max_rd_atomic = 1, .min_rnr_timer = 1, .timeout = timeout,
-		.retry_cnt = 1, .rnr_retry = 7,
+		.max_rd_atomic = 1, .min_rnr_timer = rnr_timer, .timeout = timeout,
+		.retry_cnt = 1, .rnr_retry = rnr_retry,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh.dgid = *host },
 	};
 	int rtr = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -206,6 +208,39 @@ TEST(wakes, "ISO-4", "RC: a send that waits for a peer goes on when that gets th
 	CHECK_NO_WC(l.cq[0]);
 	move(l.qp[1], &there);
 	CHECK_WC(l.cq[0], 2, IBV_WC_RETRY_EXC_ERR);
+	check_nothing(&l);
+	link_free(&l);
+}
+
+/*
+ * Each time, the requester waits for its peer for a moment, and then again for a receive
+ * WQE. Its time for that, half a second, must not begin anew.
+ */
+TEST(flaps, "ISO-1", "RC: a peer that posts no receive WQE, and changes its address again and again, delays a send no longer than one that does not")
+{
+	struct ibv_wc wc;
+	struct link l;
+	int i, n = 0;
+
+	/* 134 ms with two attempts, and 3 times 164 ms. */
+	timeout = 14;
+	rnr_retry = 3;
+	rnr_timer = 28;
+	l = setup(IBV_QPT_RC, false);
+	post_recv(l.qp[1], 1, received());
+	post_send(l.qp[0], 2, sent());
+	check_arrives(&l, 1, 2);
+	post_send(l.qp[0], 3, sent());
+	for (i = 0; i < 100 && !n; i++) {
+		move(l.qp[1], &there);
+		usleep(2000);
+		move(l.qp[1], &here);
+		usleep(40000);
+		n = SYS(ibv_poll_cq(l.cq[0], 1, &wc));
+	}
+	CHECK_EQ(n, 1);
+	CHECK_EQ(wc.wr_id, 3);
+	CHECK_EQ(wc.status, IBV_WC_RNR_RETRY_EXC_ERR);
 	check_nothing(&l);
 	link_free(&l);
 }
