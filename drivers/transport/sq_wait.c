@@ -72,8 +72,8 @@ static void keel_sq_wait_begin(struct keel_qp *qp, enum keel_wait wait,
  * @wait: the event, which reschedules it
  * @ns: how long it waits, in nanoseconds; U64_MAX: without a limit
  *
- * The time begins with the first call for this event, or for this memory: for the first
- * WQE, or, for the peer, since another wait.
+ * The time begins with the first call of the WQE for this event, or for this memory. That
+ * for the peer begins with the first call after a wait for something else.
  *
  * Context: process context; the send queue's lock is held.
  * Return: true to wait; false if the deadline has passed.
