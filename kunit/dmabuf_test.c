@@ -299,11 +299,64 @@ static void dmabuf_fence(struct kunit *test)
 	dma_fence_put(fence);
 }
 
+/* A transfer that has begun to access other dma-bufs than those of its SGEs. */
+static struct keel_open *opened_others(struct kunit *test, struct keel_copy_ctl *ctl,
+				       u32 n, bool write)
+{
+	struct keel_open *open = kunit_kcalloc(test, n, sizeof(*open), GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, open);
+	for (i = 0; i < n; i++) {
+		open[i].need = (struct keel_need){
+			.kind = KEEL_NEED_OPEN, .write = write,
+		};
+		list_add_tail(&open[i].node, &ctl->open);
+	}
+	return open;
+}
+
+/*
+ * ISO-1: a program changes SGEs between two attempts of a message. The number of
+ * dma-bufs with access that has begun stays bounded: each attempt looks through them,
+ * with the lock of the peer. The other direction, which the peer may fill, does not
+ * count.
+ */
+static void iso_1_dmabuf_limit(struct kunit *test)
+{
+	struct shared *s = test->priv;
+	struct keel_copy_ctl ctl;
+	struct keel_open *other;
+
+	keel_copy_ctl_init(&ctl, NULL, NULL);
+	opened_others(test, &ctl, KEEL_MAX_SGE + 1, false);
+	other = opened_others(test, &ctl, KEEL_MAX_SGE, true);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_DST,
+			keel_copy(&s->segs, 0, &s->other, 0, 100, &ctl));
+	KUNIT_EXPECT_EQ(test, -EFAULT, keel_atomic_write(&s->segs.seg[0], 7, &ctl));
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, ctl.need.kind);
+	/* One less, and it may begin. */
+	list_del(&other->node);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_ABSENT,
+			keel_copy(&s->segs, 0, &s->other, 0, 100, &ctl));
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_OPEN, ctl.need.kind);
+	KUNIT_EXPECT_PTR_EQ(test, s->dmabuf, ctl.need.dmabuf);
+	keel_need_put(&ctl.need);
+	KUNIT_EXPECT_EQ(test, KEEL_COPY_SRC,
+			keel_copy(&s->other, 0, &s->segs, 0, 100, &ctl));
+	/* The limit is for new ones. */
+	other[1].need.dmabuf = s->dmabuf;
+	list_add_tail(&other->node, &ctl.open);
+	KUNIT_EXPECT_EQ(test, 0, keel_dmabuf_ready(s->segs.seg, 1, true, &ctl));
+	KUNIT_EXPECT_EQ(test, 's', s->buf[0]);
+}
+
 static struct kunit_case dmabuf_cases[] = {
 	KUNIT_CASE(dmabuf_bracket),
 	KUNIT_CASE(dmabuf_refused),
 	KUNIT_CASE(dmabuf_signal),
 	KUNIT_CASE(dmabuf_fence),
+	KUNIT_CASE(iso_1_dmabuf_limit),
 	{}
 };
 

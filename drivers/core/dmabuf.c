@@ -196,15 +196,25 @@ int keel_dmabuf_close(const struct keel_need *need)
 	       -EFAULT : 0;
 }
 
-static bool keel_dmabuf_is_open(const struct keel_copy_ctl *ctl,
-				const struct dma_buf *dmabuf, bool write)
+/*
+ * Has access to the dma-buf begun? Returns 0; -EAGAIN if not; -EFAULT if it must not
+ * begin: access to as many dma-bufs as a WQE has SGEs has begun. So their number is
+ * bounded, even if a program changes the SGEs between two attempts.
+ */
+static int keel_dmabuf_opened(const struct keel_copy_ctl *ctl,
+			      const struct dma_buf *dmabuf, bool write)
 {
 	const struct keel_open *open;
+	u32 n = 0;
 
-	list_for_each_entry(open, &ctl->open, node)
-		if (open->need.dmabuf == dmabuf && open->need.write == write)
-			return true;
-	return false;
+	list_for_each_entry(open, &ctl->open, node) {
+		if (open->need.write != write)
+			continue;
+		if (open->need.dmabuf == dmabuf)
+			return 0;
+		n++;
+	}
+	return n < KEEL_MAX_SGE ? -EAGAIN : -EFAULT;
 }
 
 /**
@@ -216,25 +226,29 @@ static bool keel_dmabuf_is_open(const struct keel_copy_ctl *ctl,
  *
  * Context: any. The caller has references on the keys of the segments.
  * Return: 0; -EAGAIN if access to one has not begun: &keel_copy_ctl.need is set
- * unless a request is pending; -EFAULT if the exporter refused.
+ * unless a request is pending; -EFAULT if the exporter refused, or if the transfer has
+ * begun to access KEEL_MAX_SGE dma-bufs in this direction.
  */
 int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 		      struct keel_copy_ctl *ctl)
 {
 	const struct keel_mem *mem;
 	struct keel_need need;
+	int ret;
 	u32 i;
 
 	for (i = 0; i < n; i++) {
 		mem = seg[i].mem;
-		if (mem->type != KEEL_MEM_DMABUF ||
-		    keel_dmabuf_is_open(ctl, mem->dmabuf, write))
+		if (mem->type != KEEL_MEM_DMABUF)
+			continue;
+		ret = keel_dmabuf_opened(ctl, mem->dmabuf, write);
+		if (!ret)
 			continue;
 		need = (struct keel_need){
 			.kind = KEEL_NEED_OPEN, .write = write,
 			.worker = mem->worker, .dmabuf = mem->dmabuf,
 		};
-		if (keel_need_is(&need, &ctl->lacks))
+		if (ret == -EFAULT || keel_need_is(&need, &ctl->lacks))
 			return -EFAULT;
 		if (ctl->asked)
 			return -EAGAIN;
@@ -247,3 +261,4 @@ int keel_dmabuf_ready(const struct keel_seg *seg, u32 n, bool write,
 	}
 	return 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_dmabuf_ready);
