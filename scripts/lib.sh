@@ -241,9 +241,10 @@ KEEL_SMOKE=(pd td parent xrcd dm_copy dm_map traffic xrc_qp rds
 
 # --- the kernel of User Mode Linux -----------------------------------------
 
-# keel-run needs these patches, all but ipi, which makes every guest faster.
+# keel-run needs these patches, all but alarm, which loses no alarm on a busy machine, and
+# ipi, which makes every guest faster.
 # shellcheck disable=SC2034  # cache, bugs and upstream read it
-KEEL_UML_PATCHES=("$KEEL_SCRIPTS"/config/uml-{memfd,nodir,socket,close-range,orphan,ipi}.patch)
+KEEL_UML_PATCHES=("$KEEL_SCRIPTS"/config/uml-{memfd,nodir,socket,close-range,orphan,alarm,ipi}.patch)
 
 # copy_patched SOURCE DIR PATCH...: copy the files of SOURCE that the patches
 # change to DIR, unchanged.
