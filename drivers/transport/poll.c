@@ -146,6 +146,9 @@ static bool keel_qp_poll_wait(const struct keel_qp *qp,
 		    READ_ONCE(ring->index) != index)
 			return true;
 		cond_resched_tasks_rcu_qs();
+		/* UML does not preempt the kernel when an interrupt ends, but here. */
+		preempt_disable();
+		preempt_enable();
 		cpu_relax();
 	}
 }
