@@ -138,6 +138,50 @@ static void dev_2_clean_reset(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, p->a.qp, wc.qp);
 }
 
+/* A QP in the error state with a CQ of its own for its receive WQEs, of which two are flushed. */
+static struct ib_qp *two_cqs_make(struct pair *p)
+{
+	struct ib_qp_init_attr init = {
+		.send_cq = p->a.cq, .recv_cq = p->b.cq, .qp_type = IB_QPT_RC,
+		.sq_sig_type = IB_SIGNAL_ALL_WR,
+		.cap = { .max_send_wr = 1, .max_recv_wr = 2, .max_send_sge = 1, .max_recv_sge = 1 },
+	};
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT, .port_num = 1 };
+	struct ib_recv_wr wr = { .wr_id = SENT };
+	struct ib_qp *qp = ib_create_qp(p->pd, &init);
+	struct ib_wc wc;
+	int i;
+
+	KUNIT_ASSERT_FALSE(p->test, IS_ERR(qp));
+	KUNIT_EXPECT_EQ(p->test, 0, ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PORT |
+						 IB_QP_PKEY_INDEX | IB_QP_ACCESS_FLAGS));
+	for (i = 0; i < 2; i++)
+		KUNIT_EXPECT_EQ(p->test, 0, ib_post_recv(qp, &wr, NULL));
+	attr.qp_state = IB_QPS_ERR;
+	KUNIT_EXPECT_EQ(p->test, 0, ib_modify_qp(qp, &attr, IB_QP_STATE));
+	KUNIT_EXPECT_EQ(p->test, 1, ib_poll_cq(p->b.cq, 1, &wc));
+	KUNIT_EXPECT_PTR_EQ(p->test, qp, wc.qp);
+	return qp;
+}
+
+/* The CQ of the receive WQEs is cleaned, too, if the QP has two. */
+static void dev_2_clean_two_cqs(struct kunit *test)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
+	struct pair *p = test->priv;
+	struct ib_qp *qp;
+	struct ib_wc wc;
+
+	pair_make(p, IB_QPT_RC);
+	qp = two_cqs_make(p);
+	KUNIT_EXPECT_EQ(test, 0, ib_modify_qp(qp, &attr, IB_QP_STATE));
+	KUNIT_EXPECT_EQ(test, 0, ib_poll_cq(p->b.cq, 1, &wc));
+	KUNIT_EXPECT_EQ(test, 0, ib_destroy_qp(qp));
+	qp = two_cqs_make(p);
+	KUNIT_EXPECT_EQ(test, 0, ib_destroy_qp(qp));
+	KUNIT_EXPECT_EQ(test, 0, ib_poll_cq(p->b.cq, 1, &wc));
+}
+
 /**
  * struct poller - a thread that polls when @a was reset
  * @p: the pair
@@ -218,6 +262,7 @@ static struct kunit_case cq_clean_cases[] = {
 	KUNIT_CASE(dev_2_clean_destroyed_receiver),
 	KUNIT_CASE(dev_2_clean_both),
 	KUNIT_CASE(dev_2_clean_reset),
+	KUNIT_CASE(dev_2_clean_two_cqs),
 	KUNIT_CASE(dev_2_clean_polled),
 	{}
 };
