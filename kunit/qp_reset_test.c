@@ -16,6 +16,20 @@ static void live_again(struct pair *p)
 	end_connect(p, &p->b);
 }
 
+static void send_one(struct pair *p)
+{
+	struct ib_sge sge = end_sge(p, &p->a, 0, LEN);
+	const struct ib_send_wr wr = {
+		.wr_id = 1,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+
+	KUNIT_ASSERT_EQ(p->test, 0, ib_post_send(p->a.qp, &wr, NULL));
+}
+
 /* A message that was interrupted has taken a receive WQE. */
 static void interrupt(struct pair *p)
 {
@@ -38,7 +52,7 @@ static void dev_2_reset_recv(struct kunit *test)
 	interrupt(p);
 	live_again(p);
 	end_recv(p, &p->b, 5, 0, LEN);
-	end_send_silently(p, &p->a, 1, LEN);
+	send_one(p);
 	pair_settle(p, &p->a, 1);
 	pair_settle(p, &p->b, 1);
 	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, p->a.wc[0].status);
@@ -60,7 +74,7 @@ static void dev_2_reset_posted(struct kunit *test)
 		end_recv(p, &p->b, OLD, 0, LEN);
 	live_again(p);
 	end_recv(p, &p->b, 5, 0, LEN);
-	end_send_silently(p, &p->a, 1, LEN);
+	send_one(p);
 	pair_settle(p, &p->b, 1);
 	KUNIT_EXPECT_EQ(test, 5, p->b.wc[0].wr_id);
 	end_move(p, &p->b, IB_QPS_ERR);
