@@ -20,10 +20,14 @@
 #include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
+#include <net/ipv6.h>
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+#ifdef KEEL_HAVE_IPV6_STUB
+#include <net/ipv6_stubs.h>
+#endif
 #ifdef KEEL_HAVE_VHOST_TASK
 #include <linux/sched/vhost_task.h>
 #endif
@@ -497,6 +501,18 @@ void rdma_restrack_add(struct rdma_restrack_entry *res);
 #else
 #define KEEL_REPORT_PORT_EVENT(_fn)
 #endif
+
+/* Find a route, with a reference; or an error. In older kernels, IPv6 may be a module. */
+static inline struct dst_entry *keel_ip6_route(struct net *net, struct flowi6 *fl6)
+{
+#if !IS_ENABLED(CONFIG_IPV6)
+	return ERR_PTR(-EAFNOSUPPORT);
+#elif defined(KEEL_HAVE_IPV6_STUB)
+	return ipv6_stub->ipv6_dst_lookup_flow(net, NULL, fl6, NULL);
+#else
+	return ip6_dst_lookup_flow(net, NULL, fl6, NULL);
+#endif
+}
 
 /*
  * A symbol that ib_uverbs exports, function or data. In kernels where much of

@@ -43,12 +43,14 @@ enum keel_kind {
  * @KEEL_RES_DM_BYTES: device memory
  * @KEEL_RES_HANDLES: handles of shared PDs, which are never reused
  * @KEEL_RES_GROUPS: multicast groups
+ * @KEEL_RES_LINKS: links to other hosts
  * @KEEL_RESOURCES: number of resources
  */
 enum keel_resource {
 	KEEL_RES_DM_BYTES = KEEL_KINDS,
 	KEEL_RES_HANDLES,
 	KEEL_RES_GROUPS,
+	KEEL_RES_LINKS,
 	KEEL_RESOURCES,
 };
 

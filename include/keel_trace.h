@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Trace events: creation and release of every object, every destroy that was
- * refused because the object is in use, and every allocation that the quotas
- * refused, of the device or of the user.
+ * refused because the object is in use, every allocation that the quotas
+ * refused, of the device or of the user, and the connections to other hosts.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM keel
@@ -104,6 +104,26 @@ TRACE_EVENT(keel_quota_refused,
 		  __entry->ns ? "user namespace" : "user",
 		  __entry->ns ? __entry->ns : __entry->uid, __entry->held,
 		  __entry->count, __entry->limit)
+);
+
+TRACE_EVENT(keel_link,
+	TP_PROTO(const char *dev, const union ib_gid *sgid,
+		 const union ib_gid *dgid, const char *what),
+	TP_ARGS(dev, sgid, dgid, what),
+	TP_STRUCT__entry(
+		__string(dev, dev)
+		__string(what, what)
+		__array(u8, sgid, sizeof(union ib_gid))
+		__array(u8, dgid, sizeof(union ib_gid))
+	),
+	TP_fast_assign(
+		keel_assign_str(dev, dev);
+		keel_assign_str(what, what);
+		memcpy(__entry->sgid, sgid, sizeof(*sgid));
+		memcpy(__entry->dgid, dgid, sizeof(*dgid));
+	),
+	TP_printk("%s: %pI6c to %pI6c: %s", __get_str(dev), __entry->sgid,
+		  __entry->dgid, __get_str(what))
 );
 
 #endif /* KEEL_TRACE_H */

@@ -32,6 +32,7 @@ static const char * const keel_resource_names[KEEL_RESOURCES] = {
 	[KEEL_RES_DM_BYTES]	= "dm_bytes",
 	[KEEL_RES_HANDLES]	= "shpd_handle",
 	[KEEL_RES_GROUPS]	= "mcast_group",
+	[KEEL_RES_LINKS]	= "link",
 };
 
 static_assert((int)KEEL_RESOURCES <= KEEL_QUOTAS);

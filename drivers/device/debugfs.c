@@ -23,6 +23,7 @@
 #include "keel.h"
 #include "keel_device.h"
 #include "keel_snapshot.h"
+#include "keel_wire.h"
 
 /* Maximum number of holders that a line names before "and N more". */
 #define KEEL_SHOW_HOLDERS	8
@@ -97,6 +98,13 @@ static int keel_kernel_objects_show(struct seq_file *m, void *v)
 }
 DEFINE_SHOW_ATTRIBUTE(keel_kernel_objects);
 
+static int keel_links_file_show(struct seq_file *m, void *v)
+{
+	keel_links_show(m, m->private);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(keel_links_file);
+
 static void keel_debugfs_show(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
@@ -107,6 +115,7 @@ static void keel_debugfs_show(struct ib_device *ibdev)
 			    &keel_objects_fops);
 	debugfs_create_file("kernel_objects", 0400, kdev->debugfs, &kdev->reg,
 			    &keel_kernel_objects_fops);
+	debugfs_create_file("links", 0400, kdev->debugfs, kdev, &keel_links_file_fops);
 }
 
 /* Waits for readers: afterwards, they have no reference left. */

@@ -150,6 +150,7 @@ void keel_limits_init(u64 *limit)
 	limit[KEEL_DM] = keel_limit_value(&keel_max_dm);
 	limit[KEEL_RES_HANDLES] = KEEL_MAX_HANDLES;
 	limit[KEEL_RES_GROUPS] = KEEL_MAX_MCAST_GRP;
+	limit[KEEL_RES_LINKS] = KEEL_MAX_LINKS;
 }
 
 /**

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * RDMA devices come and go: those of keel, which have links, and others, which carry them.
+ */
+#include <linux/slab.h>
+
+#include "keel.h"
+#include "keel_wire.h"
+
+static struct ib_client keel_wire_client;
+
+static int keel_home_new(struct ib_device *ib)
+{
+	struct keel_home *home = kzalloc_obj(*home, GFP_KERNEL);
+
+	if (!home)
+		return -ENOMEM;
+	home->kdev = to_kdev(ib);
+	ib_set_client_data(ib, &keel_wire_client, home);
+	keel_home_add(home);
+	return 0;
+}
+
+static void keel_home_remove(struct keel_home *home)
+{
+	keel_home_del(home);
+	keel_links_remove(home->kdev);
+	kfree(home);
+}
+
+static int keel_lower_new(struct ib_device *ib)
+{
+	struct keel_lower *lower = kzalloc_obj(*lower, GFP_KERNEL);
+	int ret;
+
+	if (!lower)
+		return -ENOMEM;
+	lower->ib = ib;
+	kref_init(&lower->ref);
+	init_completion(&lower->gone);
+	lower->pd = ib_alloc_pd(ib, 0);
+	if (IS_ERR(lower->pd)) {
+		ret = PTR_ERR(lower->pd);
+		goto err_lower;
+	}
+	ret = keel_cm_listen(lower);
+	if (ret)
+		goto err_pd;
+	ib_set_client_data(ib, &keel_wire_client, lower);
+	keel_lower_add(lower);
+	return 0;
+
+err_pd:
+	ib_dealloc_pd(lower->pd);
+err_lower:
+	kfree(lower);
+	dev_warn(&ib->dev, "keel cannot use it for links: %pe\n", ERR_PTR(ret));
+	return ret;
+}
+
+static void keel_lower_remove(struct keel_lower *lower)
+{
+	/* Waits for handlers of ib_cm: no request comes from here on. */
+	ib_destroy_cm_id(lower->listen);
+	keel_lower_del(lower);
+	keel_links_lost();
+	keel_lower_put(lower);
+	/* The work of each link that uses it ends its connection now. */
+	wait_for_completion(&lower->gone);
+	ib_dealloc_pd(lower->pd);
+	kfree(lower);
+}
+
+static int keel_wire_add(struct ib_device *ib)
+{
+	if (ib->ops.driver_id == KEEL_RDMA_DRIVER)
+		return keel_home_new(ib);
+	return keel_lower_may(ib) ? keel_lower_new(ib) : -EOPNOTSUPP;
+}
+
+static void keel_wire_remove(struct ib_device *ib, void *data)
+{
+	if (ib->ops.driver_id == KEEL_RDMA_DRIVER)
+		keel_home_remove(data);
+	else
+		keel_lower_remove(data);
+}
+
+static struct ib_client keel_wire_client = {
+	.name = "keel_wire",
+	.add = keel_wire_add,
+	.remove = keel_wire_remove,
+};
+
+/**
+ * keel_wire_init() - begin to use other RDMA devices
+ * @ops: receive frames
+ *
+ * Nothing happens if no lower device is wanted.
+ *
+ * Return: 0 or a negative errno.
+ */
+int keel_wire_init(const struct keel_wire_ops *ops)
+{
+	int ret;
+
+	if (!keel_wire_is_on())
+		return 0;
+	keel_links_init(keel_link_work);
+	ret = keel_links_start(ops);
+	if (ret)
+		return ret;
+	ret = ib_register_client(&keel_wire_client);
+	if (ret)
+		keel_links_stop();
+	return ret;
+}
+
+/**
+ * keel_wire_exit() - undo keel_wire_init()
+ */
+void keel_wire_exit(void)
+{
+	if (!keel_wire_is_on())
+		return;
+	ib_unregister_client(&keel_wire_client);
+	keel_links_stop();
+}

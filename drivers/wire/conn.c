@@ -1,0 +1,577 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The connection of a link: its QP, its buffers, and its credits. Each side sends only
+ * as many frames as the other side has buffers for.
+ */
+#include <kunit/visibility.h>
+#include <linux/slab.h>
+
+#include "keel_point.h"
+#include "keel_wire.h"
+
+#define KEEL_HEADER_STRIDE	ALIGN(sizeof(struct keel_frame), ARCH_DMA_MINALIGN)
+
+/* More credits than any host has buffers: it does not follow the protocol. */
+#define KEEL_CREDITS_MAX	U16_MAX
+
+static void keel_conn_release(struct kref *ref)
+{
+	struct keel_conn *conn = container_of(ref, struct keel_conn, ref);
+	int i;
+
+	/* Only now: threads with a lent buffer may have written to it. */
+	for (i = 0; i < KEEL_LINK_SENDS; i++)
+		free_page((unsigned long)conn->sends[i].data);
+	for (i = 0; i < KEEL_LINK_RECVS; i++)
+		free_page((unsigned long)conn->recvs[i].data);
+	kfree(conn->headers);
+	keel_link_put(conn->link);
+	kfree(conn);
+}
+
+/**
+ * keel_conn_put() - drop a reference on a connection
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ */
+void keel_conn_put(struct keel_conn *conn)
+{
+	kref_put(&conn->ref, keel_conn_release);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_put);
+
+/**
+ * keel_conn_new() - make a connection without a QP
+ * @link: the link
+ * @lower: the device that is to carry it
+ *
+ * Context: may sleep.
+ * Return: the connection, which keel_conn_destroy() destroys; or NULL.
+ */
+struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower)
+	__context_unsafe(/* no other thread has the connection yet */)
+{
+	struct keel_conn *conn = kzalloc_obj(*conn, GFP_KERNEL);
+
+	if (!conn)
+		return NULL;
+	kref_init(&conn->ref);
+	kref_get(&link->ref);
+	conn->link = link;
+	keel_lower_get(lower);
+	conn->lower = lower;
+	conn->psn = get_random_u32() & KEEL_PSN_MASK;
+	conn->cookie = cpu_to_le64(get_random_u64());
+	spin_lock_init(&conn->lock);
+	INIT_LIST_HEAD(&conn->node);
+	INIT_LIST_HEAD(&conn->guest);
+	INIT_LIST_HEAD(&conn->free);
+	conn->since = jiffies;
+	return conn;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_new);
+
+/**
+ * keel_conn_end() - end a connection
+ * @conn: the connection; it carries no frame from here on
+ *
+ * The work of the link does the rest.
+ *
+ * Context: any but interrupts.
+ */
+void keel_conn_end(struct keel_conn *conn)
+{
+	scoped_guard(spinlock, &conn->lock)
+		conn->state = KEEL_CONN_OVER;
+	keel_conn_event(conn, KEEL_CONN_ENDED);
+}
+
+/* The header, and the data if there is any. */
+static int keel_buf_sges(const struct keel_buf *buf, struct ib_sge *sge, u32 len)
+{
+	u32 lkey = buf->conn->lower->pd->local_dma_lkey;
+
+	sge[0] = (struct ib_sge){ buf->frame_dma, sizeof(*buf->frame), lkey };
+	sge[1] = (struct ib_sge){ buf->data_dma, len, lkey };
+	return len ? 2 : 1;
+}
+
+static int keel_conn_post_recv(struct keel_buf *buf)
+{
+	struct keel_conn *conn = buf->conn;
+	struct ib_sge sge[2];
+	struct ib_recv_wr wr = { .wr_cqe = &buf->cqe, .sg_list = sge };
+
+	wr.num_sge = keel_buf_sges(buf, sge, KEEL_FRAME_DATA);
+	return ib_post_recv(conn->qp, &wr, NULL);
+}
+
+/**
+ * keel_conn_give_back() - make a buffer free
+ * @buf: a buffer to send
+ *
+ * Context: any but interrupts.
+ */
+void keel_conn_give_back(struct keel_buf *buf)
+{
+	struct keel_conn *conn = buf->conn;
+
+	list_add(&buf->node, &conn->free);
+	conn->nfree++;
+	conn->dgrams -= buf->dgram;
+	buf->dgram = false;
+}
+
+/**
+ * keel_conn_take() - take a buffer to send, and a credit
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: the buffer, for keel_conn_send() or keel_conn_give_back(); or NULL.
+ */
+struct keel_buf *keel_conn_take(struct keel_conn *conn)
+{
+	struct keel_buf *buf;
+
+	if (conn->state != KEEL_CONN_UP || !conn->credits || !conn->nfree)
+		return NULL;
+	buf = list_first_entry(&conn->free, struct keel_buf, node);
+	list_del(&buf->node);
+	conn->nfree--;
+	conn->credits--;
+	return buf;
+}
+
+/**
+ * keel_conn_is_up() - does a connection carry frames?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_conn_is_up(struct keel_conn *conn)
+{
+	guard(spinlock)(&conn->lock);
+	return conn->state == KEEL_CONN_UP;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_is_up);
+
+/**
+ * keel_conn_room_locked() - how many frames for QPs could be sent now?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: their number.
+ */
+u32 keel_conn_room_locked(struct keel_conn *conn)
+{
+	u32 room = min(conn->credits, conn->nfree);
+
+	if (conn->state != KEEL_CONN_UP || room < KEEL_LINK_SPARE)
+		return 0;
+	return room - KEEL_LINK_SPARE;
+}
+
+/**
+ * keel_conn_room() - how many frames for QPs could be sent now?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: their number.
+ */
+u32 keel_conn_room(struct keel_conn *conn)
+{
+	guard(spinlock)(&conn->lock);
+	return keel_conn_room_locked(conn);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_room);
+
+/**
+ * keel_conn_send() - send a frame
+ * @buf: from keel_conn_take(), with its data
+ * @frame: the header
+ * @len: bytes of data
+ *
+ * Context: any but interrupts.
+ */
+void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+{
+	struct keel_conn *conn = buf->conn;
+	struct ib_device *ib = conn->lower->ib;
+	struct ib_sge sge[2];
+	struct ib_send_wr wr = {
+		.wr_cqe = &buf->cqe,
+		.sg_list = sge,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+
+	*buf->frame = *frame;
+	buf->frame->len = cpu_to_le32(len);
+	buf->frame->cookie = conn->hello.cookie;
+	buf->frame->credits = cpu_to_le16(conn->owed);
+	conn->owed = 0;
+	ib_dma_sync_single_for_device(ib, buf->frame_dma, sizeof(*frame), DMA_TO_DEVICE);
+	if (len)
+		ib_dma_sync_single_for_device(ib, buf->data_dma, len, DMA_TO_DEVICE);
+	wr.num_sge = keel_buf_sges(buf, sge, len);
+	if (!ib_post_send(conn->qp, &wr, NULL))
+		return;
+	keel_conn_give_back(buf);
+	conn->state = KEEL_CONN_OVER;
+	keel_conn_event(conn, KEEL_CONN_ENDED);
+}
+
+static bool keel_conn_tell_locked(struct keel_conn *conn, enum keel_frame_type type)
+	__must_hold(&conn->lock)
+{
+	const struct keel_frame frame = { .type = type };
+	struct keel_buf *buf = keel_conn_take(conn);
+
+	if (buf)
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_send(buf, &frame, 0));
+	return buf;
+}
+
+/**
+ * keel_conn_tell() - send a frame that is for no QP
+ * @conn: the connection
+ * @type: KEEL_FRAME_CREDIT, KEEL_FRAME_ASK or KEEL_FRAME_ALIVE
+ *
+ * Context: any but interrupts.
+ * Return: false if the connection cannot carry it now.
+ */
+bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type)
+{
+	guard(spinlock)(&conn->lock);
+	return keel_conn_tell_locked(conn, type);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_tell);
+
+/* Send what this side owes the other one: an answer to ASK, and credits. */
+static void keel_conn_settle(struct keel_conn *conn)
+	__must_hold(&conn->lock)
+{
+	if (conn->owes_alive && keel_conn_tell_locked(conn, KEEL_FRAME_ALIVE))
+		conn->owes_alive = false;
+	/* All frames carry credits, so this comes last. */
+	if (conn->owed >= KEEL_LINK_RECVS / 2)
+		keel_conn_tell_locked(conn, KEEL_FRAME_CREDIT);
+}
+
+/**
+ * keel_conn_up() - let a connection carry frames
+ * @conn: the connection, whose QP and buffers are ready
+ *
+ * Context: any but interrupts.
+ * Return: false if it has ended meanwhile.
+ */
+bool keel_conn_up(struct keel_conn *conn)
+{
+	guard(spinlock)(&conn->lock);
+	if (conn->state == KEEL_CONN_OVER)
+		return false;
+	conn->state = KEEL_CONN_UP;
+	/* Frames that came before have added some. */
+	conn->credits += le16_to_cpu(conn->hello.credits);
+	keel_conn_settle(conn);
+	return true;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_up);
+
+static void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct keel_buf *buf = container_of(wc->wr_cqe, struct keel_buf, cqe);
+	struct keel_conn *conn = buf->conn;
+
+	scoped_guard(spinlock, &conn->lock) {
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_give_back(buf));
+		keel_conn_settle(conn);
+	}
+	if (wc->status != IB_WC_SUCCESS)
+		keel_conn_end(conn);
+	else
+		keel_link_wake(conn->link, keel_conn_room(conn));
+}
+
+/* Return: false if the other side does not follow the protocol. */
+static bool keel_conn_credit(struct keel_conn *conn, u32 credits)
+{
+	guard(spinlock)(&conn->lock);
+	if (conn->credits + credits > KEEL_CREDITS_MAX)
+		return false;
+	conn->credits += credits;
+	return true;
+}
+
+static void keel_conn_frame(struct keel_conn *conn, const struct keel_frame *frame,
+			    const void *data)
+{
+	struct keel_link *link = conn->link;
+
+	WRITE_ONCE(link->used, jiffies);
+	scoped_guard(spinlock, &link->lock) {
+		/* The other side is there. A guest says nothing about the connection. */
+		if (link->up == conn)
+			link->asked = 0;
+	}
+	switch (frame->type) {
+	case KEEL_FRAME_REQUEST:
+	case KEEL_FRAME_ANSWER:
+	case KEEL_FRAME_DATAGRAM:
+		keel_link_frame(link, frame, data);
+		break;
+	case KEEL_FRAME_ASK:
+		scoped_guard(spinlock, &conn->lock)
+			conn->owes_alive = true;
+		break;
+	default:
+		break;
+	}
+}
+
+/*
+ * Receive into a buffer again, for which the other side gets @credits. Return: true if the
+ * connection is over.
+ */
+static bool keel_conn_repost(struct keel_buf *buf, u32 credits)
+{
+	struct keel_conn *conn = buf->conn;
+
+	scoped_guard(spinlock, &conn->lock) {
+		/* keel_conn_destroy() waits for what was posted before it was over. */
+		if (conn->state == KEEL_CONN_OVER)
+			return true;
+		if (!keel_conn_post_recv(buf)) {
+			conn->owed += credits;
+			keel_conn_settle(conn);
+			return false;
+		}
+	}
+	keel_conn_end(conn);
+	return true;
+}
+
+/* Is a frame from the other end of the connection? It was no frame at all if it is short. */
+static bool keel_conn_knows(const struct keel_conn *conn, const struct keel_frame *frame,
+			    u32 bytes)
+{
+	return bytes >= sizeof(*frame) && frame->cookie == conn->cookie;
+}
+
+static void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct keel_buf *buf = container_of(wc->wr_cqe, struct keel_buf, cqe);
+	struct keel_conn *conn = buf->conn;
+	struct ib_device *ib = conn->lower->ib;
+	struct keel_frame frame;
+
+	/* No other message of a lower device is a frame. */
+	if (wc->status != IB_WC_SUCCESS || wc->opcode != IB_WC_RECV) {
+		keel_conn_end(conn);
+		return;
+	}
+	ib_dma_sync_single_for_cpu(ib, buf->frame_dma, sizeof(frame), DMA_FROM_DEVICE);
+	ib_dma_sync_single_for_cpu(ib, buf->data_dma, KEEL_FRAME_DATA, DMA_FROM_DEVICE);
+	frame = *buf->frame;
+	if (!keel_conn_knows(conn, &frame, wc->byte_len)) {
+		keel_conn_repost(buf, 0);
+		return;
+	}
+	if (!keel_frame_is_valid(&frame, wc->byte_len) ||
+	    !keel_conn_credit(conn, le16_to_cpu(frame.credits))) {
+		pr_notice_ratelimited("keel: %pI6c sent an invalid frame: the link ends\n",
+				      conn->link->ends.dgid.raw);
+		keel_conn_end(conn);
+		return;
+	}
+	/* Messages of ib_cm can be forged. A frame has the numbers of the QP. */
+	if (!test_bit(KEEL_CONN_CONFIRMED, &conn->events))
+		keel_conn_event(conn, KEEL_CONN_CONFIRMED);
+	keel_conn_frame(conn, &frame, buf->data);
+	ib_dma_sync_single_for_device(ib, buf->frame_dma, sizeof(frame), DMA_FROM_DEVICE);
+	ib_dma_sync_single_for_device(ib, buf->data_dma, KEEL_FRAME_DATA, DMA_FROM_DEVICE);
+	if (keel_conn_repost(buf, 1))
+		return;
+	keel_link_wake(conn->link, keel_conn_room(conn));
+}
+
+static int keel_buf_map(struct keel_conn *conn, struct keel_buf *buf,
+			struct keel_frame *frame, enum dma_data_direction dir)
+{
+	struct ib_device *ib = conn->lower->ib;
+
+	buf->conn = conn;
+	buf->cqe.done = dir == DMA_TO_DEVICE ? keel_conn_sent : keel_conn_received;
+	buf->frame = frame;
+	buf->data = (void *)get_zeroed_page(GFP_KERNEL);
+	if (!buf->data)
+		return -ENOMEM;
+	buf->frame_dma = ib_dma_map_single(ib, buf->frame, sizeof(*buf->frame), dir);
+	if (ib_dma_mapping_error(ib, buf->frame_dma)) {
+		buf->frame_dma = 0;
+		return -EIO;
+	}
+	buf->data_dma = ib_dma_map_single(ib, buf->data, KEEL_FRAME_DATA, dir);
+	if (ib_dma_mapping_error(ib, buf->data_dma)) {
+		buf->data_dma = 0;
+		return -EIO;
+	}
+	return 0;
+}
+
+static void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf,
+			   enum dma_data_direction dir)
+{
+	if (buf->frame_dma)
+		ib_dma_unmap_single(conn->lower->ib, buf->frame_dma, sizeof(*buf->frame), dir);
+	if (buf->data_dma)
+		ib_dma_unmap_single(conn->lower->ib, buf->data_dma, KEEL_FRAME_DATA, dir);
+}
+
+static void keel_conn_fault(struct ib_event *event, void *context)
+{
+	/* An error of the QP ends in completions with an error status. */
+}
+
+/* Headers have cache lines of their own, if the lower device does not see them. */
+static struct keel_frame *keel_buf_frame(struct keel_conn *conn, int i)
+{
+	return (void *)conn->headers + i * KEEL_HEADER_STRIDE;
+}
+
+/**
+ * keel_conn_begin() - give a connection its QP
+ * @conn: the connection
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno: the caller destroys the connection then.
+ */
+int keel_conn_begin(struct keel_conn *conn)
+{
+	struct ib_qp_init_attr init = {
+		.event_handler = keel_conn_fault,
+		.cap = {
+			/* One more each for ib_drain_qp(). */
+			.max_send_wr = KEEL_LINK_SENDS + 1,
+			.max_recv_wr = KEEL_LINK_RECVS + 1,
+			.max_send_sge = 2,
+			.max_recv_sge = 2,
+		},
+		.sq_sig_type = IB_SIGNAL_REQ_WR,
+		.qp_type = IB_QPT_RC,
+	};
+	int ret;
+
+	keel_stub(keel_conn_begin, conn);
+	conn->headers = kcalloc(KEEL_LINK_SENDS + KEEL_LINK_RECVS, KEEL_HEADER_STRIDE,
+				GFP_KERNEL);
+	if (!conn->headers)
+		return -ENOMEM;
+	conn->cq = ib_alloc_cq_any(conn->lower->ib, conn,
+				   KEEL_LINK_SENDS + KEEL_LINK_RECVS + 2, IB_POLL_WORKQUEUE);
+	if (IS_ERR(conn->cq)) {
+		ret = PTR_ERR(conn->cq);
+		conn->cq = NULL;
+		return ret;
+	}
+	init.send_cq = conn->cq;
+	init.recv_cq = conn->cq;
+	conn->qp = ib_create_qp(conn->lower->pd, &init);
+	if (!IS_ERR(conn->qp))
+		return 0;
+	ret = PTR_ERR(conn->qp);
+	conn->qp = NULL;
+	return ret;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_begin);
+
+/**
+ * keel_conn_post() - make buffers to receive, and post them
+ * @conn: the connection, whose QP is ready for them
+ * @n: until so many are posted
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno.
+ */
+int keel_conn_post(struct keel_conn *conn, int n)
+{
+	struct keel_buf *buf;
+	int ret;
+
+	for (; conn->posted < n; conn->posted++) {
+		buf = &conn->recvs[conn->posted];
+		ret = keel_buf_map(conn, buf,
+				   keel_buf_frame(conn, KEEL_LINK_SENDS + conn->posted),
+				   DMA_FROM_DEVICE);
+		ret = ret ?: keel_conn_post_recv(buf);
+		if (ret)
+			return ret;
+	}
+	return 0;
+}
+
+/**
+ * keel_conn_fill() - give a connection all its buffers
+ * @conn: the connection, whose QP is ready for them
+ *
+ * Not before the other side has answered, so that requests alone take little memory.
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno: the caller destroys the connection then.
+ */
+int keel_conn_fill(struct keel_conn *conn)
+{
+	struct keel_buf *buf;
+	int i, ret;
+
+	for (i = 0; i < KEEL_LINK_SENDS; i++) {
+		buf = &conn->sends[i];
+		ret = keel_buf_map(conn, buf, keel_buf_frame(conn, i), DMA_TO_DEVICE);
+		if (ret)
+			return ret;
+		scoped_guard(spinlock, &conn->lock)
+			/* It is a buffer of this connection. */
+			context_unsafe(keel_conn_give_back(buf));
+	}
+	return keel_conn_post(conn, KEEL_LINK_RECVS);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_fill);
+
+/**
+ * keel_conn_destroy() - destroy a connection
+ * @conn: the connection; &keel_link.up is another one. The caller's reference is dropped.
+ *
+ * Context: may sleep; not a handler of the connection.
+ */
+void keel_conn_destroy(struct keel_conn *conn)
+{
+	int i;
+
+	scoped_guard(spinlock, &conn->lock)
+		conn->state = KEEL_CONN_OVER;
+	/* First, because its handlers use the QP. Waits for them. */
+	if (conn->id)
+		ib_destroy_cm_id(conn->id);
+	if (conn->qp) {
+		/* Nothing is posted any more. After this, no completion comes any more. */
+		if (conn->posted)
+			ib_drain_qp(conn->qp);
+		ib_destroy_qp(conn->qp);
+	}
+	if (conn->cq)
+		ib_free_cq(conn->cq);
+	for (i = 0; i < KEEL_LINK_SENDS; i++)
+		keel_buf_unmap(conn, &conn->sends[i], DMA_TO_DEVICE);
+	for (i = 0; i < KEEL_LINK_RECVS; i++)
+		keel_buf_unmap(conn, &conn->recvs[i], DMA_FROM_DEVICE);
+	keel_lower_put(conn->lower);
+	/* It may have taken long: ib_destroy_cm_id() waits until its last message is sent. */
+	if (conn->request)
+		keel_request_end();
+	keel_conn_put(conn);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_destroy);

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Checks of frames that another host has sent. Numbers of QPs, packets and keys are
+ * checked where they are used.
+ */
+#include <kunit/visibility.h>
+#include <linux/string.h>
+#include <rdma/ib_verbs.h>
+
+#include "keel_frame.h"
+#include "keel_wire.h"
+
+/* The members that a request does not use; which those are depends on its opcode. */
+static bool keel_request_is_valid(const struct keel_frame *frame)
+{
+	return !(frame->flags & ~KEEL_FRAME_F_ALL) && !frame->request.reserved &&
+	       le32_to_cpu(frame->request.bytes) <= KEEL_FRAME_DATA;
+}
+
+static bool keel_answer_is_valid(const struct keel_frame *frame)
+{
+	return !frame->flags && !frame->answer.reserved &&
+	       frame->answer.result >= KEEL_RESULT_DONE &&
+	       frame->answer.result <= KEEL_RESULT_NOT_READY &&
+	       !memchr_inv(frame->answer.unused, 0, sizeof(frame->answer.unused));
+}
+
+static bool keel_datagram_is_valid(const struct keel_frame *frame)
+{
+	return !(frame->flags & ~KEEL_FRAME_F_SOLICITED) && !frame->psn && !frame->gen &&
+	       !frame->datagram.reserved &&
+	       (frame->datagram.opcode == IB_WR_SEND ||
+		frame->datagram.opcode == IB_WR_SEND_WITH_IMM) &&
+	       !memchr_inv(frame->datagram.unused, 0, sizeof(frame->datagram.unused));
+}
+
+/* Frames without data, which are for no QP. */
+static bool keel_control_is_valid(const struct keel_frame *frame)
+{
+	return !frame->flags && !frame->len && !frame->to && !frame->from && !frame->psn &&
+	       !frame->gen && !memchr_inv(frame->rest, 0, sizeof(frame->rest));
+}
+
+/**
+ * keel_frame_is_valid() - check a frame
+ * @frame: copy of its header
+ * @bytes: bytes that were received, with the header
+ *
+ * Context: any.
+ * Return: true if a host of this version may have sent it; else the link ends.
+ */
+bool keel_frame_is_valid(const struct keel_frame *frame, u32 bytes)
+{
+	if (bytes < sizeof(*frame) || bytes - sizeof(*frame) > KEEL_FRAME_DATA ||
+	    le32_to_cpu(frame->len) != bytes - sizeof(*frame) || frame->reserved0)
+		return false;
+	if ((le32_to_cpu(frame->to) | le32_to_cpu(frame->from) | le32_to_cpu(frame->psn)) &
+	    ~KEEL_PSN_MASK)
+		return false;
+	switch (frame->type) {
+	case KEEL_FRAME_REQUEST:
+		return keel_request_is_valid(frame);
+	case KEEL_FRAME_ANSWER:
+		return keel_answer_is_valid(frame);
+	case KEEL_FRAME_DATAGRAM:
+		return keel_datagram_is_valid(frame);
+	case KEEL_FRAME_CREDIT:
+	case KEEL_FRAME_ASK:
+	case KEEL_FRAME_ALIVE:
+		return keel_control_is_valid(frame);
+	default:
+		return false;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_frame_is_valid);

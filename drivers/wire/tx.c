@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How frames get a buffer of their link: in turn, if there are not enough for all. And
+ * datagrams, which wait for a link, but not for a buffer.
+ */
+#include <kunit/visibility.h>
+#include <linux/slab.h>
+
+#include "keel_wire.h"
+
+/* Is it the turn of the caller? The few buffers for datagrams do not count. */
+static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wait *wait,
+			      u32 room)
+	__must_hold(&link->lock)
+{
+	if (wait && wait->woken)
+		return room;
+	/* Those that were woken may be stopped: only a part is kept for them. */
+	if (room > KEEL_LINK_OPEN)
+		return true;
+	return room > link->nwoken && list_empty(&link->waiters);
+}
+
+static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn *conn,
+				       struct keel_link_wait *wait)
+	__must_hold(&link->lock)
+{
+	struct keel_buf *buf = NULL;
+
+	u32 room;
+
+	guard(spinlock)(&conn->lock);
+	room = keel_conn_room_locked(conn);
+	if (keel_link_is_next(link, wait, room) ||
+	    (!wait && room && conn->dgrams < KEEL_LINK_DGRAMS))
+		buf = keel_conn_take(conn);
+	if (buf && !wait) {
+		buf->dgram = true;
+		conn->dgrams++;
+	}
+	return buf;
+}
+
+/* Wait at the end of the queue, unless it waits already. */
+static void keel_link_enqueue(struct keel_link *link, struct keel_link_wait *wait)
+	__must_hold(&link->lock)
+{
+	bool first = list_empty(&link->waiters) && list_empty(&link->woken);
+
+	if (first)
+		link->moved = jiffies;
+	/* It was woken, but somebody else was faster. */
+	if (wait->woken)
+		keel_link_leave(link, wait);
+	if (list_empty(&wait->node))
+		list_add_tail(&wait->node, &link->waiters);
+	keel_link_waits(link, first);
+}
+
+/**
+ * keel_link_tx() - get a buffer to send a frame
+ * @link: the link
+ * @wait: put into the queue if there is none now; &keel_wire_ops.wake wakes it; or NULL:
+ *	do not wait
+ * @epoch: gets &keel_link.epoch, or 0 if the link is down
+ *
+ * Context: any but interrupts.
+ * Return: the buffer, for keel_link_send() or keel_link_unsend(); or NULL.
+ */
+struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u64 *epoch)
+{
+	struct keel_buf *buf = NULL;
+
+	guard(spinlock)(&link->lock);
+	*epoch = link->up ? link->epoch : 0;
+	if (link->up)
+		buf = keel_link_take(link, link->up, wait);
+	if (!buf) {
+		if (wait)
+			keel_link_enqueue(link, wait);
+		return NULL;
+	}
+	if (wait)
+		keel_link_leave(link, wait);
+	/* The caller may be slow, and the connection end meanwhile. */
+	kref_get(&buf->conn->ref);
+	WRITE_ONCE(link->used, jiffies);
+	link->moved = jiffies;
+	return buf;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
+
+/**
+ * keel_link_send() - send a frame
+ * @buf: from keel_link_tx(), whose data is set
+ * @frame: the header; &keel_frame.len and &keel_frame.credits are set here
+ * @len: bytes of data
+ *
+ * The frame is lost if the connection ends before it arrives.
+ *
+ * Context: any but interrupts.
+ */
+void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len)
+{
+	struct keel_conn *conn = buf->conn;
+
+	scoped_guard(spinlock, &conn->lock) {
+		/* keel_conn_destroy() destroys the QP after it was over. */
+		if (conn->state == KEEL_CONN_UP)
+			/* It is a buffer of this connection. */
+			context_unsafe(keel_conn_send(buf, frame, len));
+	}
+	keel_conn_put(conn);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_link_send);
+
+/**
+ * keel_link_unsend() - give a buffer back without sending
+ * @buf: from keel_link_tx()
+ *
+ * Context: any but interrupts.
+ */
+void keel_link_unsend(struct keel_buf *buf)
+{
+	struct keel_conn *conn = buf->conn;
+
+	scoped_guard(spinlock, &conn->lock) {
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_give_back(buf));
+		conn->credits++;
+	}
+	keel_link_wake(conn->link, keel_conn_room(conn));
+	keel_conn_put(conn);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_link_unsend);
+
+/* On PREEMPT_RT, spinlocks sleep. */
+static void keel_link_stay(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_disable();
+}
+
+static void keel_link_relax(void)
+{
+	if (!IS_ENABLED(CONFIG_PREEMPT_RT))
+		preempt_enable();
+}
+
+/* Keep a datagram until the link is up. */
+static void keel_link_hold(struct keel_link *link, const struct keel_frame *frame,
+			   const void *data, u32 len, gfp_t gfp)
+{
+	/* Those of the kernel establish connections. */
+	u32 most = gfp & __GFP_ACCOUNT ? KEEL_LINK_HELD / 2 : KEEL_LINK_HELD;
+	struct keel_held *held;
+
+	/* It is up, and only has no buffer just now. */
+	scoped_guard(spinlock, &link->lock)
+		if (link->up)
+			return;
+	held = kmalloc(struct_size(held, data, len), gfp);
+	if (!held)
+		return;
+	held->frame = *frame;
+	held->len = len;
+	memcpy(held->data, data, len);
+	scoped_guard(spinlock, &link->lock) {
+		if (!link->dead && !link->up && link->nheld < most) {
+			list_add_tail(&held->node, &link->held);
+			link->nheld++;
+			keel_link_waits(link, false);
+			return;
+		}
+	}
+	kfree(held);
+}
+
+/**
+ * keel_link_datagram() - send a datagram, or lose it
+ * @link: the link
+ * @frame: its header; &keel_frame.len and &keel_frame.credits are set here
+ * @data: its data
+ * @len: bytes of it
+ * @gfp: to keep a copy, if the link is not up yet
+ *
+ * Context: as @gfp says; not in interrupts.
+ */
+void keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
+			u32 len, gfp_t gfp)
+{
+	struct keel_buf *buf;
+	u64 epoch;
+
+	/* Others need the buffer: this thread is not preempted with it. */
+	keel_link_stay();
+	buf = keel_link_tx(link, NULL, &epoch);
+	if (buf) {
+		memcpy(buf->data, data, len);
+		keel_link_send(buf, frame, len);
+	}
+	keel_link_relax();
+	if (!buf)
+		keel_link_hold(link, frame, data, len, gfp);
+}
+
+static struct keel_held *keel_link_take_held(struct keel_link *link)
+{
+	struct keel_held *held;
+
+	guard(spinlock)(&link->lock);
+	held = list_first_entry_or_null(&link->held, struct keel_held, node);
+	if (held) {
+		list_del(&held->node);
+		link->nheld--;
+	}
+	return held;
+}
+
+/**
+ * keel_link_release_held() - send the datagrams that have waited for a link
+ * @link: the link, which is up
+ *
+ * Context: may sleep.
+ */
+void keel_link_release_held(struct keel_link *link)
+{
+	struct keel_held *held;
+
+	while ((held = keel_link_take_held(link))) {
+		keel_link_datagram(link, &held->frame, held->data, held->len, GFP_KERNEL);
+		kfree(held);
+	}
+}
+
+/**
+ * keel_link_drop_held() - lose the datagrams that have waited for a link
+ * @link: the link
+ *
+ * Context: any but interrupts.
+ */
+void keel_link_drop_held(struct keel_link *link)
+{
+	struct keel_held *held;
+
+	while ((held = keel_link_take_held(link)))
+		kfree(held);
+}
+

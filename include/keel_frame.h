@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The frames that two hosts send each other: Documentation/across-hosts.rst.
+ *
+ * A link is a connection of a lower device. Each of its messages is a frame: a header of
+ * 88 bytes, and up to 4096 bytes of data. All members are little-endian. A sender sets
+ * members that have no meaning to 0, and a receiver ends the link if they are not; but it
+ * ignores those that a request has for other operations than its own.
+ */
+#ifndef KEEL_FRAME_H
+#define KEEL_FRAME_H
+
+#include <linux/build_bug.h>
+#include <linux/sizes.h>
+#include <linux/stddef.h>
+#include <linux/types.h>
+
+/* Changes with every incompatible change of this file. */
+#define KEEL_FRAME_VERSION	1
+/* Most bytes of data in a frame. */
+#define KEEL_FRAME_DATA		SZ_4K
+/* Numbers of packets have as many bits as a PSN. */
+#define KEEL_PSN_MASK		0xffffff
+
+/**
+ * enum keel_frame_type - meaning of a frame
+ * @KEEL_FRAME_REQUEST: a packet of a message
+ * @KEEL_FRAME_ANSWER: the result of such a packet
+ * @KEEL_FRAME_CREDIT: nothing but credits
+ * @KEEL_FRAME_ASK: the receiver sends KEEL_FRAME_ALIVE, so that the sender sees that the
+ *	link works
+ * @KEEL_FRAME_ALIVE: answers KEEL_FRAME_ASK
+ * @KEEL_FRAME_DATAGRAM: a datagram
+ */
+enum keel_frame_type {
+	KEEL_FRAME_REQUEST	= 1,
+	KEEL_FRAME_ANSWER	= 2,
+	KEEL_FRAME_CREDIT	= 3,
+	KEEL_FRAME_ASK		= 4,
+	KEEL_FRAME_ALIVE	= 5,
+	KEEL_FRAME_DATAGRAM	= 6,
+};
+
+/* Flags of a request: the first and the last packet of a message; IB_SEND_SOLICITED. */
+#define KEEL_FRAME_F_FIRST	0x1
+#define KEEL_FRAME_F_LAST	0x2
+#define KEEL_FRAME_F_SOLICITED	0x4
+#define KEEL_FRAME_F_ALL	0x7
+
+/**
+ * enum keel_frame_result - of an answer
+ * @KEEL_RESULT_DONE: the packet was executed, with &keel_frame.answer.status
+ * @KEEL_RESULT_RNR: there is no receive WQE: send it again after the delay
+ * @KEEL_RESULT_NOT_READY: the QP is not connected yet: send it again later
+ */
+enum keel_frame_result {
+	KEEL_RESULT_DONE	= 1,
+	KEEL_RESULT_RNR		= 2,
+	KEEL_RESULT_NOT_READY	= 3,
+};
+
+/**
+ * struct keel_frame - header of a frame
+ * @type: enum keel_frame_type
+ * @flags: request: KEEL_FRAME_F_*; datagram: 0 or KEEL_FRAME_F_SOLICITED; else 0
+ * @credits: number of frames that the receiver of this frame may send in addition
+ * @len: bytes of data behind the header
+ * @to: number of the QP that the frame is for; from here on: requests and answers
+ * @from: number of the QP that sends it
+ * @psn: number of the packet; an answer has that of its request
+ * @reserved0: 0
+ * @cookie: &keel_hello.cookie of the receiver of the frame. Local users can learn the other
+ *	numbers of the connection, and send a message to its QP.
+ * @gen: generation of the requester; an answer has that of its request
+ * @request: request
+ * @request.opcode: enum ib_uverbs_wr_opcode
+ * @request.imm: immediate data as the application passed it, or the rkey to invalidate
+ * @request.rkey: RDMA, atomics and flush: the rkey
+ * @request.addr: the same: address of the first byte of this packet
+ * @request.left: bytes of the message from this packet on; RDMA read: @request.bytes of
+ *	them are for this packet. A flush has its length here.
+ * @request.a: atomics: compare or add. The value of an atomic write is data.
+ * @request.b: compare-and-swap: the value to swap in
+ * @request.bytes: RDMA read: bytes that the answer is to have
+ * @request.kind: flush: type and, shifted by 8, level
+ * @answer: answer
+ * @answer.result: enum keel_frame_result
+ * @answer.status: enum ib_wc_status of the requester's completion
+ * @answer.why: its vendor error
+ * @answer.rnr: min_rnr_timer of the responder
+ * @answer.word: atomics: the original value
+ * @datagram: datagram; @psn and @gen are 0
+ * @datagram.opcode: IB_WR_SEND or IB_WR_SEND_WITH_IMM
+ * @datagram.tclass: traffic class
+ * @datagram.hop_limit: hop limit
+ * @datagram.imm: immediate data as the application passed it
+ * @datagram.qkey: its Q_Key
+ * @datagram.flow_label: flow label
+ * @rest: the union
+ */
+struct keel_frame {
+	__u8 type;
+	__u8 flags;
+	__le16 credits;
+	__le32 len;
+	__le32 to;
+	__le32 from;
+	__le32 psn;
+	__le32 reserved0;
+	__le64 cookie;
+	__le64 gen;
+	union {
+		struct {
+			__u8 opcode;
+			__u8 reserved;
+			__le16 kind;
+			__le32 imm;
+			__le32 rkey;
+			__le32 bytes;
+			__le64 addr;
+			__le64 left;
+			__le64 a;
+			__le64 b;
+		} request;
+		struct {
+			__u8 result;
+			__u8 status;
+			__u8 rnr;
+			__u8 reserved;
+			__le32 why;
+			__le64 word;
+			__u8 unused[32];
+		} answer;
+		struct {
+			__u8 opcode;
+			__u8 tclass;
+			__u8 hop_limit;
+			__u8 reserved;
+			__le32 imm;
+			__le32 qkey;
+			__le32 flow_label;
+			__u8 unused[32];
+		} datagram;
+		__u8 rest[48];
+	};
+};
+
+static_assert(sizeof(struct keel_frame) == 88);
+static_assert(offsetof(struct keel_frame, cookie) == 24);
+static_assert(offsetof(struct keel_frame, gen) == 32);
+static_assert(offsetof(struct keel_frame, request.addr) == 56);
+static_assert(offsetof(struct keel_frame, answer.word) == 48);
+
+#define KEEL_HELLO_MAGIC	0x6b65656c
+
+/**
+ * struct keel_hello - private data of both messages that establish a link
+ * @magic: KEEL_HELLO_MAGIC
+ * @version: KEEL_FRAME_VERSION
+ * @credits: number of frames that the receiver may send at first
+ * @cookie: a random number, for each frame that the receiver sends
+ */
+struct keel_hello {
+	__le32 magic;
+	__le16 version;
+	__le16 credits;
+	__le64 cookie;
+};
+
+static_assert(sizeof(struct keel_hello) == 16);
+
+#endif /* KEEL_FRAME_H */

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Links: connections to other hosts, over other RDMA devices. They carry frames of
+ * keel_frame.h, and know no queue pair.
+ *
+ * Locks, outermost first. All are spinlocks: nobody waits long for another process.
+ *	the lock of guest.c
+ *	the lock of lower.c	without interrupts: AHs of the kernel are made in any context
+ *	the lock of table.c	likewise
+ *	keel_link.lock
+ *	keel_conn.lock
+ */
+#ifndef KEEL_WIRE_H
+#define KEEL_WIRE_H
+
+#include <linux/completion.h>
+#include <linux/jiffies.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_addr.h>
+#include <rdma/ib_cm.h>
+#include <rdma/ib_verbs.h>
+
+#include "compat.h"
+#include "keel_frame.h"
+
+struct keel_dev;
+struct keel_link;
+struct keel_user;
+struct seq_file;
+
+/* Frames that each side has buffers to receive, and to send. */
+#define KEEL_LINK_RECVS		128
+#define KEEL_LINK_SENDS		64
+/* How often those that wait for a link that is up are woken at least, jiffies. */
+#define KEEL_WAKE_TIME		(HZ / 10 ?: 1)
+/* Credits, and buffers, that only KEEL_FRAME_CREDIT, ASK and ALIVE use. */
+#define KEEL_LINK_SPARE		4
+/* Datagrams that wait until a link is up; those of users get half of this. */
+#define KEEL_LINK_HELD		8
+/* Buffers for datagrams, which wait for none, whether others wait or not. */
+#define KEEL_LINK_DGRAMS	8
+/* With more free buffers, nobody waits for those that were woken before. */
+#define KEEL_LINK_OPEN		((KEEL_LINK_SENDS - KEEL_LINK_SPARE) / 2)
+/* Connections of a link that the other host has asked for, and that are not used yet. */
+#define KEEL_LINK_GUESTS	4
+/* Before the first attempt to connect, &keel_link.backoff, in jiffies. */
+#define KEEL_BACKOFF_MIN	(HZ / 2)
+/* The same of all links, while they are not confirmed. */
+#define KEEL_GUESTS_MAX		64
+/* Requests of other hosts that are looked at, are guests, or end. */
+#define KEEL_REQUESTS_MAX	128
+
+/**
+ * struct keel_ends - the two ends of a link
+ * @net: cookie of the network namespace
+ * @netdev: index of the netdev there. Addresses of the link scope are unique only
+ *	on one netdev.
+ * @sgid: GID of this side
+ * @dgid: GID of the other side
+ */
+struct keel_ends {
+	u64 net;
+	int netdev;
+	union ib_gid sgid;
+	union ib_gid dgid;
+};
+
+/**
+ * struct keel_lower - another RDMA device, which may carry links
+ * @node: in the list of lower.c
+ * @ib: the device; exists until the last reference is dropped
+ * @pd: PD of all connections
+ * @listen: accepts connections
+ * @ref: one of the list, one of each connection, and of each address that is resolved
+ * @gone: completed when the last reference is dropped
+ * @lost: it is removed: its connections end
+ */
+struct keel_lower {
+	struct list_head node;
+	struct ib_device *ib;
+	struct ib_pd *pd;
+	struct ib_cm_id *listen;
+	struct kref ref;
+	struct completion gone;
+	bool lost;
+};
+
+/**
+ * struct keel_home - a device of keel, to which other hosts may connect
+ * @node: in the list of lower.c
+ * @kdev: the device
+ */
+struct keel_home {
+	struct list_head node;
+	struct keel_dev *kdev;
+};
+
+/**
+ * struct keel_buf - memory of a frame, mapped for the lower device
+ * @cqe: for the completion
+ * @conn: the connection
+ * @node: send: in &keel_conn.free
+ * @dgram: it carries a frame that waits for no buffer
+ * @frame: the header
+ * @data: the bytes behind it: a page
+ * @frame_dma: address of @frame for the device, or 0
+ * @data_dma: the same for @data
+ */
+struct keel_buf {
+	struct ib_cqe cqe;
+	struct keel_conn *conn;
+	struct list_head node;
+	bool dgram;
+	struct keel_frame *frame;
+	void *data;
+	u64 frame_dma;
+	u64 data_dma;
+};
+
+/* States of a connection. */
+enum keel_conn_state {
+	KEEL_CONN_NEW,		/* the other side has not answered yet */
+	KEEL_CONN_UP,		/* it carries frames */
+	KEEL_CONN_OVER,		/* it ends */
+};
+
+/* Events of a connection: bits of &keel_conn.events. */
+enum keel_conn_event {
+	KEEL_CONN_REPLIED,	/* the other side has accepted it */
+	KEEL_CONN_CONFIRMED,	/* the other side has sent a frame over it */
+	KEEL_CONN_ENDED,	/* it is broken, or the other side has ended it */
+	KEEL_CONN_EVICTED,	/* another guest has its place, unless it is confirmed */
+};
+
+/**
+ * struct keel_conn - the connection of a link
+ * @ref: one of the link, one for each buffer that keel_link_tx() has lent
+ * @node: in &keel_link.offers or &keel_link.guests
+ * @guest: in the list of all guests that are not confirmed
+ * @link: the link, with a reference
+ * @lower: the device that carries it, with a reference
+ * @id: of ib_cm
+ * @active: this side has asked for it
+ * @request: it counts as a request of another host
+ * @confirmed: the work has seen KEEL_CONN_CONFIRMED
+ * @psn: the first one that this side expects
+ * @cookie: &keel_frame.cookie of the frames that this side accepts
+ * @since: when it was made or accepted, jiffies; only for @work of the link
+ * @hello: of the other side; valid for @work of the link after an event
+ * @events: enum keel_conn_event, for @work of the link
+ * @cq: completions, which a workqueue handles one after the other
+ * @qp: the QP
+ * @posted: number of @recvs that were posted
+ * @headers: memory of all headers
+ * @lock: protects the members up to @owes_alive
+ * @state: its state
+ * @free: struct keel_buf: buffers to send
+ * @nfree: their number
+ * @dgrams: number of buffers in use with &keel_buf.dgram
+ * @credits: number of frames that the other side can receive
+ * @owed: number of frames that this side has received, and not given credits for
+ * @owes_alive: KEEL_FRAME_ASK was received, and not answered
+ * @sends: buffers to send
+ * @recvs: buffers to receive
+ */
+struct keel_conn {
+	struct kref ref;
+	struct list_head node;
+	struct list_head guest;
+	struct keel_link *link;
+	struct keel_lower *lower;
+	struct ib_cm_id *id;
+	bool active;
+	bool request;
+	bool confirmed;
+	u32 psn;
+	__le64 cookie;
+	unsigned long since;
+	struct keel_hello hello;
+	unsigned long events;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	int posted;
+	struct keel_frame *headers;
+	spinlock_t lock;
+	enum keel_conn_state state __guarded_by(&lock);
+	struct list_head free __guarded_by(&lock);
+	u32 nfree __guarded_by(&lock);
+	u32 dgrams __guarded_by(&lock);
+	u32 credits __guarded_by(&lock);
+	u32 owed __guarded_by(&lock);
+	bool owes_alive __guarded_by(&lock);
+	struct keel_buf sends[KEEL_LINK_SENDS];
+	struct keel_buf recvs[KEEL_LINK_RECVS];
+};
+
+/* Events of a link: bits of &keel_link.events. */
+enum keel_link_event {
+	KEEL_LINK_WANTED,	/* there is something to send */
+	KEEL_LINK_RESOLVED,	/* the address was resolved, see &keel_link.resolved */
+	KEEL_LINK_DOUBTED,	/* find out whether the other side is still there */
+	KEEL_LINK_OUSTED,	/* &keel_link.ousted was set */
+};
+
+/* Why there is a link: each has its limit. */
+enum keel_link_origin {
+	KEEL_LINK_ASKED,	/* another host has asked for it, or it is unused now */
+	KEEL_LINK_DATAGRAMS,	/* for an AH of the kernel: rdma_cm makes them for users */
+	KEEL_LINK_KERNEL,	/* for a QP of the kernel */
+	KEEL_LINK_USER,		/* for a QP or an AH of a user, who is charged for it */
+	KEEL_LINK_ORIGINS,
+};
+
+/**
+ * struct keel_link - a link to another host
+ * @node: in the table
+ * @ref: one of the table, one of each user, one of each connection, one while @work or
+ *	@again is queued or runs
+ * @users: QPs and AHs that may use it; under the lock of the table
+ * @user: who is charged for it, or NULL; likewise
+ * @origin: why there is one; likewise
+ * @age: among those of the same @origin, the one that was asked for last at the end;
+ *	likewise
+ * @ousted: it had to give way to another one: nobody finds it; likewise
+ * @kdev: the device of this side; valid as long as a connection can be up
+ * @ends: the addresses
+ * @work: all that is not a frame
+ * @again: queues @work later
+ * @events: enum keel_link_event, for @work
+ * @conn: the connection; only for @work
+ * @attr: GID of the lower device while the address is resolved, with a reference; only
+ *	for @work
+ * @lower: the same device, with a reference
+ * @addr: the address that is resolved
+ * @resolved: 0 or a negative errno, with KEEL_LINK_RESOLVED
+ * @guests: connections that the other side has asked for, and that were accepted; the
+ *	first that the other side confirms becomes @conn; only for @work
+ * @nguests: their number
+ * @retry: connect not before, jiffies; only for @work
+ * @backoff: how long to wait after the next failure; only for @work
+ * @tries: attempts that failed soon, one after the other; only for @work
+ * @hurry: the next one follows without a pause; only for @work
+ * @expire: until when buffers are kept for @woken, jiffies; only for @work
+ * @lock: protects the members below
+ * @dead: the device of this side is removed, or the link had to go: no connection any more
+ * @offers: connections that the other side has asked for, for @work
+ * @noffers: their number
+ * @up: the connection, if it carries frames
+ * @epoch: number of connections so far
+ * @waiters: struct keel_link_wait, the oldest first
+ * @woken: likewise: those that were woken, for which buffers are kept
+ * @nwoken: their number
+ * @held: struct keel_held, the oldest first
+ * @nheld: their number
+ * @rcu: to free it; a lookup may still read it
+ * @used: when it has carried a frame last, jiffies
+ * @moved: when a buffer was taken last, or @waiters was empty, jiffies
+ * @asked: when KEEL_FRAME_ASK was sent that is not answered yet, jiffies; or 0
+ */
+struct keel_link {
+	struct hlist_node node;
+	struct kref ref;
+	u32 users;
+	struct keel_user *user;
+	enum keel_link_origin origin;
+	struct list_head age;
+	bool ousted;
+	struct keel_dev *kdev;
+	struct keel_ends ends;
+	struct work_struct work;
+	struct delayed_work again;
+	unsigned long events;
+	struct keel_conn *conn;
+	const struct ib_gid_attr *attr;
+	struct keel_lower *lower;
+	struct rdma_dev_addr addr;
+	int resolved;
+	struct list_head guests;
+	u32 nguests;
+	unsigned long retry;
+	unsigned long backoff;
+	u32 tries;
+	bool hurry;
+	unsigned long expire;
+	spinlock_t lock;
+	bool dead __guarded_by(&lock);
+	struct list_head offers __guarded_by(&lock);
+	u32 noffers __guarded_by(&lock);
+	struct keel_conn *up __guarded_by(&lock);
+	u64 epoch __guarded_by(&lock);
+	struct list_head waiters __guarded_by(&lock);
+	struct list_head woken __guarded_by(&lock);
+	u32 nwoken __guarded_by(&lock);
+	struct list_head held __guarded_by(&lock);
+	u32 nheld __guarded_by(&lock);
+	struct rcu_head rcu;
+	unsigned long used;
+	unsigned long moved __guarded_by(&lock);
+	unsigned long asked __guarded_by(&lock);
+};
+
+/**
+ * struct keel_held - a datagram that waits until a link is up
+ * @node: in &keel_link.held
+ * @frame: its header
+ * @len: bytes of @data
+ * @data: its data
+ */
+struct keel_held {
+	struct list_head node;
+	struct keel_frame frame;
+	u32 len;
+	u8 data[];
+};
+
+/**
+ * struct keel_link_wait - something that waits until a link can carry a frame
+ * @node: in &keel_link.waiters or &keel_link.woken
+ * @woken: in the latter
+ * @since: when it was woken, jiffies
+ * @qp: for &keel_wire_ops.wake
+ */
+struct keel_link_wait {
+	struct list_head node;
+	bool woken;
+	unsigned long since;
+	void *qp;
+};
+
+/**
+ * struct keel_wire_ops - what links do not know: queue pairs
+ * @request: a KEEL_FRAME_REQUEST has come
+ * @answer: a KEEL_FRAME_ANSWER has come
+ * @datagram: a KEEL_FRAME_DATAGRAM has come
+ * @wake: the link can carry a frame, or has changed. Under &keel_link.lock.
+ *
+ * The first three: @data has &keel_frame.len bytes; both are valid during the call only,
+ * and nobody has checked the numbers that are for a queue pair. They may sleep, but
+ * wait for no process.
+ */
+struct keel_wire_ops {
+	void (*request)(struct keel_link *link, const struct keel_frame *frame,
+			const void *data);
+	void (*answer)(struct keel_link *link, const struct keel_frame *frame,
+		       const void *data);
+	void (*datagram)(struct keel_link *link, const struct keel_frame *frame,
+			 const void *data);
+	void (*wake)(struct keel_link_wait *wait);
+};
+
+/* client.c */
+int keel_wire_init(const struct keel_wire_ops *ops);
+void keel_wire_exit(void);
+
+/* lower.c */
+bool keel_wire_is_on(void);
+bool keel_lower_may(const struct ib_device *ib);
+bool keel_ends_of(const struct ib_gid_attr *attr, const union ib_gid *dgid,
+		  struct keel_ends *ends);
+void keel_lower_add(struct keel_lower *lower);
+void keel_lower_del(struct keel_lower *lower);
+struct keel_lower *keel_lower_find(const struct keel_ends *ends,
+				   const struct ib_gid_attr **attr);
+void keel_home_add(struct keel_home *home);
+void keel_home_del(struct keel_home *home);
+struct keel_link *keel_home_link(const struct keel_ends *ends, const struct ib_gid_attr *attr);
+struct keel_link *keel_home_use(struct keel_dev *kdev, const struct keel_ends *ends,
+				enum keel_link_origin origin, gfp_t gfp);
+
+/* table.c */
+void keel_links_init(work_func_t run);
+struct keel_link *keel_link_alloc(struct keel_dev *kdev, const struct keel_ends *ends,
+				  gfp_t gfp);
+struct keel_link *keel_link_get(struct keel_link *spare);
+struct keel_link *keel_link_use(struct keel_link *spare);
+struct keel_link *keel_link_join(struct keel_dev *kdev, const struct keel_ends *ends);
+struct keel_link *keel_link_lookup(struct keel_dev *kdev, const struct keel_ends *ends);
+void keel_link_unuse(struct keel_link *link);
+unsigned long keel_link_rests(struct keel_link *link, bool connected);
+bool keel_link_is_used(struct keel_link *link);
+void keel_link_forget(struct keel_link *link);
+void keel_links_remove(struct keel_dev *kdev);
+void keel_links_lost(void);
+void keel_links_show(struct seq_file *m, struct keel_dev *kdev);
+
+/* state.c */
+int keel_links_start(const struct keel_wire_ops *ops);
+void keel_links_stop(void);
+void keel_link_put(struct keel_link *link);
+void keel_link_queue(struct keel_link *link);
+void keel_link_later(struct keel_link *link, unsigned long delay);
+void keel_link_waits(struct keel_link *link, bool first) __must_hold(&link->lock);
+void keel_link_stop(struct keel_link *link);
+void keel_link_again(struct work_struct *work);
+void keel_link_event(struct keel_link *link, enum keel_link_event event);
+void keel_conn_event(struct keel_conn *conn, enum keel_conn_event event);
+void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
+		     const void *data);
+void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
+	__must_hold(&link->lock);
+void keel_link_wake(struct keel_link *link, u32 room);
+void keel_link_expire(struct keel_link *link);
+bool keel_link_has_waiters(struct keel_link *link);
+bool keel_link_is_dead(struct keel_link *link);
+bool keel_request_begin(void);
+void keel_request_end(void);
+unsigned long keel_link_sooner(unsigned long next, unsigned long end);
+void keel_link_unwait(struct keel_link *link, struct keel_link_wait *wait);
+
+/* guest.c */
+void keel_guests_accept(struct keel_link *link);
+struct keel_conn *keel_guests_confirmed(struct keel_link *link);
+void keel_guest_dismiss(struct keel_link *link, struct keel_conn *conn);
+void keel_guest_send_away(struct keel_link *link, struct keel_conn *conn);
+void keel_guests_send_older(struct keel_link *link, const struct keel_conn *conn);
+unsigned long keel_guests_next(struct keel_link *link, unsigned long next);
+
+/* link.c */
+void keel_link_work(struct work_struct *work);
+
+/* conn.c */
+struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower);
+int keel_conn_begin(struct keel_conn *conn);
+int keel_conn_post(struct keel_conn *conn, int n);
+int keel_conn_fill(struct keel_conn *conn);
+bool keel_conn_up(struct keel_conn *conn);
+void keel_conn_end(struct keel_conn *conn);
+void keel_conn_destroy(struct keel_conn *conn);
+void keel_conn_put(struct keel_conn *conn);
+bool keel_conn_is_up(struct keel_conn *conn);
+u32 keel_conn_room_locked(struct keel_conn *conn) __must_hold(&conn->lock);
+u32 keel_conn_room(struct keel_conn *conn);
+bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type);
+struct keel_buf *keel_conn_take(struct keel_conn *conn) __must_hold(&conn->lock);
+void keel_conn_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+	__must_hold(&buf->conn->lock);
+
+/* tx.c */
+struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait,
+			      u64 *epoch);
+void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len);
+void keel_link_unsend(struct keel_buf *buf);
+void keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
+			u32 len, gfp_t gfp);
+void keel_link_release_held(struct keel_link *link);
+void keel_link_drop_held(struct keel_link *link);
+
+/* frame.c */
+bool keel_frame_is_valid(const struct keel_frame *frame, u32 bytes);
+
+/* way.c */
+bool keel_way_is_known(const struct keel_ends *ends, const struct ib_gid_attr *attr);
+
+/* cm.c */
+int keel_cm_listen(struct keel_lower *lower);
+int keel_cm_connect(struct keel_conn *conn, const struct ib_gid_attr *attr,
+		    const struct rdma_dev_addr *addr);
+int keel_cm_accept(struct keel_conn *conn);
+int keel_cm_replied(struct keel_conn *conn);
+
+/**
+ * keel_lower_get() - get a reference on a lower device
+ * @lower: the device; the caller has a reference, or the lock of the list
+ */
+static inline void keel_lower_get(struct keel_lower *lower)
+{
+	kref_get(&lower->ref);
+}
+
+static inline void keel_lower_release(struct kref *ref)
+{
+	complete(&container_of(ref, struct keel_lower, ref)->gone);
+}
+
+/**
+ * keel_lower_put() - drop such a reference
+ * @lower: the device, or NULL
+ */
+static inline void keel_lower_put(struct keel_lower *lower)
+{
+	if (lower)
+		kref_put(&lower->ref, keel_lower_release);
+}
+
+#endif /* KEEL_WIRE_H */
