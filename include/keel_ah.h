@@ -8,6 +8,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "keel_obj.h"
+#include "keel_wire.h"
 
 struct keel_dev;
 
@@ -16,6 +17,8 @@ struct keel_dev;
  * @local: the destination GID was one of this device's when the address vector was
  *	created. A message to any other unicast GID has no receiver.
  * @mcast: the destination is a multicast group
+ * @far: the destination may be on another host, and @ends is the way to it
+ * @ends: the ends of the link
  * @ipv4: the GIDs are IPv4 addresses
  * @sgid: source GID
  * @dgid: destination GID
@@ -27,6 +30,7 @@ struct keel_dev;
 struct keel_av {
 	bool local;
 	bool mcast;
+	bool far;
 	bool ipv4;
 	union ib_gid sgid;
 	union ib_gid dgid;
@@ -34,6 +38,7 @@ struct keel_av {
 	u8 tclass;
 	u8 hop_limit;
 	u32 flow_label;
+	struct keel_ends ends;
 };
 
 /**
@@ -42,12 +47,14 @@ struct keel_av {
  * @holds: of @obj
  * @av: the address
  * @domain: number of the domain it belongs to
+ * @link: the link to another host, for keel_link_unuse(), or NULL
  */
 struct keel_ah {
 	struct keel_obj obj;
 	struct keel_hold holds[1];
 	struct keel_av av;
 	u32 domain;
+	struct keel_link *link;
 };
 
 struct keel_ib_ah {

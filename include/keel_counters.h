@@ -31,7 +31,10 @@
 	X(fast_msgs)	/* work requests that took the fast path */	\
 	X(big_msgs)	/* big messages that workers ended */		\
 	X(shared_msgs)	/* of which helpers copied a part */		\
-	X(sq_polls)	/* how often workers began to poll a queue */
+	X(sq_polls)	/* how often workers began to poll a queue */	\
+	X(far_packets)	/* packets sent to other hosts, without answers */	\
+	X(far_resends)	/* how often such packets were sent again */	\
+	X(far_served)	/* packets of other hosts executed */
 
 enum keel_counter {
 #define KEEL_COUNTER_ENUM(_name)	KEEL_CTR_##_name,

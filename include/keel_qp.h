@@ -5,6 +5,7 @@
  * Locks, outermost first (see Documentation/data-path.rst):
  *	keel_qp.modify_lock	mutex
  *	keel_qp.sq.from.lock	mutex; its holder runs the send queue
+ *	keel_far.from.lock	mutex; its holder executes what another host has sent
  *	keel_qp.resp.lock	mutex of the peer; its holder delivers to that QP
  *	keel_events.raising	spinlock; event handlers run under it
  *	keel_rq.lock		spinlock; taking a receive WQE of an SRQ. A QP's own
@@ -79,6 +80,8 @@
  * @resp: its responder
  * @gen: generation, unique among the QPs of the device. RESET assigns a new one.
  * @remote: @gen of the QP that it has exchanged a message with; 0: none yet
+ * @far: what it needs for a peer on another host; NULL until it has had one. Set once,
+ *	with release semantics, and freed with the QP.
  * @worker: runs the send queue when no doorbell does, and flushes; a reference.
  *	Changes under @state_lock. NULL: kernel consumers, XRC_RECV
  * @job: for @worker
@@ -126,6 +129,7 @@ struct keel_qp {
 	struct keel_resp resp;
 	atomic64_t gen;
 	atomic64_t remote;
+	struct keel_far *far;
 	struct keel_worker *worker __guarded_by(&state_lock);
 	struct keel_job job;
 	bool polled __guarded_by(&state_lock);
@@ -326,14 +330,12 @@ bool keel_sq_wait(struct keel_qp *qp, enum keel_wait wait, u64 ns)
 bool keel_sq_wait_receive(struct keel_qp *qp, u64 rnr_ns)
 	__must_hold(&qp->sq.from.lock);
 bool keel_sq_wait_peer(struct keel_qp *qp) __must_hold(&qp->sq.from.lock);
+u64 keel_rnr_ns(u8 timer);
 enum hrtimer_restart keel_sq_expired(struct hrtimer *timer);
 
 /* req.c */
 enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.from.lock);
-#if IS_ENABLED(CONFIG_KUNIT)
-u64 keel_req_rnr_ns(u8 timer);
-#endif
 
 /* local.c */
 enum keel_xfer_result keel_local_bind(struct keel_xfer *x);
@@ -404,6 +406,8 @@ bool keel_xfer_stop(void *arg);
 
 /* ud.c */
 enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
+	__must_hold(&x->from->lock);
+enum keel_xfer_result keel_ud_arrived(struct keel_xfer *x, const struct keel_av *av, u32 qkey)
 	__must_hold(&x->from->lock);
 void keel_ud_run(struct keel_qp *qp);
 void keel_ud_grh(const struct keel_av *av, u32 len, u8 grh[KEEL_GRH_BYTES]);

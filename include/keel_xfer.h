@@ -35,7 +35,12 @@ struct keel_srq;
  * @invalidated: the key that a send with invalidate has invalidated, for
  *	keel_invalidate_wait() without locks; or NULL
  * @named: the object of the key that such a send names, with a reference; or NULL
- * @len: bytes of the message
+ * @len: bytes of the message, or of the part of it that is executed
+ * @off: send: bytes of the message before that part
+ * @total: bytes of the whole message
+ * @part: more parts follow
+ * @refused: the responder has refused it, also if @status does not say so (UC)
+ * @again: it was executed before: if it is refused now, nothing happens to the QP
  * @rnr_ns: the RNR delay that the peer asks for
  * @domain: number of the domain that rkeys are checked against
  * @status: status of the completion
@@ -56,6 +61,11 @@ struct keel_xfer {
 	struct keel_key *invalidated;
 	struct keel_obj *named;
 	u64 len;
+	u64 off;
+	u64 total;
+	bool part;
+	bool refused;
+	bool again;
 	u64 rnr_ns;
 	u32 domain;
 	enum ib_wc_status status;
@@ -73,6 +83,7 @@ struct keel_xfer {
  *	thread interrupted it: check them, and retry
  * @KEEL_XFER_BUSY: the lock of the peer's responder is taken: retry
  * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
+ * @KEEL_XFER_UNDERWAY: packets are under way to another host: wait for its answers
  */
 enum keel_xfer_result {
 	KEEL_XFER_DONE,
@@ -81,6 +92,10 @@ enum keel_xfer_result {
 	KEEL_XFER_STOPPED,
 	KEEL_XFER_BUSY,
 	KEEL_XFER_ABSENT,
+	KEEL_XFER_UNDERWAY,
 };
+
+/* xfer.c */
+void keel_xfer_put(struct keel_xfer *x);
 
 #endif /* KEEL_XFER_H */

@@ -8,6 +8,7 @@
 
 #include "keel.h"
 #include "keel_device.h"
+#include "keel_far.h"
 #include "keel_orphans.h"
 #include "keel_removal.h"
 
@@ -49,9 +50,12 @@ static int __init keel_init(void)
 	ret = keel_port_init();
 	if (ret)
 		goto err_removal;
-	ret = keel_default_create();
+	ret = keel_wire_init(&keel_far_ops);
 	if (ret)
 		goto err_port;
+	ret = keel_default_create();
+	if (ret)
+		goto err_wire;
 	/* After keel0: a function must not get that name. */
 	ret = keel_pci_init();
 	if (ret)
@@ -61,6 +65,8 @@ static int __init keel_init(void)
 
 err_default:
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
+err_wire:
+	keel_wire_exit();
 err_port:
 	keel_port_exit();
 err_removal:
@@ -80,6 +86,7 @@ static void __exit keel_exit(void)
 	rdma_link_unregister(&keel_link_ops);
 	keel_pci_exit();
 	ib_unregister_driver(KEEL_RDMA_DRIVER);
+	keel_wire_exit();
 	keel_port_exit();
 	keel_removal_exit();
 	keel_orphans_unload();

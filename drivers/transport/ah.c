@@ -27,7 +27,8 @@ static void keel_ah_describe(const struct keel_obj *obj, struct seq_file *m)
 
 	seq_printf(m, " to %pI6c%s", ah->av.dgid.raw,
 		   ah->av.mcast ? " multicast" :
-		   ah->av.local ? "" : " nobody");
+		   ah->av.local ? "" :
+		   ah->av.far ? " another host" : " nobody");
 }
 
 static const struct keel_obj_ops keel_ah_obj_ops = {
@@ -73,6 +74,9 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 	av->dgid = grh->dgid;
 	av->mcast = rdma_is_multicast_addr((struct in6_addr *)av->dgid.raw);
 	av->local = !av->mcast && keel_gid_is_ours(&kdev->ib, &av->dgid);
+	av->far = keel_wire_is_on() && !av->local && !av->mcast && grh->sgid_attr &&
+		  grh->sgid_attr->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP &&
+		  keel_ends_of(grh->sgid_attr, &av->dgid, &av->ends);
 	av->ipv4 = ipv6_addr_v4mapped((struct in6_addr *)av->sgid.raw) &&
 		   ipv6_addr_v4mapped((struct in6_addr *)av->dgid.raw);
 	av->sl = rdma_ah_get_sl(attr);
@@ -114,9 +118,19 @@ struct keel_ah *keel_ah_get(struct keel_dev *kdev, u32 id)
 	return ah && keel_obj_tryget(&ah->obj) ? ah : NULL;
 }
 
+/* An AH keeps the link to another host, so that datagrams find it. */
+static int keel_ah_link(struct keel_dev *kdev, struct keel_ah *ah, bool user, gfp_t gfp)
+{
+	if (!ah->av.far)
+		return 0;
+	ah->link = keel_home_use(kdev, &ah->av.ends,
+				 user ? KEEL_LINK_USER : KEEL_LINK_DATAGRAMS, gfp);
+	return ah->link ? 0 : -ENOMEM;
+}
+
 static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
 				    const struct rdma_ah_init_attr *init,
-				    gfp_t gfp)
+				    gfp_t gfp, bool user)
 {
 	struct keel_dev *kdev = to_kdev(ibah->device);
 	struct keel_pd *pd = to_kpd(ibah->pd);
@@ -130,9 +144,11 @@ static struct keel_ah *keel_ah_make(struct ib_ah *ibah,
 	keel_av_init(kdev, &ah->av, init->ah_attr);
 	ah->domain = pd->domain->obj.id;
 	keel_obj_may_hold(&ah->obj, ah->holds);
-	ret = keel_obj_add_holds(&kdev->reg, &ah->obj, KEEL_AH,
-				 &keel_ah_obj_ops, holds, gfp);
+	ret = keel_ah_link(kdev, ah, user, gfp);
+	ret = ret ?: keel_obj_add_holds(&kdev->reg, &ah->obj, KEEL_AH,
+					&keel_ah_obj_ops, holds, gfp);
 	if (ret) {
+		keel_link_unuse(ah->link);
 		kfree(ah);
 		return ERR_PTR(ret);
 	}
@@ -146,7 +162,7 @@ static int keel_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init,
 	struct keel_ah *ah;
 
 	ah = keel_ah_make(ibah, init, init->flags & RDMA_CREATE_AH_SLEEPABLE ?
-				      GFP_KERNEL : GFP_ATOMIC);
+				      GFP_KERNEL : GFP_ATOMIC, false);
 	if (IS_ERR(ah))
 		return PTR_ERR(ah);
 	container_of(ibah, struct keel_ib_ah, ib)->ah = ah;
@@ -164,12 +180,13 @@ static int keel_create_user_ah(struct ib_ah *ibah,
 	ret = ib_is_udata_in_empty(udata);
 	if (ret)
 		return ret;
-	ah = keel_ah_make(ibah, init, GFP_KERNEL_ACCOUNT);
+	ah = keel_ah_make(ibah, init, GFP_KERNEL_ACCOUNT, true);
 	if (IS_ERR(ah))
 		return PTR_ERR(ah);
 	resp.ah = ah->obj.id;
 	ret = ib_respond_udata(udata, resp);
 	if (ret) {
+		keel_link_unuse(ah->link);
 		keel_obj_close(&ah->obj);
 		return ret;
 	}
@@ -180,7 +197,11 @@ static int keel_create_user_ah(struct ib_ah *ibah,
 /* May be in atomic context: this does not drop the last reference on the PD. */
 static int keel_destroy_ah(struct ib_ah *ibah, u32 flags)
 {
-	keel_obj_close(&to_kah(ibah)->obj);
+	struct keel_ah *ah = to_kah(ibah);
+
+	/* Messages find the link by its ends, and do not use the pointer. */
+	keel_link_unuse(ah->link);
+	keel_obj_close(&ah->obj);
 	return 0;
 }
 

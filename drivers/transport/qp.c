@@ -6,6 +6,7 @@
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
+#include "keel_far.h"
 #include "keel_point.h"
 #include "keel_qp.h"
 #include "keel_restrack.h"
@@ -32,6 +33,7 @@ static void keel_qp_release(struct keel_obj *obj)
 	keel_worker_put(qp->worker);
 	keel_events_free(&qp->events);
 	kvfree(qp->resp.dgram);
+	kvfree(qp->far);
 	kfree_rcu(qp, obj.rcu);
 }
 
@@ -286,6 +288,10 @@ static void keel_qp_drain(struct keel_qp *qp)
 	keel_sq_discard(&qp->sq);
 	keel_srq_wait_end(&qp->sq.from);
 	mutex_unlock(&qp->sq.from.lock);
+	if (qp->far) {
+		keel_far_finish(qp->far);
+		keel_far_detach(qp->far);
+	}
 	mutex_lock(&qp->resp.lock);
 	keel_recv_drop(qp);
 	mutex_unlock(&qp->resp.lock);

@@ -8,6 +8,7 @@
  */
 #include <kunit/visibility.h>
 
+#include "keel_far.h"
 #include "keel_qp.h"
 #include "keel_restrack.h"
 
@@ -170,6 +171,10 @@ static void keel_qp_reset(struct keel_qp *qp)
 		keel_ring_reset(&qp->sq.ring, qp->user);
 	}
 	mutex_unlock(&qp->sq.from.lock);
+	if (qp->far) {
+		keel_far_finish(qp->far);
+		keel_far_detach(qp->far);
+	}
 
 	mutex_lock(&qp->resp.lock);
 	keel_recv_drop(qp);
@@ -239,10 +244,17 @@ static int keel_qp_change(struct keel_qp *qp, enum ib_qp_state cur,
 	__must_hold(&qp->modify_lock)
 {
 	struct keel_av av;
+	int ret;
 
 	if (!(mask & IB_QP_AV))
 		return keel_qp_commit(qp, cur, next, attr, mask, NULL);
 	keel_av_init(qp->kdev, &av, &attr->ah_attr);
+	/* If the rest fails, the QP is in the error state, and sends nothing. */
+	ret = keel_far_attach(qp, &av);
+	if (ret)
+		return ret;
+	if (qp->far && mask & IB_QP_RQ_PSN)
+		keel_far_expect(qp->far, attr->rq_psn);
 	/* A thread holds the lock for a turn at most. */
 	guard(mutex)(&qp->sq.from.lock);
 	return keel_qp_commit_av(qp, cur, next, attr, mask, &av);
@@ -285,7 +297,8 @@ int keel_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		keel_qp_run(qp);
 		return 0;
 	}
-	ret = keel_qp_change(qp, cur, next, attr, mask);
+	ret = next == IB_QPS_RTR ? keel_far_listen(qp) : 0;
+	ret = ret ?: keel_qp_change(qp, cur, next, attr, mask);
 	/*
 	 * The peer may have been ready first, and wait for this QP, or for its address. Or
 	 * it is this QP's peer no longer.

@@ -7,6 +7,7 @@
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
 
+#include "keel_far.h"
 #include "keel_helpers.h"
 #include "keel_qp.h"
 
@@ -68,11 +69,17 @@ static bool keel_qp_was_wanted(struct keel_qp *qp)
 
 static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 {
+	struct keel_far *far;
+
 	if (keel_qp_was_wanted(qp))
 		keel_qp_serve_peer(qp, turn->caller);
 	/* Pairs with keel_qp_fail(): &keel_sq.reporting was set before. */
 	if (context_unsafe(smp_load_acquire(&qp->state)) == IB_QPS_ERR)
 		keel_rq_flush(qp);
+	/* Pairs with keel_far_give(). */
+	far = smp_load_acquire(&qp->far);
+	if (far)
+		keel_far_run(far);
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
 	if (qp->sq.ring.head)

@@ -5,6 +5,7 @@
  */
 #include <kunit/visibility.h>
 
+#include "keel_far.h"
 #include "keel_opcode.h"
 #include "keel_resp_lock.h"
 
@@ -96,32 +97,12 @@ static enum keel_xfer_result keel_req_no_peer(struct keel_xfer *x)
 	return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE : KEEL_XFER_NO_PEER;
 }
 
-/* Drop references. This may sleep. */
-static void keel_req_put(struct keel_xfer *x)
-{
-	if (x->invalidated)
-		keel_invalidate_wait(x->invalidated);
-	x->invalidated = NULL;
-	if (x->named)
-		keel_obj_put(x->named);
-	x->named = NULL;
-	if (x->srq)
-		keel_obj_put(&x->srq->obj);
-	x->srq = NULL;
-	if (x->old_srq)
-		keel_obj_put(&x->old_srq->obj);
-	x->old_srq = NULL;
-	if (x->peer)
-		keel_obj_put(&x->peer->obj);
-	x->peer = NULL;
-}
-
 /* XRC: the SRQ determines the domain that rkeys are checked against. */
 static bool keel_req_srq(struct keel_xfer *x)
 {
 	struct keel_srq *srq = keel_srq_get(x->qp->kdev, x->wqe->srqn);
 
-	/* keel_req_put() drops the reference, without the lock. */
+	/* keel_xfer_put() drops the reference, without the lock. */
 	x->srq = srq;
 	if (srq && srq->xrcd && srq->xrcd == x->peer->xrcd) {
 		x->domain = srq->domain;
@@ -132,20 +113,6 @@ static bool keel_req_srq(struct keel_xfer *x)
 	keel_qp_fail(x->peer, IB_QPS_ERR, IB_EVENT_QP_REQ_ERR);
 	return false;
 }
-
-/* How long a requester waits for a receive WQE, for the timer of the responder. */
-VISIBLE_IF_KUNIT u64 keel_req_rnr_ns(u8 timer)
-{
-	static const u64 rnr_us[32] = {
-		655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640,
-		960, 1280, 1920, 2560, 3840, 5120, 7680, 10240, 15360, 20480,
-		30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680,
-		491520,
-	};
-
-	return rnr_us[timer & 31] * NSEC_PER_USEC;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_req_rnr_ns);
 
 /* Execute a work request at the responder. */
 static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
@@ -160,7 +127,7 @@ static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
 		result = x->op->run(x);
 	if (result == KEEL_XFER_DONE || x->qp->sq.from.fetch.ctl.done)
 		keel_req_contact(x->qp, x->peer);
-	x->rnr_ns = keel_req_rnr_ns(READ_ONCE(x->peer->attr.min_rnr_timer));
+	x->rnr_ns = keel_rnr_ns(READ_ONCE(x->peer->attr.min_rnr_timer));
 	return result;
 }
 
@@ -170,6 +137,9 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 {
 	enum keel_xfer_result result;
 
+	if (x->qp->far && x->qp->far->link)
+		/* @from is that of the send queue. */
+		return context_unsafe(keel_far_send(x));
 	/* Do not try the lock of a QP that is not connected to this one. */
 	if (!keel_req_peer(x))
 		return keel_req_no_peer(x);
@@ -194,6 +164,7 @@ static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 		return KEEL_XFER_DONE;
 	x->why = KEEL_WHY_NONE;
 	x->len = sq->from.segs.len;
+	x->total = x->len;
 	if (x->len > KEEL_MAX_MSG)
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
 	if (x->op->flags & KEEL_OP_DEPTH && !READ_ONCE(qp->attr.max_rd_atomic))
@@ -235,7 +206,7 @@ enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 		result = keel_req_try(x);
 		keel_segs_put(&qp->sq.from.segs);
 		keel_resp_relax();
-		keel_req_put(x);
+		keel_xfer_put(x);
 		if (result != KEEL_XFER_BUSY)
 			return result;
 	} while (!keel_resp_pause(qp, &wait));

@@ -25,6 +25,7 @@ static bool keel_is_uc(const struct keel_xfer *x)
 static enum keel_xfer_result keel_resp_done(struct keel_xfer *x,
 					    enum ib_wc_status status, u32 why)
 {
+	x->refused = status != IB_WC_SUCCESS;
 	x->status = keel_is_uc(x) ? IB_WC_SUCCESS : status;
 	x->why = keel_is_uc(x) ? KEEL_WHY_NONE : why;
 	return KEEL_XFER_DONE;
@@ -51,7 +52,7 @@ enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
 				   IB_EVENT_QP_REQ_ERR;
 
 	/* UC drops the message silently. */
-	if (keel_is_uc(x))
+	if (keel_is_uc(x) || x->again)
 		return keel_resp_done(x, status, why);
 	if (x->wqe->opcode == IB_WR_RDMA_WRITE_WITH_IMM)
 		keel_recv_complete(x, status, why, 0, 0);
@@ -109,18 +110,18 @@ static enum keel_copy_result keel_resp_copy_present(struct keel_xfer *x,
 	enum keel_copy_result res = KEEL_COPY_DONE;
 	struct keel_helpers *helpers;
 
-	if (keel_segs_may_share(dst) && keel_segs_may_share(src)) {
+	if (!x->off && keel_segs_may_share(dst) && keel_segs_may_share(src)) {
 		helpers = keel_resp_helpers(x->from->qp, src->len);
 		if (helpers)
 			res = keel_helpers_copy(helpers, dst, src, ctl);
 	}
-	return res == KEEL_COPY_DONE ? keel_copy(dst, 0, src, 0, src->len, ctl) : res;
+	return res == KEEL_COPY_DONE ? keel_copy(dst, x->off, src, 0, src->len, ctl) : res;
 }
 
 /**
  * keel_resp_copy() - copy between the memory of the requester and of the responder
  * @x: the message, whose &keel_from.fetch has the progress of the copy
- * @dst: to where
+ * @dst: to where, from &keel_xfer.off on
  * @src: from where, all bytes
  *
  * Context: the locks of the requester and of the peer's responder are held, without
@@ -137,7 +138,7 @@ enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 	if (!keel_segs_may_lack(dst) && !keel_segs_may_lack(src))
 		return keel_resp_copy_present(x, dst, src);
 	keel_resp_relax();
-	res = keel_copy(dst, 0, src, 0, src->len, &x->from->fetch.ctl);
+	res = keel_copy(dst, x->off, src, 0, src->len, &x->from->fetch.ctl);
 	keel_resp_stay();
 	return res;
 }
@@ -198,7 +199,7 @@ static enum keel_xfer_result keel_resp_received(struct keel_xfer *x, u32 len)
 /*
  * When this returns, no thread uses the key any more: the responder's CQE says so.
  * Threads with a reference are not preempted, unless the memory at one of the two
- * ends of their copy may sleep. keel_req_put() drops what this takes.
+ * ends of their copy may sleep. keel_xfer_put() drops what this takes.
  */
 static int keel_resp_invalidate(struct keel_xfer *x)
 	__must_hold(&x->from->lock, &x->peer->resp.lock)
@@ -225,8 +226,11 @@ static int keel_resp_invalidate(struct keel_xfer *x)
 static enum keel_xfer_result keel_resp_sent(struct keel_xfer *x)
 	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
-	u64 len = x->from->segs.len;
+	u64 len = x->total;
 
+	/* The receive WQE stays for the next part. */
+	if (x->part)
+		return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 	if (x->wqe->opcode == IB_WR_SEND_WITH_INV && keel_resp_invalidate(x)) {
 		/* Class J: the data is there; the requester reports success. */
 		keel_recv_complete(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_KEY, 0, 0);
@@ -260,15 +264,19 @@ enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 	enum keel_copy_result copied;
 	enum ib_wc_status status;
 	u32 why = KEEL_WHY_NONE;
-	int ret = keel_recv_take(x);
+	int ret;
 
+	/* A later part belongs to the receive WQE that the first one has taken. */
+	if (x->off && (!x->peer->resp.have || x->peer->resp.from_gen != x->gen))
+		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_LENGTH);
+	ret = keel_recv_take(x);
 	if (ret <= 0)
 		return keel_resp_no_recv(x, ret);
 	keel_resp_begin(x);
-	status = keel_recv_segs(x->peer, src->len, &why);
+	status = keel_recv_segs(x->peer, x->total, &why);
 	if (status != IB_WC_SUCCESS)
 		return keel_resp_bad_recv(x, status, why);
-	if (src->len > dst->len) {
+	if (x->total > dst->len) {
 		keel_segs_put(dst);
 		return keel_resp_bad_recv(x, IB_WC_LOC_LEN_ERR,
 					  KEEL_WHY_LENGTH);
@@ -366,7 +374,7 @@ enum keel_xfer_result keel_resp_write(struct keel_xfer *x)
 		return keel_resp_copied(x, copied, KEEL_COPY_SRC);
 	keel_count(x->peer->kdev, rdma_writes, 1);
 	if (imm)
-		return keel_resp_received(x, len);
+		return keel_resp_received(x, x->total);
 	return keel_resp_done(x, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 

@@ -15,6 +15,7 @@
 #include <linux/sched/signal.h>
 #include <linux/sizes.h>
 
+#include "keel_far.h"
 #include "keel_fast.h"
 #include "keel_helpers.h"
 #include "keel_opcode.h"
@@ -119,6 +120,11 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 		.invalidated = NULL,
 		.named = NULL,
 		.len = 0,
+		.off = 0,
+		.total = 0,
+		.part = false,
+		.refused = false,
+		.again = false,
 		.rnr_ns = 0,
 		.domain = 0,
 		.status = IB_WC_SUCCESS,
@@ -139,6 +145,9 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 	case KEEL_XFER_NO_PEER:
 		return keel_sq_wait_peer(qp) ? KEEL_ACTION_IDLE :
 					       KEEL_ACTION_MORE;
+	case KEEL_XFER_UNDERWAY:
+		keel_far_wait(qp);
+		return KEEL_ACTION_IDLE;
 	case KEEL_XFER_STOPPED:
 		return keel_sq_stopped(qp);
 	case KEEL_XFER_ABSENT:
@@ -230,7 +239,7 @@ static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 			return KEEL_ACTION_MORE;
 		return keel_sq_send(qp, turn);
 	case IB_QPS_SQD:
-		if (!posted || !keel_sq_begun(&qp->sq))
+		if (!posted || (!keel_sq_begun(&qp->sq) && !keel_far_has_begun(qp)))
 			return keel_sq_drained(qp);
 		return keel_sq_send(qp, turn);
 	case IB_QPS_SQE:

@@ -147,6 +147,26 @@ bool keel_sq_wait_peer(struct keel_qp *qp)
 }
 
 /**
+ * keel_rnr_ns() - how long a requester waits for a receive WQE
+ * @timer: min_rnr_timer of the responder
+ *
+ * Context: any.
+ * Return: ns.
+ */
+u64 keel_rnr_ns(u8 timer)
+{
+	static const u64 rnr_us[32] = {
+		655360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640,
+		960, 1280, 1920, 2560, 3840, 5120, 7680, 10240, 15360, 20480,
+		30720, 40960, 61440, 81920, 122880, 163840, 245760, 327680,
+		491520,
+	};
+
+	return rnr_us[timer & 31] * NSEC_PER_USEC;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_rnr_ns);
+
+/**
  * keel_sq_expired() - reschedule a send queue whose deadline has passed
  * @timer: &keel_sq.timer
  *

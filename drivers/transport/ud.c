@@ -11,6 +11,8 @@
 #include <net/ip.h>
 #include <net/ipv6.h>
 
+#include "keel_far.h"
+#include "keel_opcode.h"
 #include "keel_resp_lock.h"
 
 /* The destination port of RoCE v2. */
@@ -348,6 +350,80 @@ static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 	kfree(members);
 }
 
+static void keel_ud_frame(const struct keel_xfer *x, const struct keel_av *av, u32 qkey,
+			  struct keel_frame *frame)
+{
+	*frame = (struct keel_frame){
+		.type = KEEL_FRAME_DATAGRAM,
+		.flags = x->wqe->flags & IB_SEND_SOLICITED ? KEEL_FRAME_F_SOLICITED : 0,
+		.to = cpu_to_le32(x->wqe->ud.qpn & KEEL_PSN_MASK),
+		.from = cpu_to_le32(x->qp->qpn),
+		.datagram.opcode = x->wqe->opcode,
+		.datagram.tclass = av->tclass,
+		.datagram.hop_limit = av->hop_limit,
+		/* Kernel consumers may leave it unset where it has no meaning. */
+		.datagram.imm = cpu_to_le32(x->op->flags & KEEL_OP_IMM ? x->wqe->imm : 0),
+		.datagram.qkey = cpu_to_le32(qkey),
+		.datagram.flow_label = cpu_to_le32(av->flow_label),
+	};
+}
+
+/* Send a datagram to another host. Return: false if it is lost. */
+static bool keel_ud_far(struct keel_xfer *x, const struct keel_av *av, u32 qkey)
+	__must_hold(&x->from->lock)
+{
+	struct keel_far *far = x->qp->far;
+	struct keel_link *link = keel_link_lookup(x->qp->kdev, &av->ends);
+	struct keel_segs *to = &x->from->remote;
+	const struct keel_mem mem = {
+		.type = KEEL_MEM_KERNEL, .start = far ? (uintptr_t)far->stage : 0,
+	};
+	u32 len = x->from->segs.len;
+	struct keel_frame frame;
+	bool copied;
+
+	if (!link || !far) {
+		if (link)
+			keel_link_put(link);
+		return false;
+	}
+	keel_segs_one(to, &mem, 0, len);
+	copied = keel_ud_copy(to, 0, &x->from->segs, len);
+	if (copied) {
+		keel_ud_frame(x, av, qkey, &frame);
+		/* The lock of the send queue is held: nothing sleeps here. */
+		keel_link_datagram(link, &frame, far->stage, len,
+				   GFP_NOWAIT | __GFP_NOWARN |
+				   (x->qp->user ? __GFP_ACCOUNT : 0));
+	}
+	keel_link_put(link);
+	return copied;
+}
+
+/**
+ * keel_ud_arrived() - receive a datagram of another host
+ * @x: the datagram; &keel_from.segs has its data, @x->peer is the receiver
+ * @av: its addresses
+ * @qkey: its Q_Key
+ *
+ * Context: may sleep; no lock of a responder is held.
+ * Return: KEEL_XFER_DONE: it was received or is lost; KEEL_XFER_BUSY: the lock of the
+ * responder is taken.
+ */
+enum keel_xfer_result keel_ud_arrived(struct keel_xfer *x, const struct keel_av *av, u32 qkey)
+{
+	bool taken = false, locked;
+
+	keel_resp_stay();
+	locked = keel_ud_try(x, av, qkey, &taken);
+	keel_resp_relax();
+	if (!locked)
+		return KEEL_XFER_BUSY;
+	if (!taken)
+		keel_count(x->peer->kdev, ud_drops, 1);
+	return KEEL_XFER_DONE;
+}
+
 static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
 			    u32 qkey)
 	__must_hold(&x->from->lock)
@@ -355,6 +431,11 @@ static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
 	struct keel_qp *peer = av->local ?
 			       keel_qp_get(x->qp->kdev, x->wqe->ud.qpn) : NULL;
 
+	if (av->far) {
+		if (!keel_ud_far(x, av, qkey))
+			keel_count(x->qp->kdev, ud_drops, 1);
+		return;
+	}
 	if (!peer) {
 		keel_count(x->qp->kdev, ud_drops, 1);
 		return;

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * QPs that are connected to another host: what they have in addition, and the link that
+ * they use. far_send.c is the requester, far_run.c the responder, and far_recv.c gives
+ * both what the link has received.
+ */
+#include <kunit/visibility.h>
+#include <linux/slab.h>
+
+#include "keel_far.h"
+#include "keel_qp.h"
+#include "keel_resp_lock.h"
+
+static bool keel_far_stop(void *arg)
+{
+	const struct keel_xfer *x = arg;
+	enum ib_qp_state state = keel_qp_state(x->peer);
+
+	return fatal_signal_pending(current) || keel_qp_is_dying(x->peer) ||
+	       state < IB_QPS_RTR || state == IB_QPS_ERR || need_resched() ||
+	       ktime_get_ns() > x->until;
+}
+
+static struct keel_far *keel_far_new(struct keel_qp *qp)
+	__context_unsafe(/* no other thread has it yet */)
+{
+	struct keel_far *far = kvzalloc_obj(*far, qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	int i;
+
+	if (!far)
+		return NULL;
+	far->qp = qp;
+	spin_lock_init(&far->lock);
+	INIT_LIST_HEAD(&far->free);
+	INIT_LIST_HEAD(&far->requests);
+	INIT_LIST_HEAD(&far->answers);
+	INIT_LIST_HEAD(&far->tx_wait.node);
+	INIT_LIST_HEAD(&far->rx_wait.node);
+	far->tx_wait.qp = qp;
+	far->rx_wait.qp = qp;
+	mutex_init(&far->from.lock);
+	far->from.qp = qp;
+	keel_fetch_init(&far->from.fetch, keel_far_stop);
+	INIT_LIST_HEAD(&far->from.waiting);
+	for (i = 0; i < KEEL_FAR_SLOTS; i++) {
+		far->slots[i].mem.type = KEEL_MEM_KERNEL;
+		far->slots[i].mem.start = (uintptr_t)far->slots[i].data;
+		list_add(&far->slots[i].node, &far->free);
+	}
+	return far;
+}
+
+/**
+ * keel_far_first() - the first packet of a list
+ * @far: of a QP
+ * @list: the list
+ *
+ * Return: the packet, or NULL.
+ */
+struct keel_far_slot *keel_far_first(struct keel_far *far, struct list_head *list)
+{
+	return list_first_entry_or_null(list, struct keel_far_slot, node);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_far_first);
+
+/**
+ * keel_far_free_slot() - forget a packet
+ * @far: of a QP
+ * @slot: the packet, in any list
+ */
+void keel_far_free_slot(struct keel_far *far, struct keel_far_slot *slot)
+{
+	list_move(&slot->node, &far->free);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_far_free_slot);
+
+/* Forget all packets. */
+static void keel_far_clear(struct keel_far *far)
+{
+	guard(spinlock)(&far->lock);
+	list_splice_init(&far->requests, &far->free);
+	list_splice_init(&far->answers, &far->free);
+	far->requests_n = 0;
+	far->answers_n = 0;
+	far->peer_gen = 0;
+}
+
+/* Return: the old link, which the caller drops. */
+static struct keel_link *keel_far_swap(struct keel_far *far, struct keel_link *link)
+	__must_hold(&far->qp->sq.from.lock, &far->from.lock)
+{
+	struct keel_link *old = far->link;
+
+	if (old) {
+		keel_link_unwait(old, &far->rx_wait);
+		keel_link_unwait(old, &far->tx_wait);
+	}
+	/* Packets that were sent before are sent again. */
+	far->epoch = 0;
+	/* The time of a wait is that of the other peer. */
+	if (far->qp->sq.wait == KEEL_WAIT_PEER)
+		WRITE_ONCE(far->qp->sq.wait, KEEL_WAIT_NONE);
+	guard(spinlock)(&far->lock);
+	WRITE_ONCE(far->link, link);
+	return old;
+}
+
+static void keel_far_set(struct keel_far *far, struct keel_link *link)
+{
+	struct keel_link *old;
+
+	/* The threads of the owner have these locks for a turn at most. */
+	mutex_lock(&far->qp->sq.from.lock);
+	mutex_lock(&far->from.lock);
+	/* They are the locks of this QP. */
+	old = context_unsafe(keel_far_swap(far, link));
+	mutex_unlock(&far->from.lock);
+	mutex_unlock(&far->qp->sq.from.lock);
+	keel_link_unuse(old);
+}
+
+/**
+ * keel_far_expect() - begin to receive
+ * @far: of a QP in INIT
+ * @psn: number of the first packet
+ *
+ * Context: &keel_qp.modify_lock is held.
+ */
+void keel_far_expect(struct keel_far *far, u32 psn)
+{
+	guard(spinlock)(&far->lock);
+	far->expected = psn & KEEL_PSN_MASK;
+	far->done = psn & KEEL_PSN_MASK;
+	far->executed = 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_far_expect);
+
+/**
+ * keel_far_give() - let a QP use a link, or none
+ * @qp: the QP
+ * @link: the link, of keel_link_use(), which is passed on; or NULL
+ *
+ * Context: may sleep; &keel_qp.modify_lock is held.
+ * Return: 0 or -ENOMEM: the link was dropped.
+ */
+VISIBLE_IF_KUNIT int keel_far_give(struct keel_qp *qp, struct keel_link *link)
+{
+	struct keel_far *far = qp->far;
+
+	if (!far && link) {
+		far = keel_far_new(qp);
+		if (!far) {
+			keel_link_unuse(link);
+			return -ENOMEM;
+		}
+		keel_far_expect(far, qp->attr.rq_psn);
+		/* Threads of links see it whole. */
+		smp_store_release(&qp->far, far);
+	}
+	if (far)
+		keel_far_set(far, link);
+	return 0;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_far_give);
+
+/* Types of QPs that can reach another host. */
+static bool keel_far_may(const struct keel_qp *qp)
+{
+	return qp->type == IB_QPT_RC || qp->type == IB_QPT_UC;
+}
+
+/**
+ * keel_far_attach() - find the link for the address of a QP
+ * @qp: the QP
+ * @av: its new address
+ *
+ * Context: may sleep; &keel_qp.modify_lock is held.
+ * Return: 0; -ENOMEM: no memory, or too many links. The QP has no link if the address is
+ * one of this device, or if keel uses no lower device.
+ */
+int keel_far_attach(struct keel_qp *qp, const struct keel_av *av)
+{
+	struct keel_link *link = NULL;
+
+	if (av->far && keel_far_may(qp)) {
+		link = keel_home_use(qp->kdev, &av->ends,
+				     qp->user ? KEEL_LINK_USER : KEEL_LINK_KERNEL,
+				     qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+		if (!link)
+			return -ENOMEM;
+	}
+	return keel_far_give(qp, link);
+}
+
+/**
+ * keel_far_listen() - let a QP receive datagrams of other hosts
+ * @qp: the QP, of any type
+ *
+ * Context: may sleep; &keel_qp.modify_lock is held.
+ * Return: 0 or -ENOMEM.
+ */
+int keel_far_listen(struct keel_qp *qp)
+{
+	struct keel_far *far;
+
+	if (qp->far || !keel_qp_is_dgram(qp) || !keel_wire_is_on())
+		return 0;
+	far = keel_far_new(qp);
+	if (!far)
+		return -ENOMEM;
+	/* As in keel_far_give(). */
+	smp_store_release(&qp->far, far);
+	return 0;
+}
+
+/**
+ * keel_far_detach() - let a QP use no link
+ * @far: of a QP that is in RESET or dying, so that nothing is executed for it
+ *
+ * Context: may sleep.
+ */
+void keel_far_detach(struct keel_far *far)
+{
+	keel_far_set(far, NULL);
+	mutex_lock(&far->from.lock);
+	keel_fetch_discard(&far->from.fetch);
+	keel_srq_wait_end(&far->from);
+	far->from.stage = KEEL_STAGE_NEW;
+	far->replies = false;
+	far->offset = 0;
+	far->broken = false;
+	far->atomic_done = false;
+	far->absent_until = 0;
+	keel_far_clear(far);
+	mutex_unlock(&far->from.lock);
+	/* No thread runs the send queue in this state. */
+	far->primed = false;
+	far->begun = false;
+	far->staged = false;
+}

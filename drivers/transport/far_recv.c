@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Frames that a link has received, for their QP. The thread of the link only puts them
+ * into a list of the QP: the owner of the QP does the work.
+ */
+#include <kunit/visibility.h>
+
+#include "keel_far.h"
+#include "keel_qp.h"
+
+/*
+ * Is the QP connected to the one that has sent a frame? A reset takes @far->lock after it
+ * has changed the state, and forgets what was kept before.
+ */
+static bool keel_far_accepts(const struct keel_far *far, const struct keel_frame *frame)
+	__must_hold(&far->lock)
+{
+	const struct keel_qp *qp = far->qp;
+	/* Pairs with the release that set the state after the attributes. */
+	enum ib_qp_state state = context_unsafe(smp_load_acquire(&qp->state));
+
+	return (qp->type == IB_QPT_RC || qp->type == IB_QPT_UC) &&
+	       !keel_qp_is_dying(qp) && state >= IB_QPS_RTR &&
+	       state != IB_QPS_ERR &&
+	       READ_ONCE(qp->attr.dest_qp_num) == le32_to_cpu(frame->from);
+}
+
+/* Return: an empty slot at the end of @list, or NULL. */
+static struct keel_far_slot *keel_far_new_slot(struct keel_far *far, struct list_head *list,
+					       u32 *n)
+	__must_hold(&far->lock)
+{
+	struct keel_far_slot *slot = keel_far_first(far, &far->free);
+
+	if (*n == KEEL_FAR_WINDOW || !slot)
+		return NULL;
+	list_move_tail(&slot->node, list);
+	++*n;
+	return slot;
+}
+
+static void keel_far_fill(struct keel_far_slot *slot, const struct keel_frame *frame,
+			  const void *data)
+{
+	slot->frame = *frame;
+	memcpy(slot->data, data, le32_to_cpu(frame->len));
+}
+
+/* Return: false if the QP is not ready for it. */
+static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *link,
+				  const struct keel_frame *frame, const void *data)
+{
+	u32 psn = le32_to_cpu(frame->psn);
+	u64 gen = le64_to_cpu(frame->gen);
+	struct keel_far_slot *slot;
+	bool next;
+
+	guard(spinlock)(&far->lock);
+	if (!keel_far_accepts(far, frame) || far->link != link ||
+	    (far->peer_gen && far->peer_gen != gen))
+		return false;
+	/* UC: a message may begin with any number. Nothing that was lost comes again. */
+	if (far->qp->type == IB_QPT_UC && frame->flags & KEEL_FRAME_F_FIRST)
+		far->expected = psn;
+	next = psn == far->expected;
+	if (!next && far->qp->type == IB_QPT_UC)
+		return true;
+	/* One that was executed is answered again. One that was lost comes again. */
+	if (!next && !keel_far_was_executed(far, psn))
+		return true;
+	slot = keel_far_new_slot(far, &far->requests, &far->requests_n);
+	if (!slot)
+		return true;
+	keel_far_fill(slot, frame, data);
+	if (next) {
+		far->expected = (psn + 1) & KEEL_PSN_MASK;
+		far->peer_gen = gen;
+	}
+	return true;
+}
+
+/* Tell the requester to try again later. It does so anyway, if this cannot be sent now. */
+static void keel_far_refuse(struct keel_link *link, const struct keel_frame *request)
+{
+	struct keel_frame frame = {
+		.type = KEEL_FRAME_ANSWER,
+		.to = request->from,
+		.from = request->to,
+		.psn = request->psn,
+		.gen = request->gen,
+		.answer.result = KEEL_RESULT_NOT_READY,
+	};
+	struct keel_buf *buf;
+	u64 epoch;
+
+	buf = keel_link_tx(link, NULL, &epoch);
+	if (buf)
+		keel_link_send(buf, &frame, 0);
+}
+
+static void keel_far_request(struct keel_link *link, const struct keel_frame *frame,
+			     const void *data)
+{
+	struct keel_qp *qp = keel_qp_get(link->kdev, le32_to_cpu(frame->to));
+	struct keel_far *far;
+	bool ready = false;
+
+	if (qp) {
+		/* Pairs with keel_far_give(). The reference on the QP keeps it. */
+		far = smp_load_acquire(&qp->far);
+		ready = far && keel_far_keep_request(far, link, frame, data);
+		if (ready)
+			keel_qp_schedule_alive(qp);
+		keel_obj_put(&qp->obj);
+	}
+	if (!ready)
+		keel_far_refuse(link, frame);
+}
+
+static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *link,
+				 const struct keel_frame *frame, const void *data)
+{
+	struct keel_far_slot *slot;
+
+	guard(spinlock)(&far->lock);
+	if (!keel_far_accepts(far, frame) || far->link != link ||
+	    atomic64_read(&far->qp->gen) != le64_to_cpu(frame->gen))
+		return false;
+	slot = keel_far_new_slot(far, &far->answers, &far->answers_n);
+	if (slot)
+		keel_far_fill(slot, frame, data);
+	return slot;
+}
+
+static void keel_far_answered(struct keel_link *link, const struct keel_frame *frame,
+			      const void *data)
+{
+	struct keel_qp *qp = keel_qp_get(link->kdev, le32_to_cpu(frame->to));
+	struct keel_far *far;
+
+	if (!qp)
+		return;
+	/* Likewise. */
+	far = smp_load_acquire(&qp->far);
+	if (far && qp->type == IB_QPT_RC &&
+	    keel_far_keep_answer(far, link, frame, data))
+		keel_qp_schedule_alive(qp);
+	keel_obj_put(&qp->obj);
+}
+
+static bool keel_far_keep_datagram(struct keel_far *far, const struct keel_link *link,
+				   const struct keel_frame *frame, const void *data)
+{
+	struct keel_far_slot *slot;
+
+	guard(spinlock)(&far->lock);
+	/* With the lock, as keel_far_accepts(). */
+	if (!keel_ud_takes(far->qp, le32_to_cpu(frame->datagram.qkey)))
+		return false;
+	slot = keel_far_new_slot(far, &far->requests, &far->requests_n);
+	if (!slot)
+		return false;
+	keel_far_fill(slot, frame, data);
+	slot->sgid = link->ends.dgid;
+	slot->dgid = link->ends.sgid;
+	return true;
+}
+
+static void keel_far_datagram(struct keel_link *link, const struct keel_frame *frame,
+			      const void *data)
+{
+	struct keel_qp *qp = keel_qp_get(link->kdev, le32_to_cpu(frame->to));
+	struct keel_far *far;
+
+	if (!qp)
+		return;
+	/* Likewise. */
+	far = smp_load_acquire(&qp->far);
+	if (far && keel_far_keep_datagram(far, link, frame, data))
+		keel_qp_schedule_alive(qp);
+	else
+		keel_count(qp->kdev, ud_drops, 1);
+	keel_obj_put(&qp->obj);
+}
+
+static void keel_far_wake(struct keel_link_wait *wait)
+{
+	/* keel_link_unwait() is called before the QP is destroyed. */
+	keel_qp_schedule(wait->qp);
+}
+
+const struct keel_wire_ops keel_far_ops = {
+	.request = keel_far_request,
+	.answer = keel_far_answered,
+	.datagram = keel_far_datagram,
+	.wake = keel_far_wake,
+};
+EXPORT_SYMBOL_IF_KUNIT(keel_far_ops);

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The responder of a QP that is connected to another host. It executes packets in the
+ * turns of the QP, so its owner does the work and is charged for it, with the same
+ * functions as for a message of this host.
+ */
+#include <linux/ktime.h>
+#include <net/ipv6.h>
+
+#include "keel_far.h"
+#include "keel_opcode.h"
+#include "keel_point.h"
+#include "keel_qp.h"
+#include "keel_resp_lock.h"
+#include "keel_sq.h"
+
+/* How long packets are executed before another QP gets a turn. */
+#define KEEL_FAR_TURN_NS	(2 * NSEC_PER_MSEC)
+
+/* The next action of the thread that executes packets. */
+enum keel_far_step {
+	KEEL_FAR_MORE,		/* there may be another packet */
+	KEEL_FAR_IDLE,		/* nothing can be done now */
+	KEEL_FAR_LATER,		/* schedule the QP */
+	KEEL_FAR_ABSENT,	/* request memory, without the lock */
+};
+
+/* Prepare the answer to the first packet. */
+static void keel_far_reply(struct keel_far *far, const struct keel_far_slot *slot, u8 result,
+			   const struct keel_xfer *x)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_frame *frame = &slot->frame;
+
+	far->answer = (struct keel_frame){
+		.type = KEEL_FRAME_ANSWER,
+		.to = frame->from,
+		.from = frame->to,
+		.psn = frame->psn,
+		.gen = frame->gen,
+		.answer.result = result,
+		.answer.status = x->status,
+		.answer.why = cpu_to_le32(x->why),
+		.answer.rnr = READ_ONCE(far->qp->attr.min_rnr_timer),
+	};
+	far->replies = true;
+}
+
+/* Forget all packets behind the first one: the other side sends them again. */
+static void keel_far_forget(struct keel_far *far, u32 expected)
+{
+	struct keel_far_slot *slot, *next;
+
+	guard(spinlock)(&far->lock);
+	slot = keel_far_first(far, &far->requests);
+	if (!slot)
+		return;
+	list_for_each_entry_safe_continue(slot, next, &far->requests, node) {
+		keel_far_free_slot(far, slot);
+		far->requests_n--;
+	}
+	far->expected = expected;
+}
+
+static void keel_far_drop(struct keel_far *far, struct keel_far_slot *slot)
+	__must_hold(&far->from.lock)
+{
+	/* The progress of its copy is not that of the next packet. */
+	far->from.stage = KEEL_STAGE_NEW;
+	far->absent_until = 0;
+	keel_fetch_discard(&far->from.fetch);
+	guard(spinlock)(&far->lock);
+	keel_far_free_slot(far, slot);
+	far->requests_n--;
+	far->replies = false;
+}
+
+/* The first packet was executed. */
+static void keel_far_executed(struct keel_far *far, struct keel_far_slot *slot,
+			      const struct keel_xfer *x)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_frame *frame = &slot->frame;
+	u32 psn = le32_to_cpu(frame->psn);
+
+	far->from.stage = KEEL_STAGE_NEW;
+	far->absent_until = 0;
+	keel_fetch_discard(&far->from.fetch);
+	keel_far_reply(far, slot, KEEL_RESULT_DONE, x);
+	far->broken = x->refused;
+	keel_count(far->qp->kdev, far_served, 1);
+	if (x->status == IB_WC_SUCCESS && keel_far_is_data(frame->request.opcode)) {
+		far->opcode = frame->request.opcode;
+		far->offset = frame->flags & KEEL_FRAME_F_LAST ?
+			      0 : far->offset + le32_to_cpu(frame->len);
+	}
+	if (x->status == IB_WC_SUCCESS && x->op->flags & KEEL_OP_READ &&
+	    x->op->flags & KEEL_OP_ATOMIC) {
+		far->atomic_done = true;
+		far->atomic_psn = psn;
+		memcpy(&far->atomic_word, slot->data, sizeof(far->atomic_word));
+		far->answer.answer.word = cpu_to_le64(far->atomic_word);
+	}
+	guard(spinlock)(&far->lock);
+	/* A read that is executed again changes nothing. */
+	if (psn != far->done)
+		return;
+	far->done = (psn + 1) & KEEL_PSN_MASK;
+	far->executed = min_t(u32, far->executed + 1, KEEL_FAR_WINDOW);
+}
+
+/* Memory of the owner is absent. */
+static enum keel_far_step keel_far_absent(struct keel_far *far)
+	__must_hold(&far->from.lock)
+{
+	struct keel_fetch *fetch = &far->from.fetch;
+	u64 now = ktime_get_ns();
+
+	/* Each need has its own time. */
+	if (fetch->ctl.need.kind == KEEL_NEED_CLOSE) {
+		keel_fetch_close(fetch);
+		far->absent_until = 0;
+	}
+	if (fatal_signal_pending(current))
+		return KEEL_FAR_IDLE;
+	if (!fetch->req) {
+		far->absent_until = 0;
+		return KEEL_FAR_ABSENT;
+	}
+	if (!far->absent_until)
+		far->absent_until = now + (fetch->req->open.need.kind == KEEL_NEED_PAGES ?
+					   KEEL_PAGES_NS : KEEL_FENCE_NS);
+	/* The request schedules the QP, and so does the other side if it sends again. */
+	if (now < far->absent_until)
+		return KEEL_FAR_IDLE;
+	keel_fetch_abandon(fetch);
+	return KEEL_FAR_MORE;
+}
+
+/* The action that follows from the result of an attempt. */
+static enum keel_far_step keel_far_result(struct keel_far *far, struct keel_far_slot *slot,
+					  struct keel_xfer *x, enum keel_xfer_result result)
+	__must_hold(&far->from.lock)
+{
+	u32 psn = le32_to_cpu(slot->frame.psn);
+
+	switch (result) {
+	case KEEL_XFER_DONE:
+		/* Its key may be gone meanwhile: the first answer may still arrive. */
+		if (x->again && x->status != IB_WC_SUCCESS) {
+			keel_far_drop(far, slot);
+			return KEEL_FAR_MORE;
+		}
+		keel_far_executed(far, slot, x);
+		return KEEL_FAR_MORE;
+	case KEEL_XFER_RNR:
+		/* The other side sends again: nothing waits here. */
+		keel_srq_wait_end(&far->from);
+		keel_far_forget(far, psn);
+		keel_far_reply(far, slot, KEEL_RESULT_RNR, x);
+		return KEEL_FAR_MORE;
+	case KEEL_XFER_ABSENT:
+		return keel_far_absent(far);
+	case KEEL_XFER_STOPPED:
+	case KEEL_XFER_BUSY:
+		return fatal_signal_pending(current) ? KEEL_FAR_IDLE : KEEL_FAR_LATER;
+	default:
+		/* The QP is in no state to receive: nobody waits for an answer. */
+		keel_far_forget(far, psn);
+		keel_far_drop(far, slot);
+		return KEEL_FAR_MORE;
+	}
+}
+
+/* Execute the first packet. */
+static enum keel_far_step keel_far_execute(struct keel_far *far, struct keel_far_slot *slot,
+					   bool again, u64 until)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_frame *frame = &slot->frame;
+	struct keel_uapi_send_wqe wqe = {};
+	struct keel_xfer x = {
+		.from = &far->from,
+		.gen = le64_to_cpu(frame->gen),
+		.src_qp = le32_to_cpu(frame->from),
+		.wqe = &wqe,
+		.op = keel_opcode_find(frame->request.opcode),
+		.peer = far->qp,
+		.domain = far->qp->domain,
+		.again = again,
+		.status = IB_WC_SUCCESS,
+		.until = until,
+	};
+	enum keel_xfer_result result;
+
+	keel_far_wqe(frame, &wqe);
+	keel_fetch_collect(&far->from.fetch);
+	keel_srq_wait_end(&far->from);
+	far->from.fetch.ctl.arg = &x;
+	/* keel_xfer_put() drops it. */
+	keel_obj_get(&far->qp->obj);
+	/* It is the lock of @far. */
+	result = context_unsafe(keel_far_try(&x, far, slot));
+	/* Only keel_far_try() uses it. */
+	far->from.fetch.ctl.arg = NULL;
+	keel_xfer_put(&x);
+	x.peer = far->qp;
+	return keel_far_result(far, slot, &x, result);
+}
+
+/* A packet that was executed before: its answer was lost. */
+static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_slot *slot)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_xfer x = { .status = IB_WC_SUCCESS };
+	const struct keel_frame *frame = &slot->frame;
+
+	switch (frame->request.opcode) {
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		if (!far->atomic_done || far->atomic_psn != le32_to_cpu(frame->psn)) {
+			keel_far_drop(far, slot);
+			return KEEL_FAR_MORE;
+		}
+		break;
+	default:
+		break;
+	}
+	keel_far_reply(far, slot, KEEL_RESULT_DONE, &x);
+	if (far->atomic_done && far->atomic_psn == le32_to_cpu(frame->psn))
+		far->answer.answer.word = cpu_to_le64(far->atomic_word);
+	return KEEL_FAR_MORE;
+}
+
+/* Send the answer to the first packet. @wait: as keel_link_tx() */
+static enum keel_far_step keel_far_send_reply(struct keel_far *far,
+					      struct keel_far_slot *slot,
+					      struct keel_link_wait *wait)
+	__must_hold(&far->from.lock)
+{
+	bool data = slot->frame.request.opcode == IB_WR_RDMA_READ &&
+		    far->answer.answer.result == KEEL_RESULT_DONE &&
+		    far->answer.answer.status == IB_WC_SUCCESS;
+	u32 len = data ? le32_to_cpu(slot->frame.request.bytes) : 0;
+	struct keel_buf *buf;
+	u64 epoch;
+
+	/* Nobody waits for it. */
+	if (!far->link || far->qp->type == IB_QPT_UC) {
+		keel_far_drop(far, slot);
+		return KEEL_FAR_MORE;
+	}
+	/* Others need the buffer: this thread is not preempted with it. */
+	keel_resp_stay();
+	buf = keel_link_tx(far->link, wait, &epoch);
+	if (buf) {
+		memcpy(buf->data, slot->data, len);
+		keel_link_send(buf, &far->answer, len);
+	}
+	keel_resp_relax();
+	if (!buf)
+		return KEEL_FAR_IDLE;
+	keel_far_drop(far, slot);
+	return KEEL_FAR_MORE;
+}
+
+/* Return: the first packet, or NULL. *@again: it was executed before. */
+static struct keel_far_slot *keel_far_next(struct keel_far *far, bool *again)
+	__must_hold(&far->from.lock)
+{
+	struct keel_far_slot *slot;
+
+	guard(spinlock)(&far->lock);
+	slot = keel_far_first(far, &far->requests);
+	*again = slot && far->qp->type == IB_QPT_RC &&
+		 keel_far_was_executed(far, le32_to_cpu(slot->frame.psn));
+	/* Only the holder of the lock of @far->from takes it out. */
+	return slot;
+}
+
+/* Deliver the first datagram. */
+static enum keel_far_step keel_far_deliver(struct keel_far *far, struct keel_far_slot *slot)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_frame *frame = &slot->frame;
+	const struct keel_uapi_send_wqe wqe = {
+		.opcode = frame->datagram.opcode,
+		.flags = frame->flags & KEEL_FRAME_F_SOLICITED ? IB_SEND_SOLICITED : 0,
+		.imm = le32_to_cpu(frame->datagram.imm),
+	};
+	const struct keel_av av = {
+		.sgid = slot->sgid,
+		.dgid = slot->dgid,
+		.ipv4 = ipv6_addr_v4mapped((struct in6_addr *)slot->sgid.raw) &&
+			ipv6_addr_v4mapped((struct in6_addr *)slot->dgid.raw),
+		.tclass = frame->datagram.tclass,
+		.hop_limit = frame->datagram.hop_limit,
+		.flow_label = le32_to_cpu(frame->datagram.flow_label),
+	};
+	struct keel_xfer x = {
+		.from = &far->from,
+		.src_qp = le32_to_cpu(frame->from),
+		.wqe = &wqe,
+		.peer = far->qp,
+		.domain = far->qp->domain,
+	};
+	enum keel_xfer_result result;
+
+	keel_segs_one(&far->from.segs, &slot->mem, 0, le32_to_cpu(frame->len));
+	/* The lock of @x is that of @far. */
+	result = context_unsafe(keel_ud_arrived(&x, &av, le32_to_cpu(frame->datagram.qkey)));
+	if (result == KEEL_XFER_BUSY)
+		return KEEL_FAR_LATER;
+	keel_far_drop(far, slot);
+	return KEEL_FAR_MORE;
+}
+
+/* UC has no numbers that must follow each other. */
+static bool keel_far_is_next(struct keel_far *far, const struct keel_far_slot *slot)
+{
+	guard(spinlock)(&far->lock);
+	return far->qp->type == IB_QPT_UC || le32_to_cpu(slot->frame.psn) == far->done;
+}
+
+/*
+ * UC: packets of the message before may have been lost, and packets behind one that was
+ * refused are dropped.
+ */
+static bool keel_far_uc_continues(struct keel_far *far, const struct keel_frame *frame)
+	__must_hold(&far->from.lock)
+{
+	if (frame->flags & KEEL_FRAME_F_FIRST) {
+		far->offset = 0;
+		far->broken = false;
+	}
+	return !far->broken;
+}
+
+static enum keel_far_step keel_far_step(struct keel_far *far, u64 until)
+	__must_hold(&far->from.lock)
+{
+	struct keel_far_slot *slot;
+	bool again;
+
+	slot = keel_far_next(far, &again);
+	if (!slot)
+		return KEEL_FAR_IDLE;
+	/* First: the owner may destroy the QP as soon as it sees the completion. */
+	if (far->replies)
+		return keel_far_send_reply(far, slot, &far->tx_wait);
+	if (keel_qp_is_dying(far->qp))
+		return KEEL_FAR_IDLE;
+	if (ktime_get_ns() > until)
+		return KEEL_FAR_LATER;
+	if (keel_qp_is_dgram(far->qp))
+		return keel_far_deliver(far, slot);
+	/* Kept because it was executed before, but too long ago to be known still. */
+	if (!again && !keel_far_is_next(far, slot)) {
+		keel_far_drop(far, slot);
+		return KEEL_FAR_MORE;
+	}
+	/* A read has no effect, so it is executed again. */
+	if (again && slot->frame.request.opcode != IB_WR_RDMA_READ)
+		return keel_far_repeat(far, slot);
+	if (far->qp->type == IB_QPT_UC && !keel_far_uc_continues(far, &slot->frame)) {
+		keel_far_drop(far, slot);
+		return KEEL_FAR_MORE;
+	}
+	return keel_far_execute(far, slot, again, until);
+}
+
+/* Execute packets until there is none, or none can be executed now. */
+static enum keel_far_step keel_far_drain(struct keel_far *far, u64 until)
+	__must_hold(&far->from.lock)
+{
+	enum keel_far_step step;
+
+	do {
+		step = keel_far_step(far, until);
+		cond_resched();
+	} while (step == KEEL_FAR_MORE);
+	return step;
+}
+
+/**
+ * keel_far_run() - execute packets that a QP has received
+ * @far: of the QP
+ *
+ * If another thread does so, that thread executes the new ones.
+ *
+ * Context: may sleep; no lock of a queue is held. Waits for no other process.
+ */
+void keel_far_run(struct keel_far *far)
+{
+	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
+	enum keel_far_step step;
+
+	/*
+	 * Pairs with atomic_xchg(): a thread that clears @again sees the packet that it was
+	 * set for.
+	 */
+	atomic_set_release(&far->again, 1);
+	do {
+		struct keel_lack lack = {};
+
+		/* As in keel_sq_run(): this thread gets the lock, or its holder sees @again. */
+		smp_mb();
+		if (!mutex_trylock(&far->from.lock))
+			return;
+		step = KEEL_FAR_IDLE;
+		while (step == KEEL_FAR_IDLE && atomic_xchg(&far->again, 0))
+			step = keel_far_drain(far, until);
+		keel_point("far_drained");
+		/* Its references are dropped without the lock. */
+		keel_fetch_take(&far->from.fetch, &lack);
+		mutex_unlock(&far->from.lock);
+		if (step == KEEL_FAR_ABSENT) {
+			/* This takes the lock. */
+			context_unsafe(keel_fetch_provide(&far->from.fetch, &far->from.lock,
+							  far->qp, &lack));
+			atomic_set(&far->again, 1);
+		}
+		keel_need_put(&lack.need);
+		/* Pairs with the barrier above, as in keel_sq_run(). */
+		smp_mb();
+	} while (step != KEEL_FAR_LATER && atomic_read(&far->again));
+	if (step == KEEL_FAR_LATER)
+		keel_qp_schedule_alive(far->qp);
+}
+
+/**
+ * keel_far_finish() - send an answer that is still to be sent, if that is possible
+ * @far: of a QP that is in RESET or dying
+ *
+ * Context: may sleep; no lock of a queue is held.
+ */
+void keel_far_finish(struct keel_far *far)
+{
+	struct keel_far_slot *slot;
+
+	/* A thread of the owner has the lock for a turn at most. */
+	guard(mutex)(&far->from.lock);
+	scoped_guard(spinlock, &far->lock)
+		slot = keel_far_first(far, &far->requests);
+	/* The buffers of datagrams are free more often than it is somebody's turn. */
+	if (slot && far->replies)
+		keel_far_send_reply(far, slot, NULL);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * QPs that are connected to a QP on another host.
+ *
+ * The requester divides a message into packets of at most 4096 bytes, and sends them over
+ * a link. The responder executes them one after the other, in the turns of its QP, and
+ * answers each. A packet that is not answered in time is sent again; the responder knows
+ * by its number whether it was executed.
+ */
+#ifndef KEEL_FAR_H
+#define KEEL_FAR_H
+
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/spinlock.h>
+
+#include "keel_ah.h"
+#include "keel_from.h"
+#include "keel_wire.h"
+#include "keel_xfer.h"
+
+struct keel_qp;
+
+/* Packets of a QP that are not answered yet. */
+#define KEEL_FAR_WINDOW	8
+/* Packets that a QP keeps: requests that it received, and answers. */
+#define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
+
+/**
+ * struct keel_far_slot - a packet that was received
+ * @node: in one of the lists of struct keel_far
+ * @frame: its header
+ * @sgid: datagram: the GID of the other side
+ * @dgid: datagram: the GID of this side
+ * @mem: describes @data as memory
+ * @data: its data; RDMA read: that of the answer
+ */
+struct keel_far_slot {
+	struct list_head node;
+	struct keel_frame frame;
+	union ib_gid sgid;
+	union ib_gid dgid;
+	struct keel_mem mem;
+	u8 data[KEEL_FRAME_DATA] __aligned(16);
+};
+
+/**
+ * struct keel_far - what a QP has in addition if it is connected to another host
+ * @qp: the QP, of which this is a part
+ * @link: the link to that host, or NULL; changes under the locks of the send queue, of
+ *	@from, and @lock
+ * @lock: protects the members up to @peer_gen
+ * @free: unused slots
+ * @requests: packets of the other side that are to be executed
+ * @answers: answers of the other side, for the requester
+ * @requests_n: number of @requests
+ * @answers_n: number of @answers
+ * @expected: number of the next packet that is put into @requests
+ * @done: number of the next packet that is to be executed
+ * @executed: number of packets before @done that were executed, at most KEEL_FAR_WINDOW
+ * @peer_gen: generation of the other side's QP, or 0
+ * @again: there may be more to execute
+ * @from: responder: memory and progress of the first of @requests; its lock protects the
+ *	members up to @tx_wait
+ * @replies: @answer is to be sent
+ * @answer: answer to the first of @requests
+ * @offset: bytes of the message before it
+ * @opcode: opcode of the message, if @offset is not 0
+ * @broken: UC: a packet of the message was refused, and the others are dropped
+ * @atomic_done: an atomic operation was executed
+ * @atomic_psn: number of the last one
+ * @atomic_word: its result
+ * @absent_until: when absent memory is given up, ns; 0: none is absent
+ * @tx_wait: waits for the link, to send @answer
+ * @primed: requester, under the lock of the send queue from here on: @next and @una belong
+ *	to this life of the QP
+ * @begun: the WQE @index is being sent
+ * @index: index of that WQE in its ring
+ * @len: bytes of its message
+ * @una: number of the first packet that is not answered
+ * @next: number of the next packet
+ * @tip: number behind the last packet that was ever sent
+ * @acked: bytes of the message before packet @una
+ * @sent: bytes of the message before packet @next
+ * @whole: the last packet was sent
+ * @epoch: &keel_link.epoch when a packet was sent last
+ * @probes: how often the other side was not ready, one time after the other: then one
+ *	packet is sent at a time
+ * @resends: how often packets were sent again, one time after the other
+ * @hold_until: sends nothing before, ns; 0: no such limit
+ * @resend_at: when packets that are not answered are sent again, ns
+ * @deadline: when the message fails without an answer, ns
+ * @rnr_until: when it fails for want of a receive WQE, ns; 0: it does not wait for one
+ * @staged: @stage has the data of packet @next
+ * @stage: data of memory that may be absent
+ * @rx_wait: waits for the link, to send a packet
+ * @slots: the slots
+ */
+struct keel_far {
+	struct keel_qp *qp;
+	struct keel_link *link;
+	spinlock_t lock;
+	struct list_head free __guarded_by(&lock);
+	struct list_head requests __guarded_by(&lock);
+	struct list_head answers __guarded_by(&lock);
+	u32 requests_n __guarded_by(&lock);
+	u32 answers_n __guarded_by(&lock);
+	u32 expected __guarded_by(&lock);
+	u32 done __guarded_by(&lock);
+	u32 executed __guarded_by(&lock);
+	u64 peer_gen __guarded_by(&lock);
+	atomic_t again;
+	struct keel_from from;
+	bool replies __guarded_by(&from.lock);
+	struct keel_frame answer __guarded_by(&from.lock);
+	u64 offset __guarded_by(&from.lock);
+	u8 opcode __guarded_by(&from.lock);
+	bool broken __guarded_by(&from.lock);
+	bool atomic_done __guarded_by(&from.lock);
+	u32 atomic_psn __guarded_by(&from.lock);
+	u64 atomic_word __guarded_by(&from.lock);
+	u64 absent_until __guarded_by(&from.lock);
+	struct keel_link_wait tx_wait;
+	bool primed;
+	bool begun;
+	u32 index;
+	u64 len;
+	u32 una;
+	u32 next;
+	u32 tip;
+	u64 acked;
+	u64 sent;
+	bool whole;
+	u64 epoch;
+	u8 probes;
+	u8 resends;
+	u64 hold_until;
+	u64 resend_at;
+	u64 deadline;
+	u64 rnr_until;
+	bool staged;
+	u8 stage[KEEL_FRAME_DATA] __aligned(16);
+	struct keel_link_wait rx_wait;
+	struct keel_far_slot slots[KEEL_FAR_SLOTS];
+};
+
+/**
+ * keel_psn_diff() - compare numbers of packets
+ * @a: a number
+ * @b: another one
+ *
+ * Return: how far @a is behind @b; negative if it is before.
+ */
+static inline s32 keel_psn_diff(u32 a, u32 b)
+{
+	return (s32)((a - b) << 8) >> 8;
+}
+
+/* far.c */
+int keel_far_attach(struct keel_qp *qp, const struct keel_av *av);
+#if IS_ENABLED(CONFIG_KUNIT)
+int keel_far_give(struct keel_qp *qp, struct keel_link *link);
+#endif
+int keel_far_listen(struct keel_qp *qp);
+void keel_far_expect(struct keel_far *far, u32 psn);
+void keel_far_detach(struct keel_far *far);
+struct keel_far_slot *keel_far_first(struct keel_far *far, struct list_head *list)
+	__must_hold(&far->lock);
+void keel_far_free_slot(struct keel_far *far, struct keel_far_slot *slot)
+	__must_hold(&far->lock);
+
+/**
+ * keel_far_was_executed() - was a packet executed in this life of the QP?
+ * @far: of the QP
+ * @psn: number of the packet
+ *
+ * Return: true if it was one of the last KEEL_FAR_WINDOW packets. An honest requester
+ * sends no older one again.
+ */
+static inline bool keel_far_was_executed(const struct keel_far *far, u32 psn)
+	__must_hold(&far->lock)
+{
+	s32 before = keel_psn_diff(far->done, psn);
+
+	return before > 0 && before <= (s32)far->executed;
+}
+
+/* far_send.c */
+enum keel_xfer_result keel_far_send(struct keel_xfer *x) __must_hold(&x->from->lock);
+void keel_far_wait(struct keel_qp *qp);
+bool keel_far_has_begun(const struct keel_qp *qp);
+
+/* far_recv.c */
+extern const struct keel_wire_ops keel_far_ops;
+
+/* far_packet.c */
+bool keel_far_is_data(u8 opcode);
+void keel_far_wqe(const struct keel_frame *frame, struct keel_uapi_send_wqe *wqe);
+enum keel_xfer_result keel_far_try(struct keel_xfer *x, struct keel_far *far,
+				   struct keel_far_slot *slot)
+	__must_hold(&x->from->lock);
+
+/* far_run.c */
+void keel_far_run(struct keel_far *far);
+void keel_far_finish(struct keel_far *far);
+
+#endif /* KEEL_FAR_H */
