@@ -392,14 +392,14 @@ static void dev_2_rnr_timers(struct kunit *test)
 	u64 us;
 	int i;
 
-	KUNIT_EXPECT_EQ(test, 10000ULL, keel_req_rnr_ns(1));
+	KUNIT_EXPECT_EQ(test, 10000ULL, keel_rnr_ns(1));
 	for (i = 2; i <= 32; i++) {
 		us = (i % 2 ? 30ULL : 20ULL) << (i / 2 - 1);
 		KUNIT_EXPECT_EQ_MSG(test, us * NSEC_PER_USEC,
-				    keel_req_rnr_ns(i % 32), "timer %d", i % 32);
+				    keel_rnr_ns(i % 32), "timer %d", i % 32);
 	}
 	/* A timer has five bits. */
-	KUNIT_EXPECT_EQ(test, keel_req_rnr_ns(31), keel_req_rnr_ns(63));
+	KUNIT_EXPECT_EQ(test, keel_rnr_ns(31), keel_rnr_ns(63));
 }
 
 static int qp_state_init(struct kunit *test)

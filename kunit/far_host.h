@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Another host, without a network: the end b of a pair is connected to a QP of this host.
+ * The test passes frames to the QP, as a link does, and gets those that the QP sends.
+ */
+#ifndef KEEL_FAR_HOST_H
+#define KEEL_FAR_HOST_H
+
+#include "keel_far.h"
+#include "pair.h"
+
+/* The number of the QP on the other host, and its generation. */
+#define FAR_QPN		0x4321
+#define FAR_GEN		77
+/* Numbers of the first packets, which wrap. */
+#define FAR_PSN		(KEEL_PSN_MASK - 1)
+/* Most frames that a test can get. */
+#define FAR_SENDS	48
+
+/* Operands of far_post(): the remote memory, immediate data, and so on. */
+#define FAR_WR_ID	9
+#define FAR_REMOTE	0x123456789000ULL
+#define FAR_RKEY	0x4711
+#define FAR_IMM		0x1234
+#define FAR_A		0x1122334455667788ULL
+#define FAR_B		0x99aabbccddeeff00ULL
+/* Its most bytes: more packets than the window. */
+#define FAR_LONGEST	(10 * KEEL_FRAME_DATA)
+
+#define FIRST		KEEL_FRAME_F_FIRST
+#define LAST		KEEL_FRAME_F_LAST
+#define ONLY		(FIRST | LAST)
+
+/**
+ * struct far_host - the other host
+ * @p: has the QP at its end b
+ * @qp: that QP
+ * @link: its link, in no table
+ * @conn: the connection of @link, if it is open
+ * @lower: the device that carries it
+ * @ib: likewise
+ * @pd: of @lower
+ * @lower_qp: QP of @conn, which puts all frames into @sent
+ * @headers: memory of frames
+ * @sent: frames that the QP has sent
+ * @nr_sent: number of them, under the lock of @conn
+ * @data: data of the next frame for the QP
+ */
+struct far_host {
+	struct pair *p;
+	struct keel_qp *qp;
+	struct keel_link link;
+	struct keel_conn conn;
+	struct keel_lower lower;
+	struct ib_device ib;
+	struct ib_pd pd;
+	struct ib_qp lower_qp;
+	struct keel_frame headers[FAR_SENDS];
+	const struct keel_buf *sent[FAR_SENDS];
+	u32 nr_sent;
+	u8 data[KEEL_FRAME_DATA];
+};
+
+/* Create a pair whose end b is in @state, and connected to the host. The link is closed. */
+struct far_host *far_host_make(struct kunit *test, enum ib_qp_state state);
+struct far_host *far_host_make_type(struct kunit *test, enum ib_qp_type type,
+				    enum ib_qp_state state);
+/* The link gets a connection, and wakes the QP. */
+void far_host_open(struct far_host *h);
+/* Wait for the work of the QP. */
+void far_host_settle(struct far_host *h);
+/* Wait until the QP has sent @n frames at least. Return: their number. */
+u32 far_host_wait(struct far_host *h, u32 n);
+
+/* A packet that the host sends to the QP, with number FAR_PSN + @nr. */
+struct keel_frame far_packet(const struct far_host *h, u32 nr, u8 opcode, u8 flags, u32 len,
+			     u64 left);
+/* Pass a packet to the QP, and wait for its work. */
+void far_request(struct far_host *h, const struct keel_frame *frame);
+/* The frame @i of those that the QP has sent answers packet @nr. Return: it. */
+const struct keel_frame *far_answered(struct far_host *h, u32 i, u32 nr, u8 result, u8 status);
+/* Number of packets that the QP keeps. */
+u32 far_requests_n(const struct far_host *h);
+
+/* A host with an open link, and FAR_LONGEST bytes for messages to it, which count. */
+struct far_host *far_send_make(struct kunit *test, u8 **buf);
+/* Post a work request of the QP. */
+void far_post(struct far_host *h, u8 opcode, void *buf, u32 len);
+/* The frame @i of those that the QP has sent is packet @nr. Return: it. */
+const struct keel_frame *far_sent(struct far_host *h, u32 i, u32 nr);
+/* An answer to packet @nr. */
+struct keel_frame far_answer(struct far_host *h, u32 nr, u8 status);
+/* Pass an answer to the QP, and wait for its work. */
+void far_give(struct far_host *h, const struct keel_frame *answer);
+/* Packet @nr was executed; @len: bytes that a read returns, which are in @h->data. */
+void far_give_done(struct far_host *h, u32 nr, u32 len);
+/* Number of answers that the QP keeps. */
+u32 far_answers_n(const struct far_host *h);
+/* The work request has not completed, or with @status and the vendor error @why. */
+void far_nothing_ended(struct far_host *h);
+void far_ended_with(struct far_host *h, enum ib_wc_status status, u32 why);
+
+static inline u32 far_psn(u32 nr)
+{
+	return (FAR_PSN + nr) & KEEL_PSN_MASK;
+}
+
+#endif /* KEEL_FAR_HOST_H */

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * How frames get the buffers of a link: in turn, and nobody waits for ever for those that
+ * do not take theirs.
+ */
+#include <kunit/test.h>
+
+#include "keel_wire.h"
+
+#define SPARE	KEEL_LINK_SPARE
+#define OPEN	KEEL_LINK_OPEN
+#define WAITS	8
+
+/**
+ * struct tx_link - a link with a connection that sends nothing
+ * @link: the link, in no table
+ * @conn: its connection
+ * @lower: the device that carries it
+ * @ib: likewise
+ * @pd: of @lower
+ * @lower_qp: QP of @conn
+ * @headers: memory of frames
+ * @sent: number of frames
+ * @wait: what waits for the link
+ * @woken: the numbers in @wait of those that were woken, in turn
+ * @nr_woken: number of them
+ */
+struct tx_link {
+	struct keel_link link;
+	struct keel_conn conn;
+	struct keel_lower lower;
+	struct ib_device ib;
+	struct ib_pd pd;
+	struct ib_qp lower_qp;
+	struct keel_frame headers[KEEL_LINK_SENDS];
+	int sent;
+	struct keel_link_wait wait[WAITS];
+	long woken[WAITS];
+	int nr_woken;
+};
+
+static struct tx_link *tx;
+
+static void tx_wake(struct keel_link_wait *wait)
+{
+	tx->woken[tx->nr_woken++] = wait - tx->wait;
+}
+
+static const struct keel_wire_ops tx_ops = { .wake = tx_wake };
+
+static int tx_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
+			const struct ib_send_wr **bad)
+{
+	tx->sent++;
+	return 0;
+}
+
+static void tx_make(struct kunit *test)
+	__context_unsafe(/* no other thread has the link yet */)
+{
+	struct keel_link *link = &tx->link;
+	struct keel_conn *conn = &tx->conn;
+	int i;
+
+	tx->ib.ops.post_send = tx_post_send;
+	tx->pd.device = &tx->ib;
+	tx->lower_qp.device = &tx->ib;
+	tx->lower.ib = &tx->ib;
+	tx->lower.pd = &tx->pd;
+	kref_init(&conn->ref);
+	conn->link = link;
+	conn->lower = &tx->lower;
+	conn->qp = &tx->lower_qp;
+	conn->state = KEEL_CONN_UP;
+	spin_lock_init(&conn->lock);
+	INIT_LIST_HEAD(&conn->free);
+	for (i = 0; i < KEEL_LINK_SENDS; i++) {
+		conn->sends[i].conn = conn;
+		conn->sends[i].frame = &tx->headers[i];
+		list_add_tail(&conn->sends[i].node, &conn->free);
+	}
+	conn->nfree = KEEL_LINK_SENDS;
+	kref_init(&link->ref);
+	spin_lock_init(&link->lock);
+	INIT_LIST_HEAD(&link->waiters);
+	INIT_LIST_HEAD(&link->woken);
+	for (i = 0; i < WAITS; i++)
+		INIT_LIST_HEAD(&tx->wait[i].node);
+	/* Its work is never queued. */
+	link->dead = true;
+	link->up = conn;
+	link->epoch = 3;
+}
+
+static int tx_init(struct kunit *test)
+{
+	tx = kunit_kzalloc(test, sizeof(*tx), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx_make(test);
+	return keel_links_start(&tx_ops);
+}
+
+static void tx_exit(struct kunit *test)
+{
+	keel_links_stop();
+}
+
+/* The other side can receive @n frames of QPs. */
+static void tx_room(struct kunit *test, u32 n)
+{
+	scoped_guard(spinlock, &tx->conn.lock)
+		tx->conn.credits = n + SPARE;
+	KUNIT_EXPECT_EQ(test, n, keel_conn_room(&tx->conn));
+}
+
+/* Ask for a buffer. Return: whether there was one. */
+static bool tx_try(struct kunit *test, struct keel_link_wait *wait)
+{
+	struct keel_frame frame = { .type = KEEL_FRAME_REQUEST };
+	u64 epoch = 0;
+	struct keel_buf *buf = keel_link_tx(&tx->link, wait, &epoch);
+	int sent = tx->sent;
+
+	KUNIT_EXPECT_EQ(test, 3, epoch);
+	if (!buf)
+		return false;
+	keel_link_send(buf, &frame, 0);
+	KUNIT_EXPECT_EQ(test, sent + 1, tx->sent);
+	return true;
+}
+
+/* Those with the numbers @from to @to - 1 are woken, in turn. */
+static void tx_woken_is(struct kunit *test, int from, int to)
+{
+	int i;
+
+	KUNIT_EXPECT_EQ(test, to - from, tx->nr_woken);
+	for (i = from; i < to; i++)
+		KUNIT_EXPECT_EQ(test, i, tx->woken[i - from]);
+	tx->nr_woken = 0;
+}
+
+/* HOST-4: frames of QPs leave buffers and credits for those of the link. */
+static void host_4_spare(struct kunit *test)
+{
+	tx_room(test, 1);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
+	KUNIT_EXPECT_EQ(test, 0, keel_conn_room(&tx->conn));
+	KUNIT_EXPECT_FALSE(test, tx_try(test, NULL));
+	KUNIT_EXPECT_TRUE(test, keel_conn_tell(&tx->conn, KEEL_FRAME_ASK));
+	KUNIT_EXPECT_EQ(test, 2, tx->sent);
+}
+
+/* HOST-4: those that wait are served first, in turn. */
+static void host_4_turns(struct kunit *test)
+{
+	int i;
+
+	tx_room(test, 0);
+	for (i = 0; i < 3; i++)
+		KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[i]));
+	tx_room(test, 2);
+	/* Nobody passes them. */
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[3]));
+	keel_link_wake(&tx->link, 2);
+	tx_woken_is(test, 0, 2);
+	/* Nor while those that were woken do not run yet. */
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[4]));
+	keel_link_unwait(&tx->link, &tx->wait[4]);
+	keel_link_wake(&tx->link, 2);
+	tx_woken_is(test, 2, 2);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[1]));
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[2]));
+	tx_room(test, 4);
+	keel_link_wake(&tx->link, 4);
+	tx_woken_is(test, 2, 4);
+	/* Two are left for others. */
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[5]));
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[4]));
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[6]));
+	keel_link_unwait(&tx->link, &tx->wait[6]);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[2]));
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[3]));
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+}
+
+/* HOST-4: one that was woken and does not run keeps its buffer for a while, not for ever. */
+static void host_4_stopped(struct kunit *test)
+{
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[1]));
+	tx_room(test, 1);
+	keel_link_wake(&tx->link, 1);
+	tx_woken_is(test, 0, 1);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[1]));
+	/* Not yet. */
+	keel_link_expire(&tx->link);
+	keel_link_wake(&tx->link, 1);
+	tx_woken_is(test, 0, 0);
+	tx->wait[0].since -= KEEL_WAKE_TIME;
+	keel_link_expire(&tx->link);
+	keel_link_wake(&tx->link, 1);
+	tx_woken_is(test, 1, 2);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[1]));
+	/* It runs after all, and waits in turn again. */
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_TRUE(test, keel_link_has_waiters(&tx->link));
+	tx_room(test, 1);
+	keel_link_wake(&tx->link, 1);
+	tx_woken_is(test, 0, 1);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[0]));
+}
+
+/* HOST-4: with more than half of the buffers free, nobody waits for anybody. */
+static void host_4_open(struct kunit *test)
+{
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	tx_room(test, OPEN);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[1]));
+	tx_room(test, OPEN + 1);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[1]));
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[2]));
+	keel_link_unwait(&tx->link, &tx->wait[0]);
+	keel_link_unwait(&tx->link, &tx->wait[2]);
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[3]));
+}
+
+/* HOST-4: datagrams wait for no buffer, and while others wait they get a few at a time. */
+static void host_4_datagrams(struct kunit *test)
+{
+	struct keel_buf *bufs[KEEL_LINK_DGRAMS];
+	u64 epoch;
+	int i;
+
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, tx_try(test, NULL));
+	tx_room(test, KEEL_LINK_DGRAMS + 2);
+	for (i = 0; i < KEEL_LINK_DGRAMS; i++) {
+		bufs[i] = keel_link_tx(&tx->link, NULL, &epoch);
+		KUNIT_ASSERT_NOT_NULL(test, bufs[i]);
+	}
+	KUNIT_EXPECT_FALSE(test, tx_try(test, NULL));
+	keel_link_wake(&tx->link, 2);
+	tx_woken_is(test, 0, 1);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[0]));
+	/* Nobody waits now. */
+	KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
+	for (i = 0; i < KEEL_LINK_DGRAMS; i++)
+		keel_link_unsend(bufs[i]);
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	tx_room(test, 1);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
+}
+
+/* HOST-4: one that ends leaves no buffer kept for it. */
+static void host_4_unwait(struct kunit *test)
+{
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	tx_room(test, 1);
+	keel_link_wake(&tx->link, 1);
+	tx_woken_is(test, 0, 1);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[1]));
+	keel_link_unwait(&tx->link, &tx->wait[1]);
+	keel_link_unwait(&tx->link, &tx->wait[0]);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[1]));
+	/* Twice does no harm. */
+	keel_link_unwait(&tx->link, &tx->wait[0]);
+	tx_room(test, 1);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[1]));
+}
+
+/* HOST-4: a buffer that is given back counts again, and wakes the next one. */
+static void host_4_unsend(struct kunit *test)
+{
+	struct keel_buf *buf;
+	u64 epoch;
+
+	tx_room(test, 1);
+	buf = keel_link_tx(&tx->link, NULL, &epoch);
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	keel_link_unsend(buf);
+	tx_woken_is(test, 0, 1);
+	KUNIT_EXPECT_EQ(test, 1, keel_conn_room(&tx->conn));
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_EQ(test, 1, kref_read(&tx->conn.ref));
+}
+
+static struct kunit_case tx_cases[] = {
+	KUNIT_CASE(host_4_spare),
+	KUNIT_CASE(host_4_turns),
+	KUNIT_CASE(host_4_stopped),
+	KUNIT_CASE(host_4_open),
+	KUNIT_CASE(host_4_datagrams),
+	KUNIT_CASE(host_4_unwait),
+	KUNIT_CASE(host_4_unsend),
+	{}
+};
+
+static struct kunit_suite tx_suite = {
+	.name = "keel_link_tx",
+	.init = tx_init,
+	.exit = tx_exit,
+	.test_cases = tx_cases,
+};
+kunit_test_suite(tx_suite);
