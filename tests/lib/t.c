@@ -246,6 +246,8 @@ int main(int argc, char **argv)
 			t_note("that took %d s", (int)(time(NULL) - start));
 		fflush(stdout);
 	}
+	if (t_end)
+		t_end();
 	printf("1..%d\n", n);
 	/* It is an error if the argument picks no test. */
 	return failed || n + left_out == 0;

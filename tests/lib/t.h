@@ -48,6 +48,8 @@ void t_add(struct t_case *c);
  * however the test ended, to undo what outlives a process.
  */
 void t_after(void) __attribute__((weak));
+/* Likewise, after all tests, to undo what several tests have used. */
+void t_end(void) __attribute__((weak));
 
 /*
  * TEST(name, "PD-1,PD-2", "what the test proves") { ... }

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every operation of RC, between two hosts.
+ */
+#include "hosts.h"
+#include "qp.h"
+#include "t.h"
+
+static struct end a, b;
+
+void t_end(void)
+{
+	hosts_down();
+}
+
+static void begin(void)
+{
+	hosts_up();
+	a = end_new(0);
+	b = end_new(1);
+	ends_join(&a, &b, &joint_usual);
+}
+
+static void end(void)
+{
+	end_free(&a);
+	end_free(&b);
+}
+
+static struct mem part(const struct end *e, size_t off, uint32_t len)
+{
+	return (struct mem){ e->mem + off, len, e->mr->lkey };
+}
+
+static void pattern(char *p, size_t len, unsigned int seed)
+{
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		p[i] = (i * 7 + i / 251 + seed) & 0xff;
+}
+
+TEST(send, "HOST-1", "a send arrives on the other host, from one byte to several packets")
+{
+	static const uint32_t lens[] = { 0, 1, 64, 4095, 4096, 4097, 8192, 100000, END_HALF };
+	struct ibv_wc wc;
+	size_t i;
+
+	begin();
+	for (i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		pattern(a.mem, lens[i], i);
+		memset(b.mem, 0xee, END_BYTES);
+		post_recv(b.qp, 2, part(&b, 0, END_BYTES));
+		post_send(a.qp, 1, part(&a, 0, lens[i]));
+		CHECK_WC(a.cq, 1, IBV_WC_SUCCESS);
+		wc = CHECK_WC(b.cq, 2, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.byte_len, lens[i]);
+		CHECK_EQ(wc.opcode, IBV_WC_RECV);
+		CHECK_MEM(b.mem, a.mem, lens[i]);
+		CHECK_ALL(b.mem + lens[i], 0xee, 64);
+	}
+	end();
+}
+
+TEST(imm, "HOST-1", "immediate data arrives with a send and with a write, of which the length is reported")
+{
+	struct ibv_send_wr *wr;
+	struct ibv_wc wc;
+
+	begin();
+	pattern(a.mem, 10000, 3);
+	post_recv(b.qp, 2, part(&b, 0, 10000));
+	wr = send_wr(IBV_WR_SEND_WITH_IMM, 1, part(&a, 0, 10000));
+	wr->imm_data = htobe32(0x11223344);
+	post(a.qp, wr);
+	CHECK_WC(a.cq, 1, IBV_WC_SUCCESS);
+	wc = CHECK_WC(b.cq, 2, IBV_WC_SUCCESS);
+	CHECK_EQ(be32toh(wc.imm_data), 0x11223344);
+	CHECK_EQ(wc.wc_flags & IBV_WC_WITH_IMM, IBV_WC_WITH_IMM);
+	CHECK_MEM(b.mem, a.mem, 10000);
+
+	post_recv(b.qp, 3, part(&b, 0, 0));
+	wr = send_wr(IBV_WR_RDMA_WRITE_WITH_IMM, 4, part(&a, 0, 9000));
+	wr->imm_data = htobe32(0x55667788);
+	wr->wr.rdma.remote_addr = (uintptr_t)b.mem + END_HALF;
+	wr->wr.rdma.rkey = b.mr->rkey;
+	post(a.qp, wr);
+	CHECK_WC(a.cq, 4, IBV_WC_SUCCESS);
+	wc = CHECK_WC(b.cq, 3, IBV_WC_SUCCESS);
+	CHECK_EQ(be32toh(wc.imm_data), 0x55667788);
+	CHECK_EQ(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
+	CHECK_EQ(wc.byte_len, 9000);
+	CHECK_MEM(b.mem + END_HALF, a.mem, 9000);
+	end();
+}
+
+TEST(rdma, "HOST-1", "RDMA writes and reads of any length move the bytes, and none beside them")
+{
+	static const uint32_t lens[] = { 0, 8, 4096, 5000, 65536, 300001 };
+	size_t i;
+
+	begin();
+	for (i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		pattern(a.mem, lens[i], i);
+		memset(b.mem, 0xee, END_BYTES);
+		memset(a.mem + END_HALF, 0xdd, END_HALF);
+		post_rdma(a.qp, IBV_WR_RDMA_WRITE, 1, part(&a, 0, lens[i]),
+			  (uintptr_t)b.mem + 100, b.mr->rkey);
+		CHECK_WC(a.cq, 1, IBV_WC_SUCCESS);
+		CHECK_MEM(b.mem + 100, a.mem, lens[i]);
+		CHECK_ALL(b.mem, 0xee, 100);
+		CHECK_ALL(b.mem + 100 + lens[i], 0xee, 100);
+		post_rdma(a.qp, IBV_WR_RDMA_READ, 2, part(&a, END_HALF, lens[i]),
+			  (uintptr_t)b.mem + 100, b.mr->rkey);
+		CHECK_EQ(CHECK_WC(a.cq, 2, IBV_WC_SUCCESS).byte_len, lens[i]);
+		CHECK_MEM(a.mem + END_HALF, a.mem, lens[i]);
+		CHECK_ALL(a.mem + END_HALF + lens[i], 0xdd, 100);
+	}
+	CHECK_NO_WC(b.cq);
+	end();
+}
+
+TEST(atomic, "HOST-1", "atomics change the memory of the other host once, and return what it held")
+{
+	volatile uint64_t *word;
+	uint64_t *old;
+	struct ibv_send_wr *wr;
+	int i;
+
+	begin();
+	word = (volatile uint64_t *)(b.mem + 64);
+	old = (uint64_t *)a.mem;
+	*word = 1000;
+	for (i = 0; i < 50; i++) {
+		post_add(a.qp, i, part(&a, 0, 8), (uintptr_t)word, b.mr->rkey, 3);
+		CHECK_WC(a.cq, i, IBV_WC_SUCCESS);
+		CHECK_EQ(*old, 1000 + 3 * i);
+	}
+	CHECK_EQ(*word, 1150);
+	wr = send_wr(IBV_WR_ATOMIC_CMP_AND_SWP, 100, part(&a, 0, 8));
+	wr->wr.atomic.remote_addr = (uintptr_t)word;
+	wr->wr.atomic.rkey = b.mr->rkey;
+	wr->wr.atomic.compare_add = 1150;
+	wr->wr.atomic.swap = 7;
+	post(a.qp, wr);
+	CHECK_WC(a.cq, 100, IBV_WC_SUCCESS);
+	CHECK_EQ(*old, 1150);
+	CHECK_EQ(*word, 7);
+	wr->wr_id = 101;
+	post(a.qp, wr);
+	CHECK_WC(a.cq, 101, IBV_WC_SUCCESS);
+	CHECK_EQ(*old, 7);
+	CHECK_EQ(*word, 7);
+	end();
+}
+
+TEST(both_ways, "HOST-1", "many sends in both directions at once arrive in order")
+{
+	enum { N = 400, DEPTH = 16 };
+	struct end *ends[2] = { &a, &b };
+	uint32_t sent[2] = {}, got[2] = {}, done[2] = {}, posted[2] = {};
+	struct ibv_wc wc;
+	int i;
+
+	begin();
+	while (got[0] < N || got[1] < N || done[0] < N || done[1] < N) {
+		for (i = 0; i < 2; i++) {
+			struct end *e = ends[i];
+
+			while (posted[i] < N && posted[i] - got[i] < DEPTH) {
+				post_recv(e->qp, 10000 + posted[i],
+					  part(e, END_HALF + posted[i] % DEPTH * 8192, 8192));
+				posted[i]++;
+			}
+			while (sent[i] < N && sent[i] - done[i] < DEPTH) {
+				uint32_t slot = sent[i] % DEPTH * 8192;
+
+				memcpy(e->mem + slot, &sent[i], sizeof(sent[i]));
+				post_send(e->qp, sent[i], part(e, slot, 64 + sent[i] * 17 % 8000));
+				sent[i]++;
+			}
+			if (ibv_poll_cq(e->cq, 1, &wc) != 1)
+				continue;
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			if (wc.wr_id < 10000) {
+				CHECK_EQ(wc.wr_id, done[i]);
+				done[i]++;
+				continue;
+			}
+			CHECK_EQ(wc.wr_id, 10000 + got[i]);
+			CHECK_EQ(*(uint32_t *)(e->mem + END_HALF + got[i] % DEPTH * 8192), got[i]);
+			CHECK_EQ(wc.byte_len, 64 + got[i] * 17 % 8000);
+			got[i]++;
+		}
+	}
+	end();
+}
+
+TEST(uc, "HOST-1", "UC sends and writes arrive on the other host, and one without a receive WQE is lost without an error")
+{
+	static const uint32_t lens[] = { 0, 64, 4096, 30000 };
+	size_t i;
+
+	hosts_up();
+	a = end_new_uc(0);
+	b = end_new_uc(1);
+	ends_join(&a, &b, &joint_usual);
+	for (i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		/* This one is lost. */
+		post_send(a.qp, 1, part(&a, 0, lens[i]));
+		CHECK_WC(a.cq, 1, IBV_WC_SUCCESS);
+		pattern(a.mem, lens[i], i);
+		memset(b.mem, 0xee, END_BYTES);
+		post_rdma(a.qp, IBV_WR_RDMA_WRITE, 2, part(&a, 0, lens[i]),
+			  (uintptr_t)b.mem + END_HALF, b.mr->rkey);
+		CHECK_WC(a.cq, 2, IBV_WC_SUCCESS);
+		while (lens[i] && memcmp(b.mem + END_HALF, a.mem, lens[i]))
+			usleep(1000);
+		CHECK_ALL(b.mem + END_HALF + lens[i], 0xee, 64);
+		post_recv(b.qp, 3, part(&b, 0, END_HALF));
+		post_send(a.qp, 4, part(&a, 0, lens[i]));
+		CHECK_WC(a.cq, 4, IBV_WC_SUCCESS);
+		CHECK_EQ(CHECK_WC(b.cq, 3, IBV_WC_SUCCESS).byte_len, lens[i]);
+		CHECK_MEM(b.mem, a.mem, lens[i]);
+	}
+	CHECK_STATE(a.qp, IBV_QPS_RTS);
+	CHECK_STATE(b.qp, IBV_QPS_RTS);
+	end();
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Datagrams between two hosts; and rdma_cm, whose messages are datagrams of the GSI.
+ */
+#include <netinet/ip.h>
+
+#include "dev.h"
+#include "hosts.h"
+#include "qp.h"
+#include "t.h"
+
+#define GRH	40
+
+static struct end a, b;
+static struct ibv_ah *ah;
+
+void t_end(void)
+{
+	hosts_down();
+}
+
+static void begin(void)
+{
+	struct ibv_ah_attr attr;
+
+	hosts_up();
+	a = end_new_ud(0);
+	b = end_new_ud(1);
+	qp_connect(a.qp, 0);
+	qp_connect(b.qp, 0);
+	attr = end_to(&a, &b);
+	attr.grh.traffic_class = 0x28;
+	ah = MUST(ibv_create_ah(a.pd, &attr));
+}
+
+static void end(void)
+{
+	CHECK_OK(ibv_destroy_ah(ah));
+	end_free(&a);
+	end_free(&b);
+}
+
+static struct mem part(const struct end *e, size_t off, uint32_t len)
+{
+	return (struct mem){ e->mem + off, len, e->mr->lkey };
+}
+
+static void send_to(struct end *from, struct ibv_ah *to, uint32_t qpn, uint32_t qkey,
+		    uint32_t len)
+{
+	struct ibv_send_wr *wr = send_wr(IBV_WR_SEND_WITH_IMM, 1, part(from, 0, len));
+
+	wr->imm_data = htobe32(len ^ 0xabcd);
+	wr->wr.ud.ah = to;
+	wr->wr.ud.remote_qpn = qpn;
+	wr->wr.ud.remote_qkey = qkey;
+	post(from->qp, wr);
+	CHECK_WC(from->cq, 1, IBV_WC_SUCCESS);
+}
+
+/* A datagram of @len bytes has arrived at @to from @from. */
+static struct ibv_wc arrived(struct end *from, struct end *to, uint32_t len)
+{
+	struct ibv_wc wc = CHECK_WC(to->cq, 2, IBV_WC_SUCCESS);
+
+	CHECK_EQ(wc.byte_len, GRH + len);
+	CHECK_EQ(wc.opcode, IBV_WC_RECV);
+	CHECK_EQ(wc.src_qp, from->qp->qp_num);
+	CHECK_EQ(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
+	CHECK_EQ(be32toh(wc.imm_data), len ^ 0xabcd);
+	CHECK_MEM(to->mem + GRH, from->mem, len);
+	CHECK_ALL(to->mem + GRH + len, 0xee, 64);
+	return wc;
+}
+
+static void receive(struct end *e)
+{
+	memset(e->mem, 0xee, 8192);
+	post_recv(e->qp, 2, part(e, 0, GRH + 4096));
+}
+
+TEST(datagrams, "HOST-1", "datagrams of 0 to 4096 bytes arrive on the other host, with a GRH that leads back")
+{
+	static const uint32_t lens[] = { 0, 1, 64, 1000, 4095, 4096 };
+	struct ibv_ah_attr back;
+	struct ibv_ah *reply;
+	struct ibv_wc wc;
+	const struct ip *ip;
+	size_t i;
+
+	begin();
+	for (i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
+		memset(a.mem, 0x41 + i, lens[i]);
+		receive(&b);
+		send_to(&a, ah, b.qp->qp_num, QP_QKEY, lens[i]);
+		wc = arrived(&a, &b, lens[i]);
+		ip = (const void *)(b.mem + 20);
+		CHECK_EQ(ip->ip_v, 4);
+		CHECK_EQ(ip->ip_tos, 0x28);
+		/* The kernel takes that of the route. */
+		CHECK_EQ(ip->ip_ttl, 64);
+		CHECK_EQ(ntohl(ip->ip_src.s_addr), 0x0a090001);
+		CHECK_EQ(ntohl(ip->ip_dst.s_addr), 0x0a090002);
+	}
+	CHECK_OK(ibv_init_ah_from_wc(b.ctx, 1, &wc, (void *)b.mem, &back));
+	CHECK_MEM(&back.grh.dgid, &a.gid, sizeof(a.gid));
+	reply = MUST(ibv_create_ah(b.pd, &back));
+	memset(b.mem, 0x77, 500);
+	receive(&a);
+	send_to(&b, reply, wc.src_qp, QP_QKEY, 500);
+	arrived(&b, &a, 500);
+	CHECK_OK(ibv_destroy_ah(reply));
+	end();
+}
+
+TEST(lost, "HOST-1", "a datagram with a wrong Q_Key, for no QP, or without a receive WQE is lost")
+{
+	begin();
+	memset(a.mem, 0x12, 4096);
+	receive(&b);
+	send_to(&a, ah, b.qp->qp_num, QP_QKEY ^ 1, 64);
+	send_to(&a, ah, 0xfffffe, QP_QKEY, 64);
+	send_to(&a, ah, b.qp->qp_num, QP_QKEY, 100);
+	/* They would have come before. */
+	arrived(&a, &b, 100);
+	send_to(&a, ah, b.qp->qp_num, QP_QKEY, 200);
+	usleep(200000);
+	CHECK_NO_WC(b.cq);
+	receive(&b);
+	send_to(&a, ah, b.qp->qp_num, QP_QKEY, 300);
+	arrived(&a, &b, 300);
+	end();
+}
+
+TEST(many, "HOST-1", "datagrams to a QP that does not receive do not hold up those to others")
+{
+	struct end c;
+	int i;
+
+	begin();
+	c = end_new_ud(1);
+	qp_connect(c.qp, 0);
+	memset(a.mem, 0x12, 4096);
+	receive(&c);
+	for (i = 0; i < 500; i++)
+		send_to(&a, ah, b.qp->qp_num, QP_QKEY, 4096);
+	/* One of them may find no buffer. */
+	for (i = 0; i < 20; i++) {
+		struct ibv_wc wc;
+
+		send_to(&a, ah, c.qp->qp_num, QP_QKEY, 64);
+		usleep(10000);
+		if (ibv_poll_cq(c.cq, 1, &wc) == 1) {
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+			CHECK_EQ(wc.byte_len, GRH + 64);
+			break;
+		}
+	}
+	CHECK(i < 20);
+	end_free(&c);
+	end();
+}
+
+static void check_used(const char *command)
+{
+	char *links = t_shell("cat /sys/kernel/debug/keel/keel_a/links");
+
+	if (!strstr(links, " over rxe_a"))
+		FAIL("%s has used no link: %s", command, links);
+	free(links);
+}
+
+TEST_SLOW(rping, "HOST-1", "rping connects by rdma_cm, and its data arrives on the other host", 60)
+{
+	hosts_up();
+	free(host_shell(1, "rping -s -a 10.9.0.2 -C 5 >/dev/null 2>&1 &"));
+	usleep(500000);
+	free(host_shell(0, "rping -c -a 10.9.0.2 -C 5 -v"));
+	check_used("rping");
+}
+
+TEST_SLOW(ucmatose, "HOST-1", "ucmatose connects ten times at once by rdma_cm", 60)
+{
+	hosts_up();
+	free(host_shell(1, "ucmatose -c 10 -b 10.9.0.2 >/dev/null 2>&1 &"));
+	usleep(500000);
+	free(host_shell(0, "ucmatose -c 10 -s 10.9.0.2"));
+	check_used("ucmatose");
+}

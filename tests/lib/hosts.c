@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Two hosts. See hosts.h.
+ */
+#include <stdarg.h>
+#include <sys/mman.h>
+
+#include "dev.h"
+#include "hosts.h"
+#include "qp.h"
+#include "t.h"
+
+static const char * const names[HOSTS] = { "a", "b" };
+
+const struct joint joint_usual = {
+	.timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .rnr_timer = 1, .psn = 0x123456,
+};
+
+char *host_shell(int host, const char *fmt, ...)
+{
+	char command[400];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(command, sizeof(command), fmt, args);
+	va_end(args);
+	return t_shell("ip netns exec keel_%s %s", names[host], command);
+}
+
+void host_lower(int host, int up)
+{
+	if (up)
+		free(host_shell(host, "rdma link add rxe_%s type rxe netdev keel_%s",
+				names[host], names[host]));
+	else
+		free(t_shell("rdma link delete rxe_%s", names[host]));
+}
+
+void hosts_down(void)
+{
+	t_shell_status("for h in a b; do rdma link delete keel_$h; rdma link delete rxe_$h; "
+		       "ip netns delete keel_$h; done >/dev/null 2>&1");
+	module_restore();
+}
+
+static bool hosts_are_up(void)
+{
+	return !t_shell_status("cd /sys/class/infiniband && ls keel_a keel_b rxe_a rxe_b "
+			       "/run/netns/keel_a >/dev/null 2>&1");
+}
+
+void hosts_up(void)
+{
+	int i;
+
+	if (hosts_are_up())
+		return;
+	hosts_down();
+	module_unload();
+	module_load("default_device=0 lower=all");
+	t_shell_status("modprobe -q rdma_rxe");
+	for (i = 0; i < HOSTS; i++)
+		free(t_shell("ip netns add keel_%s", names[i]));
+	free(t_shell("ip link add keel_a netns keel_a mtu 5000 type veth "
+		     "peer name keel_b netns keel_b mtu 5000"));
+	for (i = 0; i < HOSTS; i++) {
+		/* The address of the link scope would need a second to become usable. */
+		free(host_shell(i, "sysctl -qw net.ipv6.conf.all.accept_dad=0"));
+		free(host_shell(i, "ip address add 10.9.0.%d/24 dev keel_%s", i + 1, names[i]));
+		free(host_shell(i, "ip link set keel_%s up", names[i]));
+		free(host_shell(i, "ip link set lo up"));
+		free(host_shell(i, "rdma link add keel_%s type keel netdev keel_%s", names[i],
+				names[i]));
+		host_lower(i, 1);
+	}
+}
+
+static void find_gid(struct end *e, int host)
+{
+	struct ibv_gid_entry entry;
+	int i;
+
+	for (i = 0; i < 100; i++) {
+		for (e->sgid = 0; e->sgid < 16; e->sgid++) {
+			if (ibv_query_gid_ex(e->ctx, 1, e->sgid, &entry, 0) ||
+			    entry.gid.raw[10] != 0xff || entry.gid.raw[12] != 10 ||
+			    entry.gid.raw[15] != host + 1)
+				continue;
+			e->gid = entry.gid;
+			return;
+		}
+		usleep(20000);
+	}
+	FAIL("the device of host %s has no address", names[host]);
+}
+
+static struct end end_new_type(int host, enum ibv_qp_type type)
+{
+	char name[16];
+	struct end e;
+
+	snprintf(name, sizeof(name), "keel_%s", names[host]);
+	e.ctx = dev_open(name);
+	find_gid(&e, host);
+	e.pd = MUST(ibv_alloc_pd(e.ctx));
+	e.cq = cq_new(e.ctx);
+	e.qp = qp_new(e.pd, e.cq, type, NULL);
+	e.mem = mmap(NULL, END_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		     0);
+	CHECK(e.mem != MAP_FAILED);
+	e.mr = MUST(ibv_reg_mr(e.pd, e.mem, END_BYTES,
+			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			       IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC));
+	return e;
+}
+
+struct end end_new(int host)
+{
+	return end_new_type(host, IBV_QPT_RC);
+}
+
+struct end end_new_uc(int host)
+{
+	return end_new_type(host, IBV_QPT_UC);
+}
+
+struct end end_new_ud(int host)
+{
+	return end_new_type(host, IBV_QPT_UD);
+}
+
+void end_free(struct end *e)
+{
+	CHECK_OK(ibv_destroy_qp(e->qp));
+	CHECK_OK(ibv_dereg_mr(e->mr));
+	CHECK_OK(ibv_destroy_cq(e->cq));
+	CHECK_OK(ibv_dealloc_pd(e->pd));
+	CHECK_OK(ibv_close_device(e->ctx));
+	munmap(e->mem, END_BYTES);
+}
+
+struct ibv_ah_attr end_to(const struct end *e, const struct end *peer)
+{
+	return (struct ibv_ah_attr){
+		.is_global = 1, .port_num = 1,
+		.grh = { .dgid = peer->gid, .sgid_index = e->sgid, .hop_limit = 64 },
+	};
+}
+
+void end_connect(struct end *e, const struct end *peer, const struct joint *j)
+{
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096,
+		.dest_qp_num = peer->qp->qp_num, .rq_psn = j->psn, .sq_psn = j->psn,
+		.max_dest_rd_atomic = 4, .max_rd_atomic = 4, .min_rnr_timer = j->rnr_timer,
+		.timeout = j->timeout, .retry_cnt = j->retry_cnt, .rnr_retry = j->rnr_retry,
+		.ah_attr = end_to(e, peer),
+	};
+
+	bool rc = e->qp->qp_type == IBV_QPT_RC;
+	int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	int rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
+
+	if (rc) {
+		rtr |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+		rts |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		       IBV_QP_MAX_QP_RD_ATOMIC;
+	}
+	qp_to_init(e->qp);
+	CHECK_OK(ibv_modify_qp(e->qp, &attr, rtr));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK_OK(ibv_modify_qp(e->qp, &attr, rts));
+}
+
+void ends_join(struct end *a, struct end *b, const struct joint *j)
+{
+	end_connect(a, b, j);
+	end_connect(b, a, j);
+}
