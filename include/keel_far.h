@@ -185,6 +185,26 @@ static inline bool keel_far_was_executed(const struct keel_far *far, u32 psn)
 	return before > 0 && before <= (s32)far->executed;
 }
 
+/* far_tx.c */
+u64 keel_far_after(u64 now, u64 ns);
+u64 keel_far_peer_ns(const struct keel_qp *qp);
+u64 keel_far_resend_ns(const struct keel_qp *qp);
+bool keel_far_is_untried(const struct keel_far *far);
+void keel_far_renew(struct keel_far *far);
+enum keel_xfer_result keel_far_end(struct keel_xfer *x, enum ib_wc_status status, u32 why);
+void keel_far_back(struct keel_xfer *x, struct keel_far *far) __must_hold(&x->from->lock);
+enum keel_copy_result keel_far_copy(struct keel_xfer *x, const struct keel_segs *dst,
+				    u64 dst_off, const struct keel_segs *src, u64 src_off,
+				    u64 len)
+	__must_hold(&x->from->lock);
+enum keel_xfer_result keel_far_uncopied(struct keel_xfer *x, enum keel_copy_result copied);
+enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
+	__must_hold(&x->from->lock);
+
+/* far_uc.c */
+enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
+	__must_hold(&x->from->lock);
+
 /* far_send.c */
 enum keel_xfer_result keel_far_send(struct keel_xfer *x) __must_hold(&x->from->lock);
 void keel_far_wait(struct keel_qp *qp);
