@@ -54,7 +54,7 @@ TEST_SLOW(lower, "HOST-2", "lower devices that are removed and added again inter
 	uint64_t sum = 0;
 	int i;
 
-	begin(&joint_usual);
+	begin(&joint_patient);
 	for (i = 0; i < 4; i++) {
 		pid_t pid;
 
@@ -75,20 +75,18 @@ TEST_SLOW(lower, "HOST-2", "lower devices that are removed and added again inter
 
 TEST_SLOW(gone, "HOST-2", "if the lower device stays away, a message fails after its retries, and the QP works again after that", 120)
 {
-	struct joint j = joint_usual;
+	struct joint j = joint_patient;
 	uint64_t sum = 0;
 	int i;
 
-	j.timeout = 16;
-	j.retry_cnt = 1;
-	begin(&joint_usual);
+	j.timeout = 18;
+	j.retry_cnt = 3;
+	begin(&joint_patient);
 	for (i = 0; i < 2; i++) {
-		/* The link may need a while to come up. */
 		add(&a, &b, &sum, 3);
 		qp_to(a.qp, IBV_QPS_RESET);
 		qp_to(b.qp, IBV_QPS_RESET);
 		ends_join(&a, &b, &j);
-		add(&a, &b, &sum, 3);
 		host_lower(i, 0);
 		post_add(a.qp, 1000, part(&a, 0, 8), (uintptr_t)b.mem, b.mr->rkey, 0);
 		CHECK_WC(a.cq, 1000, IBV_WC_RETRY_EXC_ERR);
@@ -96,7 +94,7 @@ TEST_SLOW(gone, "HOST-2", "if the lower device stays away, a message fails after
 		host_lower(i, 1);
 		qp_to(a.qp, IBV_QPS_RESET);
 		qp_to(b.qp, IBV_QPS_RESET);
-		ends_join(&a, &b, &joint_usual);
+		ends_join(&a, &b, &joint_patient);
 	}
 	add(&a, &b, &sum, 3);
 	end();
@@ -106,7 +104,7 @@ TEST_SLOW(cable, "HOST-2", "while the netdev is down nothing arrives, and afterw
 {
 	uint64_t sum = 0;
 
-	begin(&joint_usual);
+	begin(&joint_patient);
 	add(&a, &b, &sum, 10);
 	free(host_shell(1, "ip link set keel_b down"));
 	post_add(a.qp, 1000, part(&a, 0, 8), (uintptr_t)b.mem, b.mr->rkey, 1);
@@ -123,11 +121,11 @@ TEST_SLOW(cable, "HOST-2", "while the netdev is down nothing arrives, and afterw
 
 TEST_SLOW(keel, "HOST-2", "the device of keel on the other host can be removed while messages are on their way", 120)
 {
-	struct joint j = joint_usual;
+	struct joint j = joint_patient;
 	uint64_t sum = 0;
 
-	j.timeout = 16;
-	j.retry_cnt = 1;
+	j.timeout = 18;
+	j.retry_cnt = 3;
 	begin(&j);
 	add(&a, &b, &sum, 10);
 	post_add(a.qp, 1000, part(&a, 0, 8), (uintptr_t)b.mem, b.mr->rkey, 1);
@@ -149,7 +147,7 @@ static void sender(struct peer *parent)
 	peer_get_var(parent, qpn);
 	b.gid = gid;
 	b.qp->qp_num = qpn;
-	end_connect(&a, &b, &joint_usual);
+	end_connect(&a, &b, &joint_patient);
 	peer_tell(parent);
 	for (;;) {
 		post_send(a.qp, 1, part(&a, 0, END_HALF));
@@ -169,7 +167,7 @@ TEST_SLOW(killed, "HOST-2", "a process that is killed while it sends a long mess
 	peer_get_var(&p, e.gid);
 	e.qp = &other;
 	peer_get_var(&p, other.qp_num);
-	end_connect(&b, &e, &joint_usual);
+	end_connect(&b, &e, &joint_patient);
 	post_recv(b.qp, 2, part(&b, 0, END_BYTES));
 	post_recv(b.qp, 3, part(&b, 0, END_BYTES));
 	peer_put_var(&p, b.gid);
@@ -180,7 +178,7 @@ TEST_SLOW(killed, "HOST-2", "a process that is killed while it sends a long mess
 	/* It connects to a new QP. */
 	qp_to(b.qp, IBV_QPS_RESET);
 	a = end_new(0);
-	ends_join(&a, &b, &joint_usual);
+	ends_join(&a, &b, &joint_patient);
 	memset(a.mem, 0x31, 5000);
 	post_recv(b.qp, 4, part(&b, 0, END_BYTES));
 	post_send(a.qp, 1, part(&a, 0, 5000));
@@ -194,14 +192,14 @@ TEST_SLOW(unload, "HOST-2", "the module can be unloaded while QPs of two hosts a
 {
 	uint64_t sum = 0;
 
-	begin(&joint_usual);
+	begin(&joint_patient);
 	add(&a, &b, &sum, 10);
 	end();
 	hosts_down();
 	hosts_up();
 	a = end_new(0);
 	b = end_new(1);
-	ends_join(&a, &b, &joint_usual);
+	ends_join(&a, &b, &joint_patient);
 	sum = 0;
 	add(&a, &b, &sum, 10);
 	end();

@@ -16,6 +16,10 @@ const struct joint joint_usual = {
 	.timeout = 18, .retry_cnt = 7, .rnr_retry = 7, .rnr_timer = 1, .psn = 0x123456,
 };
 
+const struct joint joint_patient = {
+	.timeout = 20, .retry_cnt = 7, .rnr_retry = 7, .rnr_timer = 1, .psn = 0x123456,
+};
+
 char *host_shell(int host, const char *fmt, ...)
 {
 	char command[400];
@@ -25,6 +29,21 @@ char *host_shell(int host, const char *fmt, ...)
 	vsnprintf(command, sizeof(command), fmt, args);
 	va_end(args);
 	return t_shell("ip netns exec keel_%s %s", names[host], command);
+}
+
+int host_shell_status(int host, const char *command)
+{
+	return t_shell_status("ip netns exec keel_%s sh -c \"%s\"", names[host], command);
+}
+
+int host_connections(int host)
+{
+	char *links = t_shell("cat /sys/kernel/debug/keel/keel_%s/links", names[host]);
+	const char *at = strstr(links, " connections ");
+	int n = at ? atoi(at + strlen(" connections ")) : 0;
+
+	free(links);
+	return n;
 }
 
 void host_lower(int host, int up)
@@ -94,12 +113,12 @@ static void find_gid(struct end *e, int host)
 	FAIL("the device of host %s has no address", names[host]);
 }
 
-static struct end end_new_type(int host, enum ibv_qp_type type)
+static struct end end_new_of(const char *device, int host, enum ibv_qp_type type)
 {
 	char name[16];
 	struct end e;
 
-	snprintf(name, sizeof(name), "keel_%s", names[host]);
+	snprintf(name, sizeof(name), "%s_%s", device, names[host]);
 	e.ctx = dev_open(name);
 	find_gid(&e, host);
 	e.pd = MUST(ibv_alloc_pd(e.ctx));
@@ -116,17 +135,22 @@ static struct end end_new_type(int host, enum ibv_qp_type type)
 
 struct end end_new(int host)
 {
-	return end_new_type(host, IBV_QPT_RC);
+	return end_new_of("keel", host, IBV_QPT_RC);
 }
 
 struct end end_new_uc(int host)
 {
-	return end_new_type(host, IBV_QPT_UC);
+	return end_new_of("keel", host, IBV_QPT_UC);
 }
 
 struct end end_new_ud(int host)
 {
-	return end_new_type(host, IBV_QPT_UD);
+	return end_new_of("keel", host, IBV_QPT_UD);
+}
+
+struct end end_new_lower(int host)
+{
+	return end_new_of("rxe", host, IBV_QPT_UD);
 }
 
 void end_free(struct end *e)

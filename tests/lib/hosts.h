@@ -46,6 +46,10 @@ void hosts_up(void);
 void hosts_down(void);
 /* Run a shell command on a host, and return its output. */
 char *host_shell(int host, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Likewise, and return its status. */
+int host_shell_status(int host, const char *command);
+/* How many connections the link between the hosts has had, as host @host counts them. */
+int host_connections(int host);
 /* Create or delete the device of rxe of a host. */
 void host_lower(int host, int up);
 
@@ -55,6 +59,8 @@ struct end end_new(int host);
 struct end end_new_uc(int host);
 /* With a UD QP. */
 struct end end_new_ud(int host);
+/* With a UD QP of the lower device. */
+struct end end_new_lower(int host);
 void end_free(struct end *e);
 /* Attributes of an address on the other host. */
 struct ibv_ah_attr end_to(const struct end *e, const struct end *peer);
@@ -66,6 +72,8 @@ struct joint {
 };
 
 extern const struct joint joint_usual;
+/* With time for a link that is cut, and comes up again on a slow machine: 34 s. */
+extern const struct joint joint_patient;
 /* Move a QP from RESET to RTS. */
 void end_connect(struct end *e, const struct end *peer, const struct joint *j);
 /* Do this for both. */
