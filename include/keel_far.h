@@ -4,8 +4,8 @@
  *
  * The requester divides a message into packets of at most 4096 bytes, and sends them over
  * a link. The responder executes them one after the other, in the turns of its QP, and
- * answers each. A packet that is not answered in time is sent again; the responder knows
- * by its number whether it was executed.
+ * answers each. A packet of RC that is not answered in time is sent again; the responder
+ * knows by its number whether it was executed.
  */
 #ifndef KEEL_FAR_H
 #define KEEL_FAR_H
@@ -23,7 +23,7 @@ struct keel_qp;
 
 /* Packets of a QP that are not answered yet. */
 #define KEEL_FAR_WINDOW	8
-/* Packets that a QP keeps: requests that it received, and answers. */
+/* Packets that a QP keeps, unless it is for datagrams: requests that it received, and answers. */
 #define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
 
 /**
@@ -49,7 +49,7 @@ struct keel_far_slot {
  * @qp: the QP, of which this is a part
  * @link: the link to that host, or NULL; changes under the locks of the send queue, of
  *	@from, and @lock
- * @lock: protects the members up to @peer_gen
+ * @lock: protects the members up to @heard_psn
  * @free: unused slots
  * @requests: packets of the other side that are to be executed
  * @answers: answers of the other side, for the requester
@@ -59,6 +59,8 @@ struct keel_far_slot {
  * @done: number of the next packet that is to be executed
  * @executed: number of packets before @done that were executed, at most KEEL_FAR_WINDOW
  * @peer_gen: generation of the other side's QP, or 0
+ * @heard: UC: there was an answer that the requester has not seen
+ * @heard_psn: UC: the number in it; of several, the last one
  * @again: there may be more to execute
  * @from: responder: memory and progress of the first of @requests; its lock protects the
  *	members up to @tx_wait
@@ -86,9 +88,10 @@ struct keel_far_slot {
  * @epoch: &keel_link.epoch when a packet was sent last
  * @probes: how often the other side was not ready, one time after the other: then one
  *	packet is sent at a time
- * @resends: how often packets were sent again, one time after the other
+ * @resends: how often packets were sent again, one time after the other; UC: 1 if the last
+ *	ones were not answered
  * @hold_until: sends nothing before, ns; 0: no such limit
- * @resend_at: when packets that are not answered are sent again, ns
+ * @resend_at: when packets that are not answered are sent again, ns; UC: are given up
  * @deadline: when the message fails without an answer, ns
  * @rnr_until: when it fails for want of a receive WQE, ns; 0: it does not wait for one
  * @staged: @stage has the data of packet @next
@@ -109,6 +112,8 @@ struct keel_far {
 	u32 done __guarded_by(&lock);
 	u32 executed __guarded_by(&lock);
 	u64 peer_gen __guarded_by(&lock);
+	bool heard __guarded_by(&lock);
+	u32 heard_psn __guarded_by(&lock);
 	atomic_t again;
 	struct keel_from from;
 	bool replies __guarded_by(&from.lock);
@@ -202,6 +207,7 @@ enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
 	__must_hold(&x->from->lock);
 
 /* far_uc.c */
+bool keel_far_is_full(const struct keel_far *far);
 enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 	__must_hold(&x->from->lock);
 
@@ -209,6 +215,7 @@ enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 enum keel_xfer_result keel_far_send(struct keel_xfer *x) __must_hold(&x->from->lock);
 void keel_far_wait(struct keel_qp *qp);
 bool keel_far_has_begun(const struct keel_qp *qp);
+void keel_far_drained(struct keel_qp *qp);
 
 /* far_recv.c */
 extern const struct keel_wire_ops keel_far_ops;

@@ -22,6 +22,7 @@ static int far_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	    wr->sg_list[0].length != sizeof(*buf->frame) ||
 	    (len && wr->sg_list[1].length != len))
 		return -EINVAL;
+	h->kept = far_requests_n(h);
 	h->sent[h->nr_sent++] = buf;
 	return 0;
 }
@@ -208,9 +209,9 @@ u32 far_requests_n(const struct far_host *h)
 	return h->qp->far->requests_n;
 }
 
-struct far_host *far_send_make(struct kunit *test, u8 **buf)
+struct far_host *far_send_make_type(struct kunit *test, enum ib_qp_type type, u8 **buf)
 {
-	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+	struct far_host *h = far_host_make_type(test, type, IB_QPS_RTS);
 	u32 i;
 
 	*buf = kunit_kmalloc(test, FAR_LONGEST, GFP_KERNEL);
@@ -219,6 +220,11 @@ struct far_host *far_send_make(struct kunit *test, u8 **buf)
 		(*buf)[i] = i % 251;
 	far_host_open(h);
 	return h;
+}
+
+struct far_host *far_send_make(struct kunit *test, u8 **buf)
+{
+	return far_send_make_type(test, IB_QPT_RC, buf);
 }
 
 void far_post(struct far_host *h, u8 opcode, void *buf, u32 len)

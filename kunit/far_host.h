@@ -44,6 +44,7 @@
  * @headers: memory of frames
  * @sent: frames that the QP has sent
  * @nr_sent: number of them, under the lock of @conn
+ * @kept: packets that the QP kept when it sent the last one, likewise
  * @data: data of the next frame for the QP
  */
 struct far_host {
@@ -58,6 +59,7 @@ struct far_host {
 	struct keel_frame headers[FAR_SENDS];
 	const struct keel_buf *sent[FAR_SENDS];
 	u32 nr_sent;
+	u32 kept;
 	u8 data[KEEL_FRAME_DATA];
 };
 
@@ -84,6 +86,7 @@ u32 far_requests_n(const struct far_host *h);
 
 /* A host with an open link, and FAR_LONGEST bytes for messages to it, which count. */
 struct far_host *far_send_make(struct kunit *test, u8 **buf);
+struct far_host *far_send_make_type(struct kunit *test, enum ib_qp_type type, u8 **buf);
 /* Post a work request of the QP. */
 void far_post(struct far_host *h, u8 opcode, void *buf, u32 len);
 /* The frame @i of those that the QP has sent is packet @nr. Return: it. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The responder of a UC QP that is connected to another host: nothing is answered, and a
- * message whose packets do not all arrive is dropped.
+ * The responder of a UC QP that is connected to another host: a message whose packets do not
+ * all arrive is dropped. An answer tells that there is room for another packet.
  */
 #include "far_host.h"
 
@@ -21,11 +21,28 @@ static struct keel_frame uc_packet(struct far_host *h, u32 psn, u32 nr, u8 opcod
 	return frame;
 }
 
+/* The packet is answered, whatever becomes of it. */
 static void uc_send(struct far_host *h, u32 psn, u32 nr, u8 opcode)
 {
 	struct keel_frame frame = uc_packet(h, psn, nr, opcode);
+	u32 n = far_host_wait(h, 0);
 
 	far_request(h, &frame);
+	far_answered(h, n, psn + nr, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(h->p->test, n + 1, far_host_wait(h, n + 1));
+	KUNIT_EXPECT_EQ(h->p->test, 0, far_requests_n(h));
+	/* The next one may come as soon as the answer is sent. */
+	KUNIT_EXPECT_EQ(h->p->test, 0, h->kept);
+}
+
+/* The packet does not follow the one before. */
+static void uc_stray(struct far_host *h, u32 psn, u32 nr, u8 opcode)
+{
+	struct keel_frame frame = uc_packet(h, psn, nr, opcode);
+	u32 n = far_host_wait(h, 0);
+
+	far_request(h, &frame);
+	KUNIT_EXPECT_EQ(h->p->test, n, far_host_wait(h, n));
 	KUNIT_EXPECT_EQ(h->p->test, 0, far_requests_n(h));
 }
 
@@ -51,8 +68,6 @@ static void uc_received(struct far_host *h, int wcs, u32 psn)
 	KUNIT_EXPECT_NULL(test, memchr_inv(b->buf + PACKET, 0x11 + psn, PACKET));
 	KUNIT_EXPECT_NULL(test, memchr_inv(b->buf + 2 * PACKET, 0x12 + psn, LONG - 2 * PACKET));
 	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, end_state(h->p, b));
-	/* No packet of UC is answered. */
-	KUNIT_EXPECT_EQ(test, 0, far_host_wait(h, 0));
 }
 
 static void uc_whole(struct far_host *h, u32 psn)
@@ -63,7 +78,7 @@ static void uc_whole(struct far_host *h, u32 psn)
 		uc_send(h, psn, nr, IB_WR_SEND);
 }
 
-/* HOST-1: the packets of a message make one message, and none is answered. */
+/* HOST-1: the packets of a message make one message, and each is answered. */
 static void host_1_uc_message(struct kunit *test)
 {
 	struct far_host *h = uc_make(test);
@@ -81,12 +96,16 @@ static void host_1_uc_lost(struct kunit *test)
 
 	end_recv(h->p, &h->p->b, 5, 0, PAIR_BYTES);
 	for (lost = 0; lost < 3; lost++) {
-		if (lost != 0)
-			uc_send(h, 10 * lost, 0, IB_WR_SEND);
-		if (lost != 1)
-			uc_send(h, 10 * lost, 1, IB_WR_SEND);
-		if (lost != 2)
-			uc_send(h, 10 * lost, 2, IB_WR_SEND);
+		if (lost == 0) {
+			uc_stray(h, 0, 1, IB_WR_SEND);
+			uc_stray(h, 0, 2, IB_WR_SEND);
+		} else if (lost == 1) {
+			uc_send(h, 10, 0, IB_WR_SEND);
+			uc_stray(h, 10, 2, IB_WR_SEND);
+		} else {
+			uc_send(h, 20, 0, IB_WR_SEND);
+			uc_send(h, 20, 1, IB_WR_SEND);
+		}
 		end_collect(&h->p->b);
 		KUNIT_EXPECT_EQ(test, 0, h->p->b.wcs);
 	}
@@ -161,12 +180,32 @@ static void host_3_uc_operations(struct kunit *test)
 	uc_received(h, 1, 10);
 }
 
+/* HOST-2: packets that came before the connection ended are executed without an answer. */
+static void host_2_uc_down(struct kunit *test)
+{
+	struct far_host *h = far_host_make_type(test, IB_QPT_UC, IB_QPS_RTS);
+	struct keel_frame frame;
+	u32 nr;
+
+	end_recv(h->p, &h->p->b, 5, 0, PAIR_BYTES);
+	for (nr = 0; nr < 3; nr++) {
+		frame = uc_packet(h, 0, nr, IB_WR_SEND);
+		far_request(h, &frame);
+	}
+	uc_received(h, 1, 0);
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+	scoped_guard(spinlock, &h->link.lock)
+		KUNIT_EXPECT_TRUE(test, list_empty(&h->link.waiters));
+	KUNIT_EXPECT_EQ(test, 0, far_host_wait(h, 0));
+}
+
 static struct kunit_case far_uc_cases[] = {
 	KUNIT_CASE(host_1_uc_message),
 	KUNIT_CASE(host_1_uc_lost),
 	KUNIT_CASE(host_1_uc_no_recv),
 	KUNIT_CASE(host_3_uc_refused),
 	KUNIT_CASE(host_3_uc_operations),
+	KUNIT_CASE(host_2_uc_down),
 	{}
 };
 

@@ -82,6 +82,7 @@ static void keel_far_clear(struct keel_far *far)
 	list_splice_init(&far->answers, &far->free);
 	far->requests_n = 0;
 	far->answers_n = 0;
+	far->heard = false;
 	far->peer_gen = 0;
 }
 

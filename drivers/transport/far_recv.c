@@ -117,6 +117,15 @@ static void keel_far_request(struct keel_link *link, const struct keel_frame *fr
 		keel_far_refuse(link, frame);
 }
 
+/* UC: only the last one matters. */
+static void keel_far_hear(struct keel_far *far, u32 psn)
+	__must_hold(&far->lock)
+{
+	if (!far->heard || keel_psn_diff(psn, far->heard_psn) > 0)
+		far->heard_psn = psn;
+	far->heard = true;
+}
+
 static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *link,
 				 const struct keel_frame *frame, const void *data)
 {
@@ -126,6 +135,10 @@ static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *l
 	if (!keel_far_accepts(far, frame) || far->link != link ||
 	    atomic64_read(&far->qp->gen) != le64_to_cpu(frame->gen))
 		return false;
+	if (far->qp->type == IB_QPT_UC) {
+		keel_far_hear(far, le32_to_cpu(frame->psn));
+		return true;
+	}
 	slot = keel_far_new_slot(far, &far->answers, &far->answers_n);
 	if (slot)
 		keel_far_fill(slot, frame, data);
@@ -142,8 +155,7 @@ static void keel_far_answered(struct keel_link *link, const struct keel_frame *f
 		return;
 	/* Likewise. */
 	far = smp_load_acquire(&qp->far);
-	if (far && qp->type == IB_QPT_RC &&
-	    keel_far_keep_answer(far, link, frame, data))
+	if (far && keel_far_keep_answer(far, link, frame, data))
 		keel_qp_schedule_alive(qp);
 	keel_obj_put(&qp->obj);
 }

@@ -208,6 +208,16 @@ static enum keel_far_step keel_far_execute(struct keel_far *far, struct keel_far
 	return keel_far_result(far, slot, &x, result);
 }
 
+/* UC: a packet behind one that was refused. */
+static enum keel_far_step keel_far_pass(struct keel_far *far, struct keel_far_slot *slot)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_xfer x = { .status = IB_WC_SUCCESS };
+
+	keel_far_reply(far, slot, KEEL_RESULT_DONE, &x);
+	return KEEL_FAR_MORE;
+}
+
 /* A packet that was executed before: its answer was lost. */
 static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_slot *slot)
 	__must_hold(&far->from.lock)
@@ -232,7 +242,10 @@ static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_
 	return KEEL_FAR_MORE;
 }
 
-/* Send the answer to the first packet. @wait: as keel_link_tx() */
+/*
+ * Send the answer to the first packet, which makes room for another one. @wait: as
+ * keel_link_tx()
+ */
 static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 					      struct keel_far_slot *slot,
 					      struct keel_link_wait *wait)
@@ -246,7 +259,7 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 	u64 epoch;
 
 	/* Nobody waits for it. */
-	if (!far->link || far->qp->type == IB_QPT_UC) {
+	if (!far->link) {
 		keel_far_drop(far, slot);
 		return KEEL_FAR_MORE;
 	}
@@ -255,13 +268,17 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 	buf = keel_link_tx(far->link, wait, &epoch);
 	if (buf) {
 		memcpy(buf->data, slot->data, len);
+		/* Before the other side can send the next one. */
+		keel_far_drop(far, slot);
 		keel_link_send(buf, &far->answer, len);
+	} else if (!epoch && far->qp->type == IB_QPT_UC) {
+		/* A requester of UC does not wait for it after the connection has ended. */
+		if (wait)
+			keel_link_unwait(far->link, wait);
+		keel_far_drop(far, slot);
 	}
 	keel_resp_relax();
-	if (!buf)
-		return KEEL_FAR_IDLE;
-	keel_far_drop(far, slot);
-	return KEEL_FAR_MORE;
+	return far->replies ? KEEL_FAR_IDLE : KEEL_FAR_MORE;
 }
 
 /* Return: the first packet, or NULL. *@again: it was executed before. */
@@ -362,10 +379,8 @@ static enum keel_far_step keel_far_step(struct keel_far *far, u64 until)
 	/* A read has no effect, so it is executed again. */
 	if (again && slot->frame.request.opcode != IB_WR_RDMA_READ)
 		return keel_far_repeat(far, slot);
-	if (far->qp->type == IB_QPT_UC && !keel_far_uc_continues(far, &slot->frame)) {
-		keel_far_drop(far, slot);
-		return KEEL_FAR_MORE;
-	}
+	if (far->qp->type == IB_QPT_UC && !keel_far_uc_continues(far, &slot->frame))
+		return keel_far_pass(far, slot);
 	return keel_far_execute(far, slot, again, until);
 }
 

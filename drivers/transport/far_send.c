@@ -24,14 +24,17 @@ static void keel_far_begin(struct keel_xfer *x, struct keel_far *far, u64 now)
 {
 	if (!far->primed)
 		far->next = x->qp->attr.sq_psn & KEEL_PSN_MASK;
+	/* Those of earlier messages of UC may not be answered yet. */
+	if (!far->primed || x->qp->type != IB_QPT_UC) {
+		far->una = far->next;
+		far->resends = 0;
+	}
 	far->primed = true;
 	far->tip = far->next;
 	far->probes = 0;
-	far->resends = 0;
 	far->begun = true;
 	far->index = x->qp->sq.ring.index;
 	far->len = x->len;
-	far->una = far->next;
 	far->acked = 0;
 	far->sent = 0;
 	far->whole = false;
@@ -276,6 +279,19 @@ bool keel_far_has_begun(const struct keel_qp *qp)
 }
 
 /**
+ * keel_far_drained() - the send queue stops, of which no WQE was begun
+ * @qp: the QP, in SQD
+ *
+ * Context: the lock of the send queue is held.
+ */
+void keel_far_drained(struct keel_qp *qp)
+{
+	/* The next WQE has its whole time, although it has waited for the link before. */
+	if (qp->far)
+		qp->far->begun = false;
+}
+
+/**
  * keel_far_wait() - let a send queue wait for the other host
  * @qp: the QP, after KEEL_XFER_UNDERWAY
  *
@@ -290,7 +306,7 @@ void keel_far_wait(struct keel_qp *qp)
 	/* Also if it has passed meanwhile: the packet was not sent before. */
 	if (far->hold_until)
 		until = min(until, far->hold_until);
-	if (far->next != far->una && qp->type != IB_QPT_UC)
+	if (qp->type == IB_QPT_UC ? keel_far_is_full(far) : far->next != far->una)
 		until = min(until, far->resend_at);
 	keel_fetch_forgo(&qp->sq.from.fetch);
 	WRITE_ONCE(qp->sq.wait, KEEL_WAIT_PEER);

@@ -17,6 +17,8 @@
 
 /* How long a message of UC waits for the link before it is dropped. */
 #define KEEL_FAR_UC_NS		(2 * NSEC_PER_SEC)
+/* UC: packets that are not answered for this long are lost, or their answers are. */
+#define KEEL_FAR_LOST_NS	(500 * NSEC_PER_MSEC)
 
 /**
  * keel_far_after() - a time after another one
@@ -49,7 +51,7 @@ u64 keel_far_peer_ns(const struct keel_qp *qp)
 
 /**
  * keel_far_resend_ns() - when packets are sent again that nobody answers
- * @qp: the QP
+ * @qp: the QP; UC: when they are no longer waited for
  *
  * Return: ns after the last answer, or after the first of them.
  */
@@ -58,19 +60,21 @@ u64 keel_far_resend_ns(const struct keel_qp *qp)
 	u8 timeout = READ_ONCE(qp->attr.timeout);
 	u64 ns = timeout ? 4096ULL << timeout : KEEL_FAR_RESEND_MAX;
 
+	if (qp->type == IB_QPT_UC)
+		return KEEL_FAR_LOST_NS;
 	ns = clamp_t(u64, ns, KEEL_FAR_RESEND_MIN, KEEL_FAR_RESEND_MAX);
 	return min_t(u64, ns << qp->far->resends, KEEL_FAR_RESEND_MAX);
 }
 
 /**
- * keel_far_is_untried() - is nothing under way that could be answered?
+ * keel_far_is_untried() - is nothing under way that the message waits for?
  * @far: of a QP
  *
- * Return: true if so.
+ * Return: true if so. A message of UC waits for no answer.
  */
 bool keel_far_is_untried(const struct keel_far *far)
 {
-	return far->tip == far->una;
+	return far->qp->type == IB_QPT_UC || far->tip == far->una;
 }
 
 /**
@@ -100,13 +104,15 @@ enum keel_xfer_result keel_far_end(struct keel_xfer *x, enum ib_wc_status status
 /**
  * keel_far_back() - send all packets again that are not answered
  * @x: the message
- * @far: of its QP
+ * @far: of its QP; UC: the message begins again, and no answer is waited for
  */
 void keel_far_back(struct keel_xfer *x, struct keel_far *far)
 	__must_hold(&x->from->lock)
 {
 	/* That of another packet. */
 	x->from->fetch.ctl.done = 0;
+	if (x->qp->type == IB_QPT_UC)
+		far->una = (far->next - (u32)(far->sent / KEEL_FRAME_DATA)) & KEEL_PSN_MASK;
 	far->next = far->una;
 	far->sent = far->acked;
 	far->whole = false;
@@ -280,10 +286,16 @@ static enum keel_copy_result keel_far_packet(struct keel_xfer *x, struct keel_bu
 	far->next = (far->next + 1) & KEEL_PSN_MASK;
 	if (keel_psn_diff(far->next, far->tip) > 0)
 		far->tip = far->next;
-	/* Nothing answers these. */
+	/* No answer does this. */
 	if (x->qp->type == IB_QPT_UC)
 		keel_far_renew(far);
 	return KEEL_COPY_DONE;
+}
+
+/* Have packets of the message been sent that are not known to have arrived? */
+static bool keel_far_is_under_way(const struct keel_xfer *x, const struct keel_far *far)
+{
+	return far->next != far->una || (x->qp->type == IB_QPT_UC && far->sent);
 }
 
 /**
@@ -311,12 +323,12 @@ enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
 	if (!buf) {
 		*more = false;
 		/* The link works: this message only waits for its turn. */
-		if (epoch && (x->qp->type == IB_QPT_UC || keel_far_is_untried(far)))
+		if (epoch && keel_far_is_untried(far))
 			keel_far_renew(far);
 		return KEEL_COPY_DONE;
 	}
 	/* Packets of an earlier connection may be lost: these are useless without them. */
-	if (epoch != far->epoch && far->next != far->una) {
+	if (epoch != far->epoch && keel_far_is_under_way(x, far)) {
 		keel_link_unsend(buf);
 		far->epoch = epoch;
 		keel_far_back(x, far);

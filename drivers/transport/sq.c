@@ -211,6 +211,7 @@ static enum keel_action keel_sq_drained(struct keel_qp *qp)
 		WRITE_ONCE(qp->sq.drained, true);
 		/* Also for a thread that found memory absent before SQD. */
 		keel_sq_discard(&qp->sq);
+		keel_far_drained(qp);
 		if (READ_ONCE(qp->attr.en_sqd_async_notify))
 			keel_qp_event(qp, IB_EVENT_SQ_DRAINED);
 	}
