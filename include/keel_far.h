@@ -25,6 +25,8 @@ struct keel_qp;
 #define KEEL_FAR_WINDOW	8
 /* Packets that a QP keeps, unless it is for datagrams: requests that it received, and answers. */
 #define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
+/* Most datagrams that a QP keeps: as many as it may have receive WQEs, but no more. */
+#define KEEL_FAR_DGRAMS	64
 
 /**
  * struct keel_far_slot - a packet that was received
@@ -97,6 +99,7 @@ struct keel_far_slot {
  * @staged: @stage has the data of packet @next
  * @stage: data of memory that may be absent
  * @rx_wait: waits for the link, to send a packet
+ * @nslots: number of @slots
  * @slots: the slots
  */
 struct keel_far {
@@ -146,7 +149,8 @@ struct keel_far {
 	bool staged;
 	u8 stage[KEEL_FRAME_DATA] __aligned(16);
 	struct keel_link_wait rx_wait;
-	struct keel_far_slot slots[KEEL_FAR_SLOTS];
+	u32 nslots;
+	struct keel_far_slot slots[] __counted_by(nslots);
 };
 
 /**

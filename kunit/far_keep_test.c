@@ -166,6 +166,36 @@ static void host_3_window(struct kunit *test)
 	far_answered(h, KEEL_FAR_WINDOW, KEEL_FAR_WINDOW, KEEL_RESULT_DONE, IB_WC_SUCCESS);
 }
 
+/* HOST-1: a QP keeps as many datagrams as it has receive WQEs, and drops the others. */
+static void host_1_datagrams(struct kunit *test)
+{
+	struct far_host *h = far_host_make_type(test, IB_QPT_UD, IB_QPS_RTS);
+	const struct keel_frame frame = {
+		.type = KEEL_FRAME_DATAGRAM,
+		.len = cpu_to_le32(64),
+		.to = cpu_to_le32(h->qp->qpn),
+		.from = cpu_to_le32(FAR_QPN),
+		.datagram.opcode = IB_WR_SEND,
+		.datagram.qkey = cpu_to_le32(PAIR_QKEY),
+	};
+	u32 i, most = clamp_t(u32, h->qp->cap.max_recv_wr, 16, 64);
+	u64 drops = pair_counter(h->p, KEEL_CTR_ud_drops);
+
+	KUNIT_EXPECT_GT(test, most, KEEL_FAR_WINDOW);
+	/* Its owner does not run. */
+	scoped_guard(mutex, &h->qp->far->from.lock) {
+		for (i = 0; i < most + 5; i++) {
+			keel_far_ops.datagram(&h->link, &frame, h->data);
+			KUNIT_EXPECT_EQ(test, min(i + 1, most), far_requests_n(h));
+		}
+		far_host_settle(h);
+	}
+	KUNIT_EXPECT_EQ(test, drops + 5, pair_counter(h->p, KEEL_CTR_ud_drops));
+	keel_qp_schedule(h->qp);
+	far_host_settle(h);
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+}
+
 /* HOST-2: a packet that comes again before it is executed is kept once. */
 static void host_2_pending(struct kunit *test)
 {
@@ -357,6 +387,7 @@ static struct kunit_case far_keep_cases[] = {
 	KUNIT_CASE(host_3_generation),
 	KUNIT_CASE(host_2_order),
 	KUNIT_CASE(host_3_window),
+	KUNIT_CASE(host_1_datagrams),
 	KUNIT_CASE(host_2_pending),
 	KUNIT_CASE(host_2_executed_send),
 	KUNIT_CASE(host_2_executed_part),

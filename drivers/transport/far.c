@@ -5,6 +5,7 @@
  * both what the link has received.
  */
 #include <kunit/visibility.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 
 #include "keel_far.h"
@@ -21,14 +22,25 @@ static bool keel_far_stop(void *arg)
 	       ktime_get_ns() > x->until;
 }
 
+static u32 keel_far_nslots(const struct keel_qp *qp)
+{
+	if (!keel_qp_is_dgram(qp))
+		return KEEL_FAR_SLOTS;
+	/* The depth of an SRQ is not that of this QP. */
+	return qp->srq ? KEEL_FAR_DGRAMS :
+			 clamp_t(u32, qp->cap.max_recv_wr, KEEL_FAR_SLOTS, KEEL_FAR_DGRAMS);
+}
+
 static struct keel_far *keel_far_new(struct keel_qp *qp)
 	__context_unsafe(/* no other thread has it yet */)
 {
-	struct keel_far *far = kvzalloc_obj(*far, qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
-	int i;
+	u32 nslots = keel_far_nslots(qp), i;
+	struct keel_far *far = kvzalloc(struct_size(far, slots, nslots),
+					qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
 
 	if (!far)
 		return NULL;
+	far->nslots = nslots;
 	far->qp = qp;
 	spin_lock_init(&far->lock);
 	INIT_LIST_HEAD(&far->free);
@@ -42,7 +54,7 @@ static struct keel_far *keel_far_new(struct keel_qp *qp)
 	far->from.qp = qp;
 	keel_fetch_init(&far->from.fetch, keel_far_stop);
 	INIT_LIST_HEAD(&far->from.waiting);
-	for (i = 0; i < KEEL_FAR_SLOTS; i++) {
+	for (i = 0; i < nslots; i++) {
 		far->slots[i].mem.type = KEEL_MEM_KERNEL;
 		far->slots[i].mem.start = (uintptr_t)far->slots[i].data;
 		list_add(&far->slots[i].node, &far->free);

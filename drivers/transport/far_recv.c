@@ -25,14 +25,15 @@ static bool keel_far_accepts(const struct keel_far *far, const struct keel_frame
 	       READ_ONCE(qp->attr.dest_qp_num) == le32_to_cpu(frame->from);
 }
 
-/* Return: an empty slot at the end of @list, or NULL. */
+/* Return: an empty slot at the end of @list, which has *@n, or NULL. */
 static struct keel_far_slot *keel_far_new_slot(struct keel_far *far, struct list_head *list,
 					       u32 *n)
 	__must_hold(&far->lock)
 {
+	u32 most = keel_qp_is_dgram(far->qp) ? far->nslots : KEEL_FAR_WINDOW;
 	struct keel_far_slot *slot = keel_far_first(far, &far->free);
 
-	if (*n == KEEL_FAR_WINDOW || !slot)
+	if (*n == most || !slot)
 		return NULL;
 	list_move_tail(&slot->node, list);
 	++*n;

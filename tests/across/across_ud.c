@@ -132,6 +132,55 @@ TEST(lost, "HOST-1", "a datagram with a wrong Q_Key, for no QP, or without a rec
 	end();
 }
 
+static int burst_arrives(void)
+{
+	enum { N = 32 };
+	struct ibv_send_wr *wr;
+	int i, ms, connections;
+	struct ibv_wc wc;
+	uint64_t got = 0;
+
+	begin();
+	/* The connection is up after this. */
+	receive(&b);
+	send_to(&a, ah, b.qp->qp_num, QP_QKEY, 64);
+	arrived(&a, &b, 64);
+	connections = host_connections(0);
+	for (i = 0; i < N; i++)
+		post_recv(b.qp, i, part(&b, i * 8192, GRH + 4096));
+	for (i = 0; i < N; i++) {
+		memset(a.mem + i * 4096, i, 4096);
+		wr = send_wr(IBV_WR_SEND, i, part(&a, i * 4096, 4096));
+		wr->wr.ud.ah = ah;
+		wr->wr.ud.remote_qpn = b.qp->qp_num;
+		wr->wr.ud.remote_qkey = QP_QKEY;
+		post(a.qp, wr);
+	}
+	for (i = 0; i < N; i++)
+		CHECK_WC(a.cq, i, IBV_WC_SUCCESS);
+	for (ms = 0; got < N && ms < 5000; ms++) {
+		if (ibv_poll_cq(b.cq, 1, &wc) != 1) {
+			usleep(1000);
+			continue;
+		}
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.wr_id, got);
+		CHECK_ALL(b.mem + got * 8192 + GRH, got, 4096);
+		got++;
+	}
+	/* A slow host may seem to be gone. */
+	if (host_connections(0) == connections)
+		CHECK_EQ(got, N);
+	end();
+	return got == N;
+}
+
+TEST(burst, "HOST-1", "as many datagrams as there are receive WQEs arrive, although they are sent at once")
+{
+	while (!burst_arrives())
+		;
+}
+
 TEST(many, "HOST-1", "datagrams to a QP that does not receive do not hold up those to others")
 {
 	struct end c;
