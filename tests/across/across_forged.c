@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Requests for connections that one host forges in the names of others: host 1 sends them to
+ * host 0, as the messages of ib_cm that they are.
+ */
+#include <arpa/inet.h>
+#include <endian.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "hosts.h"
+#include "qp.h"
+#include "t.h"
+
+#define LINKS		"/sys/kernel/debug/keel/keel_a/links"
+/* The QP and the Q_Key of the GSI. */
+#define GSI_QPN		1
+#define GSI_QKEY	0x80010000
+#define CM_REQ		0x10
+/* Names: 10.9.0.NAME to 10.9.0.NAME + NAMES - 1. */
+#define NAME		32
+#define NAMES		200
+
+/* A MAD with the message REQ, as the IBTA specification has it. */
+struct req {
+	uint8_t base_version, mgmt_class, class_version, method;
+	uint16_t status, class_specific;
+	uint64_t tid;
+	uint16_t attr_id, reserved;
+	uint32_t attr_mod;
+	uint32_t comm_id, reserved4;
+	uint64_t service_id, ca_guid;
+	uint32_t reserved24, qkey;
+	uint32_t qpn_resources, eecn_depth, eecn_timeout, psn_timeout;
+	uint16_t pkey;
+	uint8_t mtu, cm_retries;
+	uint16_t lids[2];
+	union ibv_gid from, to;
+	uint32_t flow_label;
+	uint8_t tclass, hop_limit, sl, ack_timeout;
+	uint8_t alternate[44];
+	/* Of keel: struct keel_hello. */
+	uint32_t magic;
+	uint16_t version, credits;
+	uint64_t cookie;
+	uint8_t rest[76];
+} __attribute__((packed));
+
+_Static_assert(sizeof(struct req) == 256, "a MAD has 256 bytes");
+
+static struct end a, b, forger;
+static struct ibv_ah *victim;
+
+void t_end(void)
+{
+	hosts_down();
+}
+
+static union ibv_gid gid_of(int last)
+{
+	return (union ibv_gid){
+		.raw = { [10] = 0xff, [11] = 0xff, [12] = 10, [13] = 9, [15] = last },
+	};
+}
+
+/* A request that an honest host with the address 10.9.0.@last would send. */
+static struct req honest(int last)
+{
+	static uint32_t id;
+
+	id++;
+	return (struct req){
+		.base_version = 1,
+		.mgmt_class = 7,
+		.class_version = 2,
+		.method = 3,
+		.tid = htobe64(id),
+		.attr_id = htons(CM_REQ),
+		.comm_id = htonl(id),
+		.service_id = htobe64(0x1000006b65656c01),
+		.ca_guid = htobe64(0x1234),
+		.qpn_resources = htonl((0x1000 + id) << 8 | 1),
+		.eecn_depth = htonl(1),
+		.eecn_timeout = htonl(18 << 3),
+		.psn_timeout = htonl(0x1234 << 8 | 18 << 3 | 7),
+		.pkey = 0xffff,
+		.mtu = IBV_MTU_4096 << 4,
+		.cm_retries = 3 << 4,
+		.from = gid_of(last),
+		.to = gid_of(1),
+		.hop_limit = 64,
+		.ack_timeout = 14 << 3,
+		.magic = htole32(0x6b65656c),
+		.version = htole16(1),
+		.credits = htole16(128),
+		.cookie = htole64(id),
+	};
+}
+
+static void send_req(const struct req *req)
+{
+	struct ibv_send_wr *wr;
+
+	memcpy(forger.mem, req, sizeof(*req));
+	wr = send_wr(IBV_WR_SEND, 1, (struct mem){ forger.mem, sizeof(*req), forger.mr->lkey });
+	wr->wr.ud.ah = victim;
+	wr->wr.ud.remote_qpn = GSI_QPN;
+	wr->wr.ud.remote_qkey = GSI_QKEY;
+	post(forger.qp, wr);
+	CHECK_WC(forger.cq, 1, IBV_WC_SUCCESS);
+}
+
+static void forger_new(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = GSI_QKEY };
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 };
+
+	forger = end_new_lower(1);
+	to.grh.sgid_index = forger.sgid;
+	to.grh.dgid = gid_of(1);
+	victim = MUST(ibv_create_ah(forger.pd, &to));
+	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+						 IBV_QP_QKEY));
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+static void begin(void)
+{
+	hosts_up();
+	forger_new();
+}
+
+static void end(void)
+{
+	CHECK_OK(ibv_destroy_ah(victim));
+	end_free(&forger);
+}
+
+/* To the victim, the names look as if hosts had them. */
+static void names_exist(void)
+{
+	int i;
+
+	for (i = 0; i < NAMES; i++)
+		free(host_shell(0, "ip neigh replace 10.9.0.%d lladdr 02:00:00:00:00:01 dev keel_a "
+				"nud permanent", NAME + i));
+}
+
+/* Send requests until it is killed. */
+static pid_t flood(void)
+{
+	pid_t pid = SYS(fork());
+	struct req req;
+	int i;
+
+	/* The memory of the QP of the parent is not that of the child. */
+	if (!pid)
+		forger_new();
+	for (i = 0; !pid; i++) {
+		req = honest(NAME + i % NAMES);
+		send_req(&req);
+		usleep(5000);
+	}
+	return pid;
+}
+
+static void flood_end(pid_t pid)
+{
+	SYS(kill(pid, SIGKILL));
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+}
+
+/* A new connection comes up, which host @from asks for. */
+static void works(int from)
+{
+	struct end *x = from ? &b : &a, *y = from ? &a : &b;
+
+	/* That of before ends. */
+	host_lower(0, 0);
+	host_lower(0, 1);
+	a = end_new(0);
+	b = end_new(1);
+	ends_join(&a, &b, &joint_patient);
+	post_add(x->qp, 7, (struct mem){ x->mem, 8, x->mr->lkey }, (uintptr_t)y->mem,
+		 y->mr->rkey, 1);
+	CHECK_WC(x->cq, 7, IBV_WC_SUCCESS);
+	end_free(&a);
+	end_free(&b);
+}
+
+/* Does host 0 have a link to 10.9.0.@last? */
+static bool has_link(int last)
+{
+	char *links = t_read_file(LINKS), text[40];
+	bool has;
+
+	snprintf(text, sizeof(text), " to ::ffff:10.9.0.%d ", last);
+	has = strstr(links, text);
+	free(links);
+	return has;
+}
+
+static void wait_link(int last)
+{
+	int ms;
+
+	for (ms = 0; !has_link(last); ms += 10) {
+		if (ms > 5000)
+			FAIL("no link to 10.9.0.%d", last);
+		usleep(10000);
+	}
+}
+
+/* A request has no effect, as the link of a later one shows. */
+static void ignored(const struct req *req, int last)
+{
+	struct req control = honest(last);
+
+	send_req(req);
+	send_req(&control);
+	wait_link(last);
+	/* ib_cm may look at the first request later. */
+	usleep(50000);
+	CHECK(!has_link(NAME));
+}
+
+TEST_SLOW(values, "HOST-3", "requests with values that no host of keel sends are ignored", 60)
+{
+	struct req req;
+	int last = NAME;
+
+	begin();
+	names_exist();
+	req = honest(NAME);
+	req.version = htole16(77);
+	ignored(&req, ++last);
+	req = honest(NAME);
+	req.magic = 0;
+	ignored(&req, ++last);
+	req = honest(NAME);
+	req.ack_timeout = 31 << 3;
+	ignored(&req, ++last);
+	req = honest(NAME);
+	req.psn_timeout = htonl(0x1234 << 8 | 31 << 3 | 7);
+	ignored(&req, ++last);
+	req = honest(NAME);
+	req.eecn_timeout = htonl(31 << 3);
+	ignored(&req, ++last);
+	/* This host, a group, and nobody. */
+	req = honest(1);
+	ignored(&req, ++last);
+	CHECK(!has_link(1));
+	req = honest(NAME);
+	req.from.raw[12] = 224;
+	ignored(&req, ++last);
+	req = honest(NAME);
+	memset(&req.from, 0, sizeof(req.from));
+	ignored(&req, ++last);
+	/* Only these values made the difference. */
+	req = honest(NAME);
+	send_req(&req);
+	wait_link(NAME);
+	end();
+}
+
+TEST_SLOW(absent, "HOST-3", "requests in the name of hosts that are not there make no link, and hold up no other", 120)
+{
+	pid_t pid;
+	int i;
+
+	begin();
+	/* A test before may have made them known. */
+	free(host_shell(0, "ip neigh flush all nud permanent"));
+	pid = flood();
+	sleep(2);
+	works(0);
+	for (i = 0; i < NAMES; i++)
+		CHECK(!has_link(NAME + i));
+	flood_end(pid);
+	end();
+}
+
+TEST_SLOW(many, "HOST-3", "requests in the name of many hosts keep no other host away, and leave nothing", 120)
+{
+	pid_t pid;
+	int i, ms;
+
+	begin();
+	names_exist();
+	pid = flood();
+	wait_link(NAME + 1);
+	works(0);
+	works(1);
+	flood_end(pid);
+	for (i = 0; i < NAMES; i++)
+		for (ms = 0; has_link(NAME + i); ms += 10) {
+			if (ms > 20000)
+				FAIL("the link to 10.9.0.%d stays", NAME + i);
+			usleep(10000);
+		}
+	end();
+}
