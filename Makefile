@@ -20,7 +20,7 @@ cache:
 	scripts/cache herd
 	scripts/cache clang
 
-demo test torture bench bench-isolation bench-objects tools consumers soak matrix \
+demo test torture bench bench-isolation bench-objects tools consumers across soak matrix \
 	install-test removal upstream mutate:
 	scripts/$@
 
@@ -68,6 +68,7 @@ help:
 	@echo 'make bench-objects  measure what objects cost, with few and with many alive'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
 	@echo 'make consumers    run what Debian has for RDMA on keel and rxe, print a table'
+	@echo 'make across       run RDMA programs between two hosts, in a guest'
 	@echo 'make matrix       build for every kernel, boot each, print a table'
 	@echo 'make soak         run a stress test with random kills for 10 minutes'
 	@echo 'make bar          test device memory behind a PCI BAR, in guests'
@@ -81,5 +82,5 @@ help:
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
 .PHONY: all modules clean cache demo test torture bench bench-isolation bench-objects \
-	tools consumers soak bar matrix deb install-test removal upstream mutate bundle \
+	tools consumers across soak bar matrix deb install-test removal upstream mutate bundle \
 	run-test provider install uninstall help
