@@ -7,6 +7,7 @@
 #include <kunit/visibility.h>
 #include <linux/minmax.h>
 #include <linux/slab.h>
+#include <linux/vmalloc.h>
 
 #include "keel_far.h"
 #include "keel_qp.h"
@@ -35,9 +36,11 @@ static struct keel_far *keel_far_new(struct keel_qp *qp)
 	__context_unsafe(/* no other thread has it yet */)
 {
 	u32 nslots = keel_far_nslots(qp), i;
-	struct keel_far *far = kvzalloc(struct_size(far, slots, nslots),
-					qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	gfp_t gfp = qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
+	struct keel_far *far;
 
+	/* kmalloc() would round this up to a power of two. */
+	far = __vmalloc(struct_size(far, slots, nslots), gfp | __GFP_ZERO);
 	if (!far)
 		return NULL;
 	far->nslots = nslots;
