@@ -105,6 +105,12 @@ static void host_3_uc_forged(struct kunit *test)
 	}
 }
 
+static void stream_una(struct far_host *h, u32 nr)
+{
+	guard(mutex)(&h->qp->sq.from.lock);
+	KUNIT_EXPECT_EQ(h->p->test, far_psn(nr), h->qp->far->una);
+}
+
 /* HOST-1: of several answers, the last one counts, also if they come in another order. */
 static void host_1_uc_heard(struct kunit *test)
 {
@@ -119,9 +125,31 @@ static void host_1_uc_heard(struct kunit *test)
 	far_give_done(h, 0, 0);
 	far_give_done(h, 4, 0);
 	far_give_done(h, 3, 0);
-	far_post(h, IB_WR_RDMA_WRITE, buf, 6 * PACKET);
-	KUNIT_EXPECT_EQ(test, 13, far_host_wait(h, 13));
+	far_post(h, IB_WR_RDMA_WRITE, buf, PACKET);
 	stream_ended(h, 2);
+	stream_una(h, 5);
+}
+
+/* HOST-1: a message does not wait for answers that are lost since long. */
+static void host_1_uc_forget(struct kunit *test)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = stream_make(test, &buf);
+	far_post(h, IB_WR_RDMA_WRITE, buf, 7 * PACKET);
+	stream_ended(h, 1);
+	stream_patient(h);
+	far_post(h, IB_WR_RDMA_WRITE, buf, 0);
+	stream_ended(h, 2);
+	stream_una(h, 0);
+	scoped_guard(mutex, &h->qp->sq.from.lock) {
+		h->qp->far->una = far_psn(1);
+		h->qp->far->resend_at = 1;
+	}
+	far_post(h, IB_WR_RDMA_WRITE, buf, PACKET);
+	stream_ended(h, 3);
+	stream_una(h, 8);
 }
 
 /* HOST-1: if nothing is answered, the message ends all the same, and so do those behind it. */
@@ -223,6 +251,7 @@ static struct kunit_case far_stream_cases[] = {
 	KUNIT_CASE(host_1_uc_window),
 	KUNIT_CASE(host_3_uc_forged),
 	KUNIT_CASE(host_1_uc_heard),
+	KUNIT_CASE(host_1_uc_forget),
 	KUNIT_CASE(host_1_uc_silent),
 	KUNIT_CASE(host_2_uc_epoch),
 	KUNIT_CASE(host_2_uc_epoch_late),

@@ -42,7 +42,8 @@ static void uc_stray(struct far_host *h, u32 psn, u32 nr, u8 opcode)
 	u32 n = far_host_wait(h, 0);
 
 	far_request(h, &frame);
-	KUNIT_EXPECT_EQ(h->p->test, n, far_host_wait(h, n));
+	far_answered(h, n, psn + nr, KEEL_RESULT_NOT_READY, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(h->p->test, n + 1, far_host_wait(h, n + 1));
 	KUNIT_EXPECT_EQ(h->p->test, 0, far_requests_n(h));
 }
 
@@ -199,6 +200,28 @@ static void host_2_uc_down(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, far_host_wait(h, 0));
 }
 
+/* HOST-3: the answer to a read behind a refused packet has no data of earlier packets. */
+static void host_3_uc_read(struct kunit *test)
+{
+	struct far_host *h = uc_make(test);
+	struct keel_frame frame;
+	u32 n;
+
+	/* It fills the slots. */
+	end_recv(h->p, &h->p->b, 5, 0, PAIR_BYTES);
+	uc_whole(h, 0);
+	uc_received(h, 1, 0);
+	frame = uc_packet(h, 3, 0, IB_WR_RDMA_WRITE);
+	frame.request.rkey = cpu_to_le32(h->p->closed->rkey);
+	far_request(h, &frame);
+	frame = far_packet(h, 4, IB_WR_RDMA_READ, LAST, 0, PACKET);
+	frame.request.bytes = cpu_to_le32(PACKET);
+	n = far_host_wait(h, 0);
+	far_request(h, &frame);
+	KUNIT_EXPECT_EQ(test, n + 1, far_host_wait(h, n + 1));
+	KUNIT_EXPECT_EQ(test, 0, le32_to_cpu(h->sent[n]->frame->len));
+}
+
 static struct kunit_case far_uc_cases[] = {
 	KUNIT_CASE(host_1_uc_message),
 	KUNIT_CASE(host_1_uc_lost),
@@ -206,6 +229,7 @@ static struct kunit_case far_uc_cases[] = {
 	KUNIT_CASE(host_3_uc_refused),
 	KUNIT_CASE(host_3_uc_operations),
 	KUNIT_CASE(host_2_uc_down),
+	KUNIT_CASE(host_3_uc_read),
 	{}
 };
 

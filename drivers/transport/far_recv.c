@@ -47,7 +47,7 @@ static void keel_far_fill(struct keel_far_slot *slot, const struct keel_frame *f
 	memcpy(slot->data, data, le32_to_cpu(frame->len));
 }
 
-/* Return: false if the QP is not ready for it. */
+/* Return: false if the QP is not ready for it, or does not want it. */
 static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *link,
 				  const struct keel_frame *frame, const void *data)
 {
@@ -64,8 +64,9 @@ static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *
 	if (far->qp->type == IB_QPT_UC && frame->flags & KEEL_FRAME_F_FIRST)
 		far->expected = psn;
 	next = psn == far->expected;
+	/* Nothing keeps it: there is room for the next one. */
 	if (!next && far->qp->type == IB_QPT_UC)
-		return true;
+		return false;
 	/* One that was executed is answered again. One that was lost comes again. */
 	if (!next && !keel_far_was_executed(far, psn))
 		return true;

@@ -251,7 +251,9 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 					      struct keel_link_wait *wait)
 	__must_hold(&far->from.lock)
 {
+	/* UC has no reads: the slot has data of an earlier packet. */
 	bool data = slot->frame.request.opcode == IB_WR_RDMA_READ &&
+		    far->qp->type == IB_QPT_RC &&
 		    far->answer.answer.result == KEEL_RESULT_DONE &&
 		    far->answer.answer.status == IB_WC_SUCCESS;
 	u32 len = data ? le32_to_cpu(slot->frame.request.bytes) : 0;
