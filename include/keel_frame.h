@@ -51,7 +51,8 @@ enum keel_frame_type {
  * enum keel_frame_result - of an answer
  * @KEEL_RESULT_DONE: the packet was executed, with &keel_frame.answer.status
  * @KEEL_RESULT_RNR: there is no receive WQE: send it again after the delay
- * @KEEL_RESULT_NOT_READY: the QP is not connected yet: send it again later
+ * @KEEL_RESULT_NOT_READY: the QP is not connected yet: send it again later; UC: or the packet
+ *	does not follow the one before
  */
 enum keel_frame_result {
 	KEEL_RESULT_DONE	= 1,

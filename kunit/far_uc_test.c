@@ -21,30 +21,29 @@ static struct keel_frame uc_packet(struct far_host *h, u32 psn, u32 nr, u8 opcod
 	return frame;
 }
 
-/* The packet is answered, whatever becomes of it. */
-static void uc_send(struct far_host *h, u32 psn, u32 nr, u8 opcode)
+static void uc_answered(struct far_host *h, u32 psn, u32 nr, u8 opcode, u8 result)
 {
 	struct keel_frame frame = uc_packet(h, psn, nr, opcode);
 	u32 n = far_host_wait(h, 0);
 
 	far_request(h, &frame);
-	far_answered(h, n, psn + nr, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	far_answered(h, n, psn + nr, result, IB_WC_SUCCESS);
 	KUNIT_EXPECT_EQ(h->p->test, n + 1, far_host_wait(h, n + 1));
 	KUNIT_EXPECT_EQ(h->p->test, 0, far_requests_n(h));
 	/* The next one may come as soon as the answer is sent. */
 	KUNIT_EXPECT_EQ(h->p->test, 0, h->kept);
 }
 
+/* The packet is answered, whatever becomes of it. */
+static void uc_send(struct far_host *h, u32 psn, u32 nr, u8 opcode)
+{
+	uc_answered(h, psn, nr, opcode, KEEL_RESULT_DONE);
+}
+
 /* The packet does not follow the one before. */
 static void uc_stray(struct far_host *h, u32 psn, u32 nr, u8 opcode)
 {
-	struct keel_frame frame = uc_packet(h, psn, nr, opcode);
-	u32 n = far_host_wait(h, 0);
-
-	far_request(h, &frame);
-	far_answered(h, n, psn + nr, KEEL_RESULT_NOT_READY, IB_WC_SUCCESS);
-	KUNIT_EXPECT_EQ(h->p->test, n + 1, far_host_wait(h, n + 1));
-	KUNIT_EXPECT_EQ(h->p->test, 0, far_requests_n(h));
+	uc_answered(h, psn, nr, opcode, KEEL_RESULT_NOT_READY);
 }
 
 static struct far_host *uc_make(struct kunit *test)
