@@ -215,15 +215,23 @@ static int keel_qp_publish(struct keel_qp *qp, struct ib_qp *ibqp)
 	return 0;
 }
 
+/*
+ * Does a process create the QP? ib_core passes no udata for an XRC_RECV QP. It may outlive the
+ * context, has no doorbell, and the workqueue raises its events.
+ */
+static bool keel_qp_is_of_user(const struct ib_qp_init_attr *init, const struct ib_udata *udata)
+{
+	if (init->qp_type == IB_QPT_XRC_TGT)
+		return !to_kxrcd(init->xrcd)->obj.kernel;
+	return udata;
+}
+
 /* Set up the parts of a user process's QP, other than its rings. */
 static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 {
 	int ret;
 
-	qp->user = true;
-	/* The workqueue raises those of an XRC_RECV QP, which may outlive the process. */
-	ret = keel_qp_sends(qp) ?
-		keel_qp_own_events(qp, keel_udata_workers(udata)) : 0;
+	ret = keel_qp_own_events(qp, keel_udata_workers(udata));
 	if (ret)
 		return ret;
 	if (qp->type == IB_QPT_UD) {
@@ -233,9 +241,6 @@ static int keel_qp_init_user(struct keel_qp *qp, struct ib_udata *udata)
 			return -ENOMEM;
 		keel_fetch_init(&qp->resp.dgram->fetch, NULL);
 	}
-	/* An XRC_RECV QP may outlive its context, and has no doorbell. */
-	if (!keel_qp_sends(qp))
-		return 0;
 	qp->context = rdma_udata_to_uverbs_attr_bundle(udata)->context;
 	return keel_qp_own_worker(qp);
 }
@@ -244,6 +249,7 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 			  struct ib_udata *udata)
 {
 	struct keel_qp *qp;
+	bool user;
 	int ret;
 
 	ret = keel_qp_check_init(init);
@@ -251,9 +257,11 @@ static int keel_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init,
 		return ret;
 	if (udata && init->qp_type == IB_QPT_GSI)
 		return -EOPNOTSUPP;
-	qp = kzalloc_obj(*qp, keel_gfp_of(!udata));
+	user = keel_qp_is_of_user(init, udata);
+	qp = kzalloc_obj(*qp, keel_gfp_of(!user));
 	if (!qp)
 		return -ENOMEM;
+	qp->user = user;
 	keel_qp_init(qp, ibqp, init);
 	ret = udata ? keel_qp_init_user(qp, udata) : 0;
 	if (!ret)

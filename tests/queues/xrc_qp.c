@@ -291,6 +291,21 @@ TEST(srqns, "XRC-9,DEV-4", "an unknown SRQ number, that of a destroyed SRQ, and 
 	}
 }
 
+/*
+ * For kernel consumers, lkey 0 stands for all memory of the kernel. ib_core does not tell that
+ * an XRC_RECV QP belongs to a process.
+ */
+TEST(lkey_0, "XRC-9,PD-4", "a receive WQE of an SRQ with lkey 0 has no memory: it fails with a protection error, and nothing is written")
+{
+	struct ends e = ends_new();
+
+	post_srq_recv(e.s.srq, 42, (struct mem){ page + 200, 100, 0 });
+	post_to(&e.s, e.tx, e.s.srqn, 'x');
+	CHECK_WC(e.s.cq, 42, IBV_WC_LOC_PROT_ERR);
+	CHECK_WC(e.s.cq, 1, IBV_WC_REM_OP_ERR);
+	CHECK_ALL(page + 200, 0, 100);
+}
+
 /* The CQ has room for fewer CQEs than the SRQ has receive WQEs. */
 #define ROOM	4
 
