@@ -48,6 +48,8 @@
 /* No event. */
 #define KEEL_EVENT_NONE	((enum ib_event_type)-1)
 
+struct keel_srq;
+
 /**
  * struct keel_dev - a device
  * @ib: for ib_core
@@ -62,6 +64,7 @@
  * @qps_destroyed: number of QPs destroyed so far; validates &keel_sq.peer
  * @qp_gens: the &keel_qp.gen that was assigned last
  * @srqs: SRQs by number
+ * @serve: executes packets of other hosts for an SRQ: keel_far_serve(), which uses SRQs
  * @wq: runs QPs without a worker (kernel consumers, XRC_RECV) and QPs whose worker
  *	is dead; wakes the waiters of SRQs
  * @mcasts: multicast groups
@@ -87,6 +90,7 @@ struct keel_dev {
 	atomic64_t qps_destroyed;
 	atomic64_t qp_gens;
 	struct keel_numbers srqs;
+	void (*serve)(struct keel_srq *srq);
 	struct workqueue_struct *wq;
 	struct keel_mcasts mcasts;
 	struct keel_counters __percpu *counters;

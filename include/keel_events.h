@@ -19,8 +19,9 @@
 
 /* Types of events that an object can have. */
 #define KEEL_EVENTS_TYPES	8
-/* No event: for &keel_events.wake. */
+/* No events: for &keel_events.wake of an object. */
 #define KEEL_EVENT_WAKE		(-3)
+#define KEEL_EVENT_RUN		(-4)
 
 /**
  * struct keel_event_due - events of a type that were not raised yet
@@ -37,8 +38,9 @@ struct keel_event_due {
  * @obj: the object
  * @raise: calls the handler of the consumer for an event of @type. Called under
  *	@raising, before keel_events_close() returns.
- * @wake: called for KEEL_EVENT_WAKE, without a lock; may sleep; or NULL. If the worker is
- *	dead, also after keel_events_close(), by a thread that keeps the object.
+ * @wake: called for KEEL_EVENT_WAKE and KEEL_EVENT_RUN, without a lock; may sleep; or
+ *	NULL. If the worker is dead, also after keel_events_close(), by a thread that keeps
+ *	the object.
  * @raising: serializes the handlers; taken before the locks of queues. For an object with
  *	a worker that is not dead, only threads of its process take it, those of
  *	processes that share the object, and device removal
@@ -58,7 +60,7 @@ struct keel_event_due {
 struct keel_events {
 	struct keel_obj *obj;
 	void (*raise)(struct keel_obj *obj, int type);
-	void (*wake)(struct keel_obj *obj);
+	void (*wake)(struct keel_obj *obj, int type);
 	spinlock_t raising;
 	bool closed __guarded_by(&raising, &lock);
 	spinlock_t lock;

@@ -20,6 +20,7 @@
 #include "keel_xfer.h"
 
 struct keel_qp;
+struct keel_srq;
 
 /* Packets of a QP that are not answered yet. */
 #define KEEL_FAR_WINDOW	8
@@ -32,16 +33,14 @@ struct keel_qp;
  * struct keel_far_slot - a packet that was received
  * @node: in one of the lists of struct keel_far
  * @frame: its header
- * @sgid: datagram: the GID of the other side
- * @dgid: datagram: the GID of this side
+ * @ends: datagram: those of the link that it came from
  * @mem: describes @data as memory
  * @data: its data; RDMA read: that of the answer
  */
 struct keel_far_slot {
 	struct list_head node;
 	struct keel_frame frame;
-	union ib_gid sgid;
-	union ib_gid dgid;
+	struct keel_ends ends;
 	struct keel_mem mem;
 	u8 data[KEEL_FRAME_DATA] __aligned(16);
 };
@@ -61,15 +60,18 @@ struct keel_far_slot {
  * @done: number of the next packet that is to be executed
  * @executed: number of packets before @done that were executed, at most KEEL_FAR_WINDOW
  * @peer_gen: generation of the other side's QP, or 0
- * @heard: UC: there was an answer that the requester has not seen
- * @heard_psn: UC: the number in it; of several, the last one
+ * @heard: UC, datagrams: there was an answer that the requester has not seen
+ * @heard_psn: likewise: the number in it; of several, the last one
+ * @srq: XRC: the SRQ in whose list the QP waits, or NULL
  * @again: there may be more to execute
  * @from: responder: memory and progress of the first of @requests; its lock protects the
- *	members up to @tx_wait
+ *	members up to @tx_wait. It is taken as that of a responder, see keel_resp_lock.h:
+ *	with XRC, another process than the owner has it.
  * @replies: @answer is to be sent
  * @answer: answer to the first of @requests
  * @offset: bytes of the message before it
  * @opcode: opcode of the message, if @offset is not 0
+ * @srqn: XRC: the SRQ that it names, likewise
  * @broken: UC: a packet of the message was refused, and the others are dropped
  * @atomic_done: an atomic operation was executed
  * @atomic_psn: number of the last one
@@ -78,7 +80,7 @@ struct keel_far_slot {
  * @tx_wait: waits for the link, to send @answer
  * @primed: requester, under the lock of the send queue from here on: @next and @una belong
  *	to this life of the QP
- * @begun: the WQE @index is being sent
+ * @begun: the WQE @index is being sent; datagrams: the first WQE waits for a buffer
  * @index: index of that WQE in its ring
  * @len: bytes of its message
  * @una: number of the first packet that is not answered
@@ -96,6 +98,7 @@ struct keel_far_slot {
  * @resend_at: when packets that are not answered are sent again, ns; UC: are given up
  * @deadline: when the message fails without an answer, ns
  * @rnr_until: when it fails for want of a receive WQE, ns; 0: it does not wait for one
+ * @free_until: datagrams wait for nothing before, ns
  * @staged: @stage has the data of packet @next
  * @stage: data of memory that may be absent
  * @rx_wait: waits for the link, to send a packet
@@ -117,12 +120,14 @@ struct keel_far {
 	u64 peer_gen __guarded_by(&lock);
 	bool heard __guarded_by(&lock);
 	u32 heard_psn __guarded_by(&lock);
+	struct keel_srq *srq __guarded_by(&lock);
 	atomic_t again;
 	struct keel_from from;
 	bool replies __guarded_by(&from.lock);
 	struct keel_frame answer __guarded_by(&from.lock);
 	u64 offset __guarded_by(&from.lock);
 	u8 opcode __guarded_by(&from.lock);
+	u32 srqn __guarded_by(&from.lock);
 	bool broken __guarded_by(&from.lock);
 	bool atomic_done __guarded_by(&from.lock);
 	u32 atomic_psn __guarded_by(&from.lock);
@@ -146,11 +151,24 @@ struct keel_far {
 	u64 resend_at;
 	u64 deadline;
 	u64 rnr_until;
+	u64 free_until;
 	bool staged;
 	u8 stage[KEEL_FRAME_DATA] __aligned(16);
 	struct keel_link_wait rx_wait;
 	u32 nslots;
 	struct keel_far_slot slots[] __counted_by(nslots);
+};
+
+/**
+ * enum keel_far_place - where a packet is executed
+ * @KEEL_FAR_HERE: by the calling thread
+ * @KEEL_FAR_ELSEWHERE: by the worker of the owner of its SRQ
+ * @KEEL_FAR_NOWHERE: the owner of its SRQ is dead
+ */
+enum keel_far_place {
+	KEEL_FAR_HERE,
+	KEEL_FAR_ELSEWHERE,
+	KEEL_FAR_NOWHERE,
 };
 
 /**
@@ -171,6 +189,9 @@ int keel_far_attach(struct keel_qp *qp, const struct keel_av *av);
 int keel_far_give(struct keel_qp *qp, struct keel_link *link);
 #endif
 int keel_far_listen(struct keel_qp *qp);
+u8 keel_far_transport(const struct keel_qp *qp);
+void keel_far_enter(struct keel_far *far) __acquires(&far->from.lock);
+void keel_far_leave(struct keel_far *far) __releases(&far->from.lock);
 void keel_far_expect(struct keel_far *far, u32 psn);
 void keel_far_detach(struct keel_far *far);
 struct keel_far_slot *keel_far_first(struct keel_far *far, struct list_head *list)
@@ -195,6 +216,7 @@ static inline bool keel_far_was_executed(const struct keel_far *far, u32 psn)
 }
 
 /* far_tx.c */
+void keel_far_tell(struct keel_link *link, const struct keel_frame *request, u8 result);
 u64 keel_far_after(u64 now, u64 ns);
 u64 keel_far_peer_ns(const struct keel_qp *qp);
 u64 keel_far_resend_ns(const struct keel_qp *qp);
@@ -211,9 +233,17 @@ enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
 	__must_hold(&x->from->lock);
 
 /* far_uc.c */
+void keel_far_heard(struct keel_far *far, u64 now);
 bool keel_far_is_full(const struct keel_far *far);
 enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 	__must_hold(&x->from->lock);
+
+/* far_dgram.c */
+enum keel_xfer_result keel_far_dgram_send(struct keel_xfer *x, const struct keel_av *av,
+					  u32 qkey)
+	__must_hold(&x->from->lock);
+void keel_far_dgram_answer(struct keel_dev *kdev, const struct keel_ends *ends,
+			   const struct keel_frame *frame);
 
 /* far_send.c */
 enum keel_xfer_result keel_far_send(struct keel_xfer *x) __must_hold(&x->from->lock);
@@ -224,15 +254,26 @@ void keel_far_drained(struct keel_qp *qp);
 /* far_recv.c */
 extern const struct keel_wire_ops keel_far_ops;
 
+/* far_xrc.c */
+void keel_far_resume(struct keel_far *far);
+void keel_far_unaim(struct keel_far *far);
+struct keel_far *keel_far_pop(struct keel_srq *srq);
+enum keel_far_place keel_far_place(const struct keel_far *far, const struct keel_frame *frame,
+				   const struct keel_srq *srq);
+
+/* far_serve.c */
+void keel_far_serve(struct keel_srq *srq);
+
 /* far_packet.c */
+bool keel_far_may_execute(const struct keel_qp *qp);
 bool keel_far_is_data(u8 opcode);
 void keel_far_wqe(const struct keel_frame *frame, struct keel_uapi_send_wqe *wqe);
 enum keel_xfer_result keel_far_try(struct keel_xfer *x, struct keel_far *far,
-				   struct keel_far_slot *slot)
+				   struct keel_far_slot *slot, const struct keel_srq *srq)
 	__must_hold(&x->from->lock);
 
 /* far_run.c */
-void keel_far_run(struct keel_far *far);
+void keel_far_run(struct keel_far *far, const struct keel_srq *srq);
 void keel_far_finish(struct keel_far *far);
 
 #endif /* KEEL_FAR_H */

@@ -16,7 +16,7 @@
 #include <linux/types.h>
 
 /* Changes with every incompatible change of this file. */
-#define KEEL_FRAME_VERSION	1
+#define KEEL_FRAME_VERSION	2
 /* Most bytes of data in a frame. */
 #define KEEL_FRAME_DATA		SZ_4K
 /* Numbers of packets have as many bits as a PSN. */
@@ -41,18 +41,34 @@ enum keel_frame_type {
 	KEEL_FRAME_DATAGRAM	= 6,
 };
 
+/**
+ * enum keel_frame_transport - of a request: a QP of another transport does not take it
+ * @KEEL_TRANSPORT_RC: RC
+ * @KEEL_TRANSPORT_UC: UC
+ * @KEEL_TRANSPORT_XRC: XRC: the message is for an SRQ
+ */
+enum keel_frame_transport {
+	KEEL_TRANSPORT_RC	= 0,
+	KEEL_TRANSPORT_UC	= 1,
+	KEEL_TRANSPORT_XRC	= 2,
+};
+
 /* Flags of a request: the first and the last packet of a message; IB_SEND_SOLICITED. */
 #define KEEL_FRAME_F_FIRST	0x1
 #define KEEL_FRAME_F_LAST	0x2
 #define KEEL_FRAME_F_SOLICITED	0x4
-#define KEEL_FRAME_F_ALL	0x7
+#define KEEL_FRAME_F_REQUEST	0x7
+/* Flags of a datagram: KEEL_FRAME_F_SOLICITED; the sender asks for an answer. */
+#define KEEL_FRAME_F_ANSWER	0x8
+#define KEEL_FRAME_F_DATAGRAM	0xc
 
 /**
  * enum keel_frame_result - of an answer
  * @KEEL_RESULT_DONE: the packet was executed, with &keel_frame.answer.status
- * @KEEL_RESULT_RNR: there is no receive WQE: send it again after the delay
+ * @KEEL_RESULT_RNR: there is no receive WQE: send it again after the delay; datagram: the QP
+ *	keeps as many as it may
  * @KEEL_RESULT_NOT_READY: the QP is not connected yet: send it again later; UC: or the packet
- *	does not follow the one before
+ *	does not follow the one before; datagram: nobody takes it
  */
 enum keel_frame_result {
 	KEEL_RESULT_DONE	= 1,
@@ -63,18 +79,19 @@ enum keel_frame_result {
 /**
  * struct keel_frame - header of a frame
  * @type: enum keel_frame_type
- * @flags: request: KEEL_FRAME_F_*; datagram: 0 or KEEL_FRAME_F_SOLICITED; else 0
+ * @flags: request, datagram: KEEL_FRAME_F_*; else 0
  * @credits: number of frames that the receiver of this frame may send in addition
  * @len: bytes of data behind the header
- * @to: number of the QP that the frame is for; from here on: requests and answers
+ * @to: number of the QP that the frame is for; from here on: requests, datagrams, answers
  * @from: number of the QP that sends it
  * @psn: number of the packet; an answer has that of its request
- * @reserved0: 0
+ * @srqn: request of XRC: number of the SRQ; else 0
  * @cookie: &keel_hello.cookie of the receiver of the frame. Local users can learn the other
  *	numbers of the connection, and send a message to its QP.
  * @gen: generation of the requester; an answer has that of its request
  * @request: request
  * @request.opcode: enum ib_uverbs_wr_opcode
+ * @request.transport: enum keel_frame_transport
  * @request.imm: immediate data as the application passed it, or the rkey to invalidate
  * @request.rkey: RDMA, atomics and flush: the rkey
  * @request.addr: the same: address of the first byte of this packet
@@ -90,7 +107,7 @@ enum keel_frame_result {
  * @answer.why: its vendor error
  * @answer.rnr: min_rnr_timer of the responder
  * @answer.word: atomics: the original value
- * @datagram: datagram; @psn and @gen are 0
+ * @datagram: datagram
  * @datagram.opcode: IB_WR_SEND or IB_WR_SEND_WITH_IMM
  * @datagram.tclass: traffic class
  * @datagram.hop_limit: hop limit
@@ -107,13 +124,13 @@ struct keel_frame {
 	__le32 to;
 	__le32 from;
 	__le32 psn;
-	__le32 reserved0;
+	__le32 srqn;
 	__le64 cookie;
 	__le64 gen;
 	union {
 		struct {
 			__u8 opcode;
-			__u8 reserved;
+			__u8 transport;
 			__le16 kind;
 			__le32 imm;
 			__le32 rkey;

@@ -33,7 +33,7 @@ enum keel_stage {
  * @fetch: progress of the message, if an earlier attempt has begun it
  * @srq: the SRQ whose receive WQE it waits for, with a reference, or NULL. Set under
  *	@lock and &keel_rq.lock of the SRQ, cleared under the latter.
- * @waiting: in &keel_srq.waiters; under &keel_rq.lock of the SRQ
+ * @waiting: in &keel_srq.waiters, or in &keel_srq.packets; under &keel_rq.lock of the SRQ
  * @wait_nr: number of the wait, from &keel_srq.waits; likewise
  * @segs: memory of the requester
  * @remote: RDMA: the segment of the responder; else scratch, such as for the GRH of UD

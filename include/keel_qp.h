@@ -364,6 +364,7 @@ enum keel_xfer_result keel_resp_read(struct keel_xfer *x)
 	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum keel_xfer_result keel_resp_flush(struct keel_xfer *x)
 	__must_hold(&x->from->lock, &x->peer->resp.lock);
+bool keel_resp_find_srq(struct keel_xfer *x, u32 srqn) __must_hold(&x->peer->resp.lock);
 enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
 				       enum ib_wc_status status, u32 why)
 	__must_hold(&x->peer->resp.lock);
@@ -389,6 +390,8 @@ enum keel_xfer_result keel_resp_atomic_write(struct keel_xfer *x)
 void keel_recv_drop(struct keel_qp *qp) __must_hold(&qp->resp.lock);
 void keel_rq_flush(struct keel_qp *qp);
 bool keel_rq_flush_some(struct keel_qp *qp, u32 most);
+bool keel_recv_is_of(const struct keel_resp *resp, const struct keel_srq *srq)
+	__must_hold(&resp->lock);
 int keel_recv_take(struct keel_xfer *x)
 	__must_hold(&x->from->lock, &x->peer->resp.lock);
 enum ib_wc_status keel_recv_segs(struct keel_qp *peer, u64 len, u32 *why)

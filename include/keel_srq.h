@@ -40,6 +40,8 @@ struct keel_xrcd;
  * @waiters: struct keel_from of requesters that wait for a receive WQE, the oldest first;
  *	under @rq.lock
  * @waits: counts the waits; under @rq.lock
+ * @packets: XRC: struct keel_from of QPs with packets of another host for it, each with a
+ *	reference; under @rq.lock. &keel_dev.serve executes them.
  */
 struct keel_srq {
 	struct keel_obj obj;
@@ -56,6 +58,7 @@ struct keel_srq {
 	struct keel_cq *cq;
 	struct list_head waiters __guarded_by(&rq.lock);
 	u64 waits __guarded_by(&rq.lock);
+	struct list_head packets __guarded_by(&rq.lock);
 };
 
 struct keel_ib_srq {
@@ -77,9 +80,10 @@ void keel_srq_fail(struct keel_srq *srq);
 void keel_srq_taken(struct keel_srq *srq)
 	__must_hold(&srq->rq.lock);
 void keel_srq_wake(struct keel_srq *srq);
+bool keel_srq_want(struct keel_srq *srq);
 void keel_srq_posted(struct keel_srq *srq);
 void keel_srq_wake_later(struct keel_srq *srq);
-void keel_srq_wake_now(struct keel_obj *obj);
+void keel_srq_wake_now(struct keel_srq *srq);
 void keel_srq_wake_work(struct work_struct *work);
 
 #endif /* KEEL_SRQ_H */

@@ -444,8 +444,8 @@ struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wai
 			      u64 *epoch);
 void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len);
 void keel_link_unsend(struct keel_buf *buf);
-void keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
-			u32 len, gfp_t gfp);
+int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
+		       u32 len, gfp_t gfp);
 void keel_link_release_held(struct keel_link *link);
 void keel_link_drop_held(struct keel_link *link);
 

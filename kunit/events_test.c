@@ -85,13 +85,13 @@ static void expect_raised(struct source *s, const int *types, unsigned int n)
 }
 
 /* The object that &keel_events.wake was called for, without a lock. */
-static void source_wake(struct keel_obj *obj)
+static void source_wake(struct keel_obj *obj, int type)
 {
 	KUNIT_EXPECT_PTR_EQ(source->test, &source->dummy->obj, obj);
 	KUNIT_EXPECT_FALSE(source->test, source_raising());
 	KUNIT_EXPECT_LT(source->test, source->nr, RAISED);
 	if (source->nr < RAISED)
-		source->raised[source->nr++] = KEEL_EVENT_WAKE;
+		source->raised[source->nr++] = type;
 }
 
 static int queue_result;
@@ -344,7 +344,7 @@ static void iso_1_events_work(struct kunit *test)
 /* ISO-2: many requests to wake are one, in its place among the events. */
 static void iso_2_events_wake(struct kunit *test)
 {
-	static const int order[] = { 4, KEEL_EVENT_WAKE, 6 };
+	static const int order[] = { 4, KEEL_EVENT_WAKE, KEEL_EVENT_RUN };
 	struct source *s = source_new(test, false);
 	int i;
 
@@ -353,15 +353,21 @@ static void iso_2_events_wake(struct kunit *test)
 	for (i = 0; i < 2; i++) {
 		keel_events_queue(&s->events, 4);
 		keel_events_queue(&s->events, KEEL_EVENT_WAKE);
+		keel_events_queue(&s->events, KEEL_EVENT_RUN);
 		keel_events_queue(&s->events, KEEL_EVENT_WAKE);
+		keel_events_queue(&s->events, KEEL_EVENT_RUN);
 		keel_events_queue(&s->events, 6);
 		keel_obj_get(&s->dummy->obj);
 		s->events.job.run(&s->events.job, i == 0);
-		if (i == 0)
-			expect_raised(s, order, ARRAY_SIZE(order));
+		if (i > 0)
+			continue;
+		/* Other objects are next. */
+		expect_raised(s, order, ARRAY_SIZE(order));
+		s->events.job.run(&s->events.job, true);
+		expect_raised(s, (const int []){ 6 }, 1);
 	}
 	/* A dead worker wakes, and leaves the others. */
-	expect_raised(s, (const int []){ KEEL_EVENT_WAKE }, 1);
+	expect_raised(s, (const int []){ KEEL_EVENT_WAKE, KEEL_EVENT_RUN }, 2);
 	source_set_worker(s, NULL);
 	keel_obj_get(&s->dummy->obj);
 	s->events.job.run(&s->events.job, false);

@@ -132,6 +132,14 @@ void far_host_open(struct far_host *h)
 	far_host_settle(h);
 }
 
+struct far_host *far_xrc_make(struct kunit *test)
+{
+	struct far_host *h = far_host_make_type(test, IB_QPT_XRC_TGT, IB_QPS_RTS);
+
+	far_host_open(h);
+	return h;
+}
+
 static u32 far_host_sent(struct far_host *h)
 {
 	guard(spinlock)(&h->conn.lock);
@@ -160,7 +168,9 @@ struct keel_frame far_packet(const struct far_host *h, u32 nr, u8 opcode, u8 fla
 		.from = cpu_to_le32(FAR_QPN),
 		.psn = cpu_to_le32(far_psn(nr)),
 		.gen = cpu_to_le64(FAR_GEN),
+		.srqn = cpu_to_le32(h->qp->type == IB_QPT_XRC_TGT ? to_ksrq(h->p->srq)->srqn : 0),
 		.request.opcode = opcode,
+		.request.transport = keel_far_transport(h->qp),
 		.request.left = cpu_to_le64(left),
 		.request.rkey = cpu_to_le32(h->p->b.mr->rkey),
 		.request.addr = cpu_to_le64((uintptr_t)h->p->b.buf),
@@ -179,6 +189,14 @@ void far_request(struct far_host *h, const struct keel_frame *frame)
 	far_host_settle(h);
 }
 
+void far_xrc_send(struct far_host *h, u32 nr, u32 srqn)
+{
+	struct keel_frame frame = far_packet(h, nr, IB_WR_SEND, ONLY, 64, 64);
+
+	frame.srqn = cpu_to_le32(srqn);
+	far_request(h, &frame);
+}
+
 const struct keel_frame *far_answered(struct far_host *h, u32 i, u32 nr, u8 result, u8 status)
 {
 	struct kunit *test = h->p->test;
@@ -195,6 +213,24 @@ const struct keel_frame *far_answered(struct far_host *h, u32 i, u32 nr, u8 resu
 	KUNIT_EXPECT_EQ(test, result, frame->answer.result);
 	KUNIT_EXPECT_EQ(test, status, frame->answer.status);
 	return frame;
+}
+
+void far_refused(struct far_host *h, u32 i, const struct keel_frame *frame)
+{
+	const struct keel_frame *answer;
+	struct kunit *test = h->p->test;
+
+	far_request(h, frame);
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+	KUNIT_EXPECT_EQ(test, i + 1, far_host_wait(h, i + 1));
+	answer = h->sent[i]->frame;
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_ANSWER, answer->type);
+	KUNIT_EXPECT_EQ(test, KEEL_RESULT_NOT_READY, answer->answer.result);
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(frame->from), le32_to_cpu(answer->to));
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(frame->to), le32_to_cpu(answer->from));
+	KUNIT_EXPECT_EQ(test, le32_to_cpu(frame->psn), le32_to_cpu(answer->psn));
+	KUNIT_EXPECT_EQ(test, le64_to_cpu(frame->gen), le64_to_cpu(answer->gen));
+	KUNIT_EXPECT_EQ(test, 0, le32_to_cpu(answer->len));
 }
 
 u32 far_answers_n(const struct far_host *h)

@@ -67,6 +67,8 @@ struct far_host {
 struct far_host *far_host_make(struct kunit *test, enum ib_qp_state state);
 struct far_host *far_host_make_type(struct kunit *test, enum ib_qp_type type,
 				    enum ib_qp_state state);
+/* Create a pair whose end b is an XRC_RECV QP, connected to the host. The link is open. */
+struct far_host *far_xrc_make(struct kunit *test);
 /* The link gets a connection, and wakes the QP. */
 void far_host_open(struct far_host *h);
 /* Wait for the work of the QP. */
@@ -74,13 +76,17 @@ void far_host_settle(struct far_host *h);
 /* Wait until the QP has sent @n frames at least. Return: their number. */
 u32 far_host_wait(struct far_host *h, u32 n);
 
-/* A packet that the host sends to the QP, with number FAR_PSN + @nr. */
+/* A packet that the host sends to the QP, with number FAR_PSN + @nr. XRC: it names @p->srq. */
 struct keel_frame far_packet(const struct far_host *h, u32 nr, u8 opcode, u8 flags, u32 len,
 			     u64 left);
 /* Pass a packet to the QP, and wait for its work. */
 void far_request(struct far_host *h, const struct keel_frame *frame);
+/* XRC: pass a send of 64 bytes to the QP that names an SRQ. */
+void far_xrc_send(struct far_host *h, u32 nr, u32 srqn);
 /* The frame @i of those that the QP has sent answers packet @nr. Return: it. */
 const struct keel_frame *far_answered(struct far_host *h, u32 i, u32 nr, u8 result, u8 status);
+/* No QP keeps a packet, and frame @i says so. */
+void far_refused(struct far_host *h, u32 i, const struct keel_frame *frame);
 /* Number of packets that the QP keeps. */
 u32 far_requests_n(const struct far_host *h);
 

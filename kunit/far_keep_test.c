@@ -8,25 +8,6 @@
 #define WORD	1000ULL
 #define ADD	3
 
-/* A frame that no QP keeps is refused, with an answer that says so. */
-static void refused_is(struct far_host *h, u32 i, const struct keel_frame *frame)
-{
-	const struct keel_frame *answer;
-	struct kunit *test = h->p->test;
-
-	far_request(h, frame);
-	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
-	KUNIT_EXPECT_EQ(test, i + 1, far_host_wait(h, i + 1));
-	answer = h->sent[i]->frame;
-	KUNIT_EXPECT_EQ(test, KEEL_FRAME_ANSWER, answer->type);
-	KUNIT_EXPECT_EQ(test, KEEL_RESULT_NOT_READY, answer->answer.result);
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(frame->from), le32_to_cpu(answer->to));
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(frame->to), le32_to_cpu(answer->from));
-	KUNIT_EXPECT_EQ(test, le32_to_cpu(frame->psn), le32_to_cpu(answer->psn));
-	KUNIT_EXPECT_EQ(test, le64_to_cpu(frame->gen), le64_to_cpu(answer->gen));
-	KUNIT_EXPECT_EQ(test, 0, le32_to_cpu(answer->len));
-}
-
 /* HOST-3: a packet of another QP, or for another one, is refused, and changes nothing. */
 static void host_3_not_connected(struct kunit *test)
 {
@@ -36,18 +17,18 @@ static void host_3_not_connected(struct kunit *test)
 
 	far_host_open(h);
 	frame.from = cpu_to_le32(FAR_QPN + 1);
-	refused_is(h, 0, &frame);
+	far_refused(h, 0, &frame);
 	frame.from = cpu_to_le32(h->qp->qpn);
-	refused_is(h, 1, &frame);
+	far_refused(h, 1, &frame);
 	frame.from = cpu_to_le32(FAR_QPN);
 	/* This QP is connected to one of this host. */
 	frame.to = cpu_to_le32(h->p->a.qp->qp_num);
-	refused_is(h, 2, &frame);
+	far_refused(h, 2, &frame);
 	/* There is no such QP. */
 	frame.to = cpu_to_le32(KEEL_PSN_MASK);
-	refused_is(h, 3, &frame);
+	far_refused(h, 3, &frame);
 	frame.to = 0;
-	refused_is(h, 4, &frame);
+	far_refused(h, 4, &frame);
 	KUNIT_EXPECT_EQ(test, -1, end_differs(b, 0, b, 0, PAIR_BYTES));
 	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, end_state(h->p, b));
 	frame.to = cpu_to_le32(h->qp->qpn);
@@ -83,11 +64,11 @@ static void host_1_not_ready(struct kunit *test)
 	far_host_open(h);
 	/* INIT: the number of its peer is not set yet. */
 	WRITE_ONCE(h->qp->attr.dest_qp_num, FAR_QPN);
-	refused_is(h, 0, &frame);
+	far_refused(h, 0, &frame);
 	end_move(h->p, &h->p->b, IB_QPS_ERR);
-	refused_is(h, 1, &frame);
+	far_refused(h, 1, &frame);
 	end_move(h->p, &h->p->b, IB_QPS_RESET);
-	refused_is(h, 2, &frame);
+	far_refused(h, 2, &frame);
 }
 
 /* HOST-3: after the first packet, those of another life of the other QP are refused. */
@@ -101,13 +82,13 @@ static void host_3_generation(struct kunit *test)
 	far_answered(h, 0, 0, KEEL_RESULT_DONE, IB_WC_SUCCESS);
 	frame = far_packet(h, 1, IB_WR_RDMA_WRITE, ONLY, 64, 64);
 	frame.gen = cpu_to_le64(FAR_GEN + 1);
-	refused_is(h, 1, &frame);
+	far_refused(h, 1, &frame);
 	frame.gen = 0;
-	refused_is(h, 2, &frame);
+	far_refused(h, 2, &frame);
 	/* Nor is one answered that was executed. */
 	frame = far_packet(h, 0, IB_WR_RDMA_WRITE, ONLY, 64, 64);
 	frame.gen = cpu_to_le64(FAR_GEN + (1ULL << 32));
-	refused_is(h, 3, &frame);
+	far_refused(h, 3, &frame);
 	frame = far_packet(h, 1, IB_WR_RDMA_WRITE, ONLY, 64, 64);
 	far_request(h, &frame);
 	far_answered(h, 4, 1, KEEL_RESULT_DONE, IB_WC_SUCCESS);

@@ -45,9 +45,13 @@ static const struct frame_case frame_cases[] = {
 	{ "HOST-3: request, highest bit of from", REQUEST, false, AT(from, 3), 0x80 },
 	{ "HOST-3: request, psn", REQUEST, false, AT(psn, 3), 1 },
 	{ "HOST-3: request, highest bit of psn", REQUEST, false, AT(psn, 3), 0x80 },
-	{ "HOST-3: request, reserved0", REQUEST, false, AT(reserved0, 0), 1 },
-	{ "HOST-3: request, last byte of reserved0", REQUEST, false, AT(reserved0, 3), 1 },
-	{ "HOST-3: request, reserved", REQUEST, false, AT(request.reserved, 0), 1 },
+	{ "request, another SRQ", REQUEST, true, AT(srqn, 0), 1 },
+	{ "HOST-3: request, RC with an SRQ", REQUEST, false, AT(request.transport, 0),
+	  KEEL_TRANSPORT_RC },
+	{ "HOST-3: request, UC with an SRQ", REQUEST, false, AT(request.transport, 0),
+	  KEEL_TRANSPORT_UC },
+	{ "HOST-3: request, transport 3", REQUEST, false, AT(request.transport, 0), 3 },
+	{ "HOST-3: request, transport 255", REQUEST, false, AT(request.transport, 0), 255 },
 	{ "request, fewer bytes", REQUEST, true, AT(request.bytes, 1), 0xf },
 	{ "HOST-3: request, one byte too many", REQUEST, false, AT(request.bytes, 0), 1 },
 	{ "HOST-3: request, 4352 bytes", REQUEST, false, AT(request.bytes, 1), 0x11 },
@@ -63,7 +67,7 @@ static const struct frame_case frame_cases[] = {
 	{ "HOST-3: answer, to", ANSWER, false, AT(to, 3), 1 },
 	{ "HOST-3: answer, from", ANSWER, false, AT(from, 3), 1 },
 	{ "HOST-3: answer, psn", ANSWER, false, AT(psn, 3), 1 },
-	{ "HOST-3: answer, reserved0", ANSWER, false, AT(reserved0, 2), 1 },
+	{ "HOST-3: answer, SRQ", ANSWER, false, AT(srqn, 2), 1 },
 	{ "HOST-3: answer, reserved", ANSWER, false, AT(answer.reserved, 0), 1 },
 	{ "HOST-3: answer, first unused byte", ANSWER, false, AT(answer.unused, 0), 1 },
 	{ "HOST-3: answer, last unused byte", ANSWER, false, AT(answer.unused, 31), 1 },
@@ -100,8 +104,9 @@ static struct keel_frame frame_of(u8 type, u32 len)
 	frame.gen = cpu_to_le64(U64_MAX);
 	memset(frame.rest, 0xff, sizeof(frame.rest));
 	if (type == REQUEST) {
-		frame.flags = KEEL_FRAME_F_ALL;
-		frame.request.reserved = 0;
+		frame.flags = KEEL_FRAME_F_REQUEST;
+		frame.srqn = cpu_to_le32(U32_MAX);
+		frame.request.transport = KEEL_TRANSPORT_XRC;
 		frame.request.bytes = cpu_to_le32(KEEL_FRAME_DATA);
 	} else {
 		frame.answer.result = KEEL_RESULT_DONE;

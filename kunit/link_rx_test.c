@@ -349,7 +349,7 @@ static void host_3_invalid(struct kunit *test)
 {
 	struct keel_frame frame = rx_frame(KEEL_FRAME_REQUEST);
 
-	frame.reserved0 = cpu_to_le32(1);
+	frame.srqn = cpu_to_le32(1);
 	rx_receive(&frame);
 	KUNIT_EXPECT_FALSE(test, rx_has(KEEL_CONN_CONFIRMED));
 	rx_ends(test);

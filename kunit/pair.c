@@ -83,17 +83,19 @@ static void end_event(struct ib_event *event, void *context)
 static struct ib_qp_init_attr end_init_attr(struct end *end,
 					    enum ib_qp_type type)
 {
+	bool sends = type != IB_QPT_XRC_TGT, receives = sends && type != IB_QPT_XRC_INI;
+
 	return (struct ib_qp_init_attr){
 		.event_handler = end_event,
 		.qp_context = end,
-		.send_cq = end->cq,
-		.recv_cq = end->cq,
+		.send_cq = sends ? end->cq : NULL,
+		.recv_cq = receives ? end->cq : NULL,
 		.cap = {
-			.max_send_wr = PAIR_WRS,
-			.max_recv_wr = PAIR_WRS,
-			.max_send_sge = 2,
-			.max_recv_sge = 2,
-			.max_inline_data = PAIR_INLINE,
+			.max_send_wr = sends ? PAIR_WRS : 0,
+			.max_recv_wr = receives ? PAIR_WRS : 0,
+			.max_send_sge = sends ? 2 : 0,
+			.max_recv_sge = receives ? 2 : 0,
+			.max_inline_data = sends ? PAIR_INLINE : 0,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 		.qp_type = type,
@@ -122,16 +124,39 @@ static void end_attr(struct pair *p, struct end *end)
 	rdma_ah_set_grh(&attr->ah_attr, &gid, 0, 0, 64, 0);
 }
 
-static void end_make_srq(struct pair *p, struct ib_qp_init_attr *qp_init)
+struct ib_srq *pair_srq(struct pair *p, struct ib_xrcd *xrcd)
 {
 	struct ib_srq_init_attr init = {
 		.attr = { .max_wr = PAIR_WRS, .max_sge = 2 },
-		.srq_type = IB_SRQT_BASIC,
+		.srq_type = xrcd ? IB_SRQT_XRC : IB_SRQT_BASIC,
 	};
+	struct ib_srq *srq;
 
-	p->srq = ib_create_srq(p->pd, &init);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, p->srq);
-	qp_init->srq = p->srq;
+	if (xrcd) {
+		init.ext.cq = p->b.cq;
+		init.ext.xrc.xrcd = xrcd;
+	}
+	srq = ib_create_srq(p->pd, &init);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, srq);
+	return srq;
+}
+
+void pair_srq_recv(struct pair *p, struct ib_srq *srq, const struct end *end, u64 wr_id)
+{
+	struct ib_sge sge = end_sge(p, end, 0, PAIR_BYTES);
+	const struct ib_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 };
+
+	KUNIT_EXPECT_EQ(p->test, 0, ib_post_srq_recv(srq, &wr, NULL));
+}
+
+/* An XRC_RECV QP, in another domain than its SRQs: that of the SRQ counts. */
+static struct ib_qp *end_make_xrc(struct pair *p, struct ib_qp_init_attr *init)
+{
+	p->xrcd = ib_alloc_xrcd_user(p->ibdev, NULL, NULL);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, p->xrcd);
+	p->srq = pair_srq(p, p->xrcd);
+	init->xrcd = p->xrcd;
+	return ib_create_qp(p->other_pd, init);
 }
 
 static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
@@ -158,9 +183,12 @@ static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 		init.cap.max_send_wr = p->wrs;
 		init.cap.max_recv_wr = p->wrs;
 	}
-	if (p->with_srq && end == &p->b)
-		end_make_srq(p, &init);
-	end->qp = ib_create_qp(p->pd, &init);
+	if (p->with_srq && end == &p->b) {
+		p->srq = pair_srq(p, NULL);
+		init.srq = p->srq;
+	}
+	end->qp = type == IB_QPT_XRC_TGT ? end_make_xrc(p, &init) :
+					   ib_create_qp(p->pd, &init);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, end->qp);
 	end->state = IB_QPS_RTS;
 	end_attr(p, end);
@@ -186,7 +214,7 @@ void pair_make(struct pair *p, enum ib_qp_type type)
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, p->pd);
 	p->other_pd = ib_alloc_pd(p->ibdev, 0);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(p->test, p->other_pd);
-	end_make(p, &p->a, type, 0);
+	end_make(p, &p->a, type == IB_QPT_XRC_TGT ? IB_QPT_XRC_INI : type, 0);
 	end_make(p, &p->b, type, 128);
 	end_make(p, &p->clerk, IB_QPT_RC, 64);
 	p->a.attr.dest_qp_num = p->b.qp->qp_num;
@@ -210,6 +238,8 @@ static int end_mask(const struct end *end, enum ib_qp_state state)
 {
 	bool ud = end->qp->qp_type == IB_QPT_UD;
 	bool rc = end->qp->qp_type == IB_QPT_RC;
+	bool ini = end->qp->qp_type == IB_QPT_XRC_INI;
+	bool tgt = end->qp->qp_type == IB_QPT_XRC_TGT;
 
 	switch (state) {
 	case IB_QPS_INIT:
@@ -218,11 +248,12 @@ static int end_mask(const struct end *end, enum ib_qp_state state)
 	case IB_QPS_RTR:
 		return (ud ? 0 : IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN |
 				 IB_QP_RQ_PSN) |
-		       (rc ? IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER : 0);
+		       (rc || tgt ? IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER : 0);
 	case IB_QPS_RTS:
 		return IB_QP_SQ_PSN |
-		       (rc ? IB_QP_TIMEOUT | IB_QP_RETRY_CNT |
-			     IB_QP_RNR_RETRY | IB_QP_MAX_QP_RD_ATOMIC : 0);
+		       (rc || ini || tgt ? IB_QP_TIMEOUT : 0) |
+		       (rc || ini ? IB_QP_RETRY_CNT | IB_QP_RNR_RETRY |
+				    IB_QP_MAX_QP_RD_ATOMIC : 0);
 	default:
 		return 0;
 	}
@@ -376,10 +407,21 @@ long end_differs(const struct end *end, u64 off, const struct end *of,
 	return -1;
 }
 
+static void pair_destroy_srq(struct ib_srq *srq)
+{
+	if (!IS_ERR_OR_NULL(srq))
+		ib_destroy_srq(srq);
+}
+
 static void end_destroy(struct pair *p, struct end *end)
 {
 	if (!IS_ERR_OR_NULL(end->qp))
 		KUNIT_EXPECT_EQ(p->test, 0, ib_destroy_qp(end->qp));
+	/* XRC SRQs use the CQ. */
+	if (end == &p->b) {
+		pair_destroy_srq(p->srq);
+		pair_destroy_srq(p->extra_srq);
+	}
 	/* With one CQ, the other end destroys it. */
 	if (!IS_ERR_OR_NULL(end->cq) && !(p->one_cq && end == &p->a))
 		ib_destroy_cq(end->cq);
@@ -389,6 +431,12 @@ static void pair_dereg(struct pair *p, struct ib_mr *mr)
 {
 	if (!IS_ERR_OR_NULL(mr))
 		KUNIT_EXPECT_EQ(p->test, 0, ib_dereg_mr(mr));
+}
+
+static void pair_dealloc_xrcd(struct pair *p, struct ib_xrcd *xrcd)
+{
+	if (!IS_ERR_OR_NULL(xrcd))
+		KUNIT_EXPECT_EQ(p->test, 0, ib_dealloc_xrcd_user(xrcd, NULL));
 }
 
 static void pair_destroy_ah(struct ib_ah *ah)
@@ -407,8 +455,8 @@ void pair_exit(struct kunit *test)
 	end_destroy(p, &p->a);
 	end_destroy(p, &p->b);
 	end_destroy(p, &p->clerk);
-	if (!IS_ERR_OR_NULL(p->srq))
-		ib_destroy_srq(p->srq);
+	pair_dealloc_xrcd(p, p->xrcd);
+	pair_dealloc_xrcd(p, p->extra_xrcd);
 	pair_dereg(p, p->a.mr);
 	pair_dereg(p, p->b.mr);
 	pair_dereg(p, p->closed);

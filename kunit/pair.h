@@ -67,7 +67,10 @@ struct end {
  * @on_wc: handler of the CQ of @a, set before pair_make(), or NULL; gets the
  *	pair as context
  * @with_srq: @b takes receive WQEs from @srq; set before pair_make()
- * @srq: SRQ of @b, or NULL
+ * @srq: SRQ of @b, or NULL. If @b is an XRC_RECV QP: an XRC SRQ of @pd
+ * @xrcd: XRC domain of @b and of that SRQ, or NULL
+ * @extra_srq: an SRQ of the test, or NULL
+ * @extra_xrcd: an XRC domain of the test, or NULL
  * @one_cq: both ends complete in the CQ of @a, which has room for PAIR_MANY
  *	CQEs; set before pair_make()
  * @wrs: work requests of each queue of @a, if not 0; set before pair_make()
@@ -83,6 +86,9 @@ struct pair {
 	ib_comp_handler on_wc;
 	bool with_srq;
 	struct ib_srq *srq;
+	struct ib_xrcd *xrcd;
+	struct ib_srq *extra_srq;
+	struct ib_xrcd *extra_xrcd;
 	bool one_cq;
 	unsigned int wrs;
 	unsigned int before[KEEL_KINDS];
@@ -95,10 +101,17 @@ int pair_init(struct kunit *test);
 /* Destroys all objects, and checks that the device has as many as before. */
 void pair_exit(struct kunit *test);
 
-/* Creates objects and attributes. Nothing is connected or registered yet. */
+/*
+ * Creates objects and attributes. Nothing is connected or registered yet. With
+ * IB_QPT_XRC_TGT, @p->a is an XRC_SEND QP.
+ */
 void pair_make(struct pair *p, enum ib_qp_type type);
 void pair_connect(struct pair *p);
 
+/* Create a basic SRQ, or one of an XRC domain, which uses the CQ of @p->b. */
+struct ib_srq *pair_srq(struct pair *p, struct ib_xrcd *xrcd);
+/* Post a receive WQE for all of @end's buffer to an SRQ. */
+void pair_srq_recv(struct pair *p, struct ib_srq *srq, const struct end *end, u64 wr_id);
 /* Create a region over @len contiguous bytes of kernel memory. */
 struct ib_mr *pair_mr(struct pair *p, struct ib_pd *pd, void *buf, size_t len);
 /* Post IB_WR_REG_MR to @p->clerk. */
@@ -132,6 +145,12 @@ void end_send_silently(struct pair *p, struct end *end, u64 wr_id, u32 len);
 /* Return the first of @len bytes at @off that differs from @of, or -1. */
 long end_differs(const struct end *end, u64 off, const struct end *of,
 		 u64 from, u64 len);
+
+/* Number of receive WQEs of an SRQ that are posted, and were not taken. */
+static inline int pair_srq_posted(struct ib_srq *srq)
+{
+	return keel_ring_posted(&to_ksrq(srq)->rq.ring);
+}
 
 static inline struct ib_sge end_sge(const struct pair *p,
 				    const struct end *end, u64 off, u32 len)

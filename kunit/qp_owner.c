@@ -29,14 +29,11 @@ int owner_init(struct kunit *test)
 	return 0;
 }
 
-/* Charge the requester to a user, as if a process had created it. */
-static void owner_charge(struct owner *o)
+void owner_charge(struct owner *o, struct keel_obj *obj)
 {
-	struct keel_obj *obj = &to_kqp(o->p->a.qp)->obj;
-
 	o->user = keel_user_get(&obj->reg->quotas, USER_ID, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(o->t.test, o->user);
-	KUNIT_ASSERT_EQ(o->t.test, 0, keel_user_charge(o->user, KEEL_QP, 1, true));
+	KUNIT_ASSERT_EQ(o->t.test, 0, keel_user_charge(o->user, obj->kind, 1, true));
 	/* The destroy undoes the charge, and drops a reference. */
 	obj->user = keel_user_get(&obj->reg->quotas, USER_ID, GFP_KERNEL);
 }
@@ -58,6 +55,7 @@ void owner_exit(struct kunit *test)
 	if (!o->user)
 		return;
 	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&o->user->held[KEEL_QP]));
+	KUNIT_EXPECT_EQ(test, 0, atomic64_read(&o->user->held[KEEL_SRQ]));
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&o->user->ref));
 	/* So that the device does not keep the user, who may have to wait for a turn. */
 	keel_orphans_set(&o->user->orphans, -KEEL_ORPHANS_SAVED);
@@ -88,7 +86,7 @@ struct keel_qp *owner_dies(struct owner *o, enum ib_qp_type type)
 	owner_open(o);
 	pair_make(o->p, type);
 	pair_connect(o->p);
-	owner_charge(o);
+	owner_charge(o, &to_kqp(o->p->a.qp)->obj);
 	owner_give(&o->p->a, o->t.worker);
 	worker_test_stop(&o->t.workers);
 	return to_kqp(o->p->a.qp);

@@ -17,7 +17,7 @@
  * @t: the first worker of the test
  * @ctx: a context, which has nothing but workers
  * @mine: the worker of the test in @ctx, or NULL
- * @user: a user who has the requester, or NULL
+ * @user: a user who has an object, or NULL
  * @visits: how often the thread of the test has left the send queue of the requester
  * @refs: references on the requester at the first visit
  */
@@ -42,6 +42,8 @@ void owner_exit(struct kunit *test);
 void owner_open(struct owner *o);
 /* Give a QP a worker. The destroy of the QP drops the reference. */
 void owner_give(const struct end *end, struct keel_worker *worker);
+/* Charge an object to a user, once in a test, as if a process had created it. */
+void owner_charge(struct owner *o, struct keel_obj *obj);
 /* Connect two QPs. The requester belongs to a user, and to a process that is dead. */
 struct keel_qp *owner_dies(struct owner *o, enum ib_qp_type type);
 /* Let the work of orphans take some steps, and return whether it has ended. */

@@ -87,24 +87,35 @@ static bool keel_events_have_worker(struct keel_events *events)
 	return worker && !keel_worker_is_dead(worker);
 }
 
+/* Types that &keel_events.wake is called for. */
+static bool keel_event_wakes(int type)
+{
+	return type == KEEL_EVENT_WAKE || type == KEEL_EVENT_RUN;
+}
+
+/* Take an event that is due. Return: false if it is not. */
+static bool keel_events_take(struct keel_events *events, int type)
+{
+	struct keel_event_due *due;
+
+	guard(spinlock_irqsave)(&events->lock);
+	for (due = events->due; due < events->due + events->types; due++) {
+		if (due->type != type)
+			continue;
+		events->types--;
+		memmove(due, due + 1, (events->due + events->types - due) * sizeof(*due));
+		return true;
+	}
+	return false;
+}
+
 /* A killed process may leave requesters that wait for a WQE which it has posted. */
 static void keel_events_wake(struct keel_events *events)
 {
-	struct keel_event_due *due;
-	bool found = false;
-
-	scoped_guard(spinlock_irqsave, &events->lock)
-		for (due = events->due; due < events->due + events->types; due++) {
-			found = due->type == KEEL_EVENT_WAKE;
-			if (!found)
-				continue;
-			events->types--;
-			memmove(due, due + 1, (events->due + events->types - due) *
-				sizeof(*due));
-			break;
-		}
-	if (found)
-		events->wake(events->obj);
+	if (keel_events_take(events, KEEL_EVENT_WAKE))
+		events->wake(events->obj, KEEL_EVENT_WAKE);
+	if (keel_events_take(events, KEEL_EVENT_RUN))
+		events->wake(events->obj, KEEL_EVENT_RUN);
 }
 
 /* Hand the reference of a job or a work that will not run on to the next one. */
@@ -207,7 +218,7 @@ static void keel_events_add(struct keel_events *events, int type)
 
 	for (due = events->due; due < events->due + events->types; due++) {
 		if (due->type == type) {
-			due->count += type != KEEL_EVENT_WAKE &&
+			due->count += !keel_event_wakes(type) &&
 				      due->count < U32_MAX;
 			return;
 		}
@@ -327,7 +338,7 @@ static bool keel_events_next(struct keel_events *events, bool all, int *type)
 	return true;
 }
 
-/* Return: false if there is no event, or no handler is called any more. */
+/* Return: false if there is no event, no handler is called any more, or others are next. */
 static bool keel_events_step(struct keel_events *events, bool all)
 {
 	int type;
@@ -335,12 +346,13 @@ static bool keel_events_step(struct keel_events *events, bool all)
 	scoped_guard(spinlock, &events->raising) {
 		if (events->closed || !keel_events_next(events, all, &type))
 			return false;
-		if (type != KEEL_EVENT_WAKE)
+		if (!keel_event_wakes(type))
 			events->raise(events->obj, type);
 	}
-	if (type == KEEL_EVENT_WAKE)
-		events->wake(events->obj);
-	return true;
+	if (keel_event_wakes(type))
+		events->wake(events->obj, type);
+	/* That takes as long as all else: other objects are next. */
+	return type != KEEL_EVENT_RUN;
 }
 
 static bool keel_events_are_due(struct keel_events *events)

@@ -9,6 +9,7 @@
 
 #include "keel_device.h"
 #include "keel_dm.h"
+#include "keel_far.h"
 #include "keel_limits.h"
 #include "keel_mr.h"
 #include "keel_qp.h"
@@ -233,6 +234,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 	atomic64_set(&kdev->qps_destroyed, 0);
 	atomic64_set(&kdev->qp_gens, 0);
 	keel_numbers_init(&kdev->srqs, 1, KEEL_SRQN_MAX);
+	kdev->serve = keel_far_serve;
 	keel_mcasts_init(&kdev->mcasts);
 	kdev->number = -1;
 }

@@ -55,8 +55,8 @@ static struct keel_far *keel_far_new(struct keel_qp *qp)
 	far->rx_wait.qp = qp;
 	mutex_init(&far->from.lock);
 	far->from.qp = qp;
-	keel_fetch_init(&far->from.fetch, keel_far_stop);
 	INIT_LIST_HEAD(&far->from.waiting);
+	keel_fetch_init(&far->from.fetch, keel_far_stop);
 	for (i = 0; i < nslots; i++) {
 		far->slots[i].mem.type = KEEL_MEM_KERNEL;
 		far->slots[i].mem.start = (uintptr_t)far->slots[i].data;
@@ -88,6 +88,49 @@ void keel_far_free_slot(struct keel_far *far, struct keel_far_slot *slot)
 	list_move(&slot->node, &far->free);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_free_slot);
+
+/**
+ * keel_far_transport() - the transport of a QP
+ * @qp: the QP, of a connected type
+ *
+ * Return: enum keel_frame_transport.
+ */
+u8 keel_far_transport(const struct keel_qp *qp)
+{
+	switch (qp->type) {
+	case IB_QPT_UC:
+		return KEEL_TRANSPORT_UC;
+	case IB_QPT_XRC_INI:
+	case IB_QPT_XRC_TGT:
+		return KEEL_TRANSPORT_XRC;
+	default:
+		return KEEL_TRANSPORT_RC;
+	}
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_far_transport);
+
+/**
+ * keel_far_enter() - take the lock of a responder, for a thread of the owner of the QP
+ * @far: of the QP
+ *
+ * Context: may sleep before it gets the lock.
+ */
+void keel_far_enter(struct keel_far *far)
+{
+	/* Do not sleep on the lock, as in keel_resp_enter(). */
+	while (!keel_resp_try(&far->from.lock))
+		;
+}
+
+/**
+ * keel_far_leave() - undo keel_far_enter()
+ * @far: of the QP
+ */
+void keel_far_leave(struct keel_far *far)
+{
+	mutex_unlock(&far->from.lock);
+	keel_resp_relax();
+}
 
 /* Forget all packets. */
 static void keel_far_clear(struct keel_far *far)
@@ -125,12 +168,12 @@ static void keel_far_set(struct keel_far *far, struct keel_link *link)
 {
 	struct keel_link *old;
 
-	/* The threads of the owner have these locks for a turn at most. */
+	/* The threads of the owner have this lock for a turn at most. */
 	mutex_lock(&far->qp->sq.from.lock);
-	mutex_lock(&far->from.lock);
+	keel_far_enter(far);
 	/* They are the locks of this QP. */
 	old = context_unsafe(keel_far_swap(far, link));
-	mutex_unlock(&far->from.lock);
+	keel_far_leave(far);
 	mutex_unlock(&far->qp->sq.from.lock);
 	keel_link_unuse(old);
 }
@@ -173,8 +216,11 @@ VISIBLE_IF_KUNIT int keel_far_give(struct keel_qp *qp, struct keel_link *link)
 		/* Threads of links see it whole. */
 		smp_store_release(&qp->far, far);
 	}
-	if (far)
-		keel_far_set(far, link);
+	if (!far)
+		return 0;
+	keel_far_set(far, link);
+	/* A thread may have found the lock taken, and left a packet. */
+	keel_qp_schedule_alive(qp);
 	return 0;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_give);
@@ -182,7 +228,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_far_give);
 /* Types of QPs that can reach another host. */
 static bool keel_far_may(const struct keel_qp *qp)
 {
-	return qp->type == IB_QPT_RC || qp->type == IB_QPT_UC;
+	return qp->type == IB_QPT_RC || qp->type == IB_QPT_UC ||
+	       qp->type == IB_QPT_XRC_INI || qp->type == IB_QPT_XRC_TGT;
 }
 
 /**
@@ -238,9 +285,8 @@ int keel_far_listen(struct keel_qp *qp)
 void keel_far_detach(struct keel_far *far)
 {
 	keel_far_set(far, NULL);
-	mutex_lock(&far->from.lock);
+	keel_far_enter(far);
 	keel_fetch_discard(&far->from.fetch);
-	keel_srq_wait_end(&far->from);
 	far->from.stage = KEEL_STAGE_NEW;
 	far->replies = false;
 	far->offset = 0;
@@ -248,9 +294,10 @@ void keel_far_detach(struct keel_far *far)
 	far->atomic_done = false;
 	far->absent_until = 0;
 	keel_far_clear(far);
-	mutex_unlock(&far->from.lock);
+	keel_far_leave(far);
 	/* No thread runs the send queue in this state. */
 	far->primed = false;
 	far->begun = false;
+	far->una = far->next;
 	far->staged = false;
 }

@@ -30,6 +30,14 @@ static bool keel_far_flush_ok(u16 kind)
 	       !(type & ~(IB_FLUSH_GLOBAL | IB_FLUSH_PERSISTENT));
 }
 
+/* Is a packet one of the message that has begun? */
+static bool keel_far_continues(const struct keel_far *far, const struct keel_frame *frame)
+	__must_hold(&far->from.lock)
+{
+	return far->offset && far->opcode == frame->request.opcode &&
+	       far->srqn == le32_to_cpu(frame->srqn);
+}
+
 /* Are the lengths and flags of a packet those of its operation? */
 static bool keel_far_lengths_ok(const struct keel_far *far, const struct keel_frame *frame)
 	__must_hold(&far->from.lock)
@@ -53,7 +61,7 @@ static bool keel_far_lengths_ok(const struct keel_far *far, const struct keel_fr
 		return false;
 	if (!keel_far_is_data(opcode))
 		return first && last && len == (opcode == IB_WR_ATOMIC_WRITE ? sizeof(u64) : 0);
-	if (first ? far->offset : far->opcode != opcode || !far->offset)
+	if (first ? far->offset : !keel_far_continues(far, frame))
 		return false;
 	if (left > KEEL_MAX_MSG || far->offset + left > KEEL_MAX_MSG)
 		return false;
@@ -145,9 +153,16 @@ static enum keel_xfer_result keel_far_malformed(struct keel_xfer *x)
 	return KEEL_XFER_DONE;
 }
 
+/* The type of the QP that sends to @peer. */
+static enum ib_qp_type keel_far_sender(const struct keel_qp *peer)
+{
+	return peer->type == IB_QPT_XRC_TGT ? IB_QPT_XRC_INI : peer->type;
+}
+
 /* Execute a packet, with the lock of the responder. */
 static enum keel_xfer_result keel_far_at_peer(struct keel_xfer *x, struct keel_far *far,
-					      struct keel_far_slot *slot)
+					      struct keel_far_slot *slot,
+					      const struct keel_srq *srq)
 	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
 	const struct keel_frame *frame = &slot->frame;
@@ -158,9 +173,16 @@ static enum keel_xfer_result keel_far_at_peer(struct keel_xfer *x, struct keel_f
 	const bool ok = context_unsafe(keel_far_lengths_ok(far, frame));
 	enum keel_xfer_result result;
 
-	if (!ok || !x->op || !(x->op->types & BIT(x->peer->type)) ||
+	if (!ok || !x->op || !(x->op->types & BIT(keel_far_sender(x->peer))) ||
 	    x->op->flags & (KEEL_OP_LOCAL | KEEL_OP_KERNEL))
 		return keel_far_malformed(x);
+	if (x->peer->type == IB_QPT_XRC_TGT) {
+		if (!keel_resp_find_srq(x, le32_to_cpu(frame->srqn)))
+			return KEEL_XFER_DONE;
+		/* It was created since keel_far_place(). */
+		if (x->srq != srq)
+			return KEEL_XFER_STOPPED;
+	}
 	if (frame->request.opcode == IB_WR_RDMA_READ)
 		len = le32_to_cpu(frame->request.bytes);
 	else if (x->op->flags & KEEL_OP_ATOMIC)
@@ -178,7 +200,14 @@ static enum keel_xfer_result keel_far_at_peer(struct keel_xfer *x, struct keel_f
 	return keel_opcode_find(x->wqe->opcode)->run(x);
 }
 
-static bool keel_far_may_execute(const struct keel_qp *qp)
+/**
+ * keel_far_may_execute() - is a QP in a state to receive?
+ * @qp: the QP
+ *
+ * Context: any; it may change at once unless the lock of the responder is held.
+ * Return: true if so.
+ */
+bool keel_far_may_execute(const struct keel_qp *qp)
 {
 	enum ib_qp_state state = keel_qp_state(qp);
 
@@ -190,29 +219,28 @@ static bool keel_far_may_execute(const struct keel_qp *qp)
  * @x: the packet, whose peer is the QP, with a reference
  * @far: of the QP
  * @slot: the packet
+ * @srq: XRC: the only SRQ that it is executed for, or NULL
  *
- * Context: may sleep; the lock of &keel_far.from is held.
+ * Context: the lock of &keel_far.from is held, and preemption is disabled.
  * Return: KEEL_XFER_BUSY: the lock of the responder is taken; KEEL_XFER_NO_PEER: the QP
  * cannot receive; else as the functions of the operation.
  */
 enum keel_xfer_result keel_far_try(struct keel_xfer *x, struct keel_far *far,
-				   struct keel_far_slot *slot)
+				   struct keel_far_slot *slot, const struct keel_srq *srq)
 	__must_hold(&x->from->lock)
 {
 	enum keel_xfer_result result = KEEL_XFER_BUSY;
 	struct keel_qp *qp = far->qp;
 
 	x->from->segs.n = 0;
-	keel_resp_stay();
 	if (mutex_trylock(&qp->resp.lock)) {
 		/* A reset waits for the lock, and clears what there is afterwards. */
 		result = KEEL_XFER_NO_PEER;
 		if (keel_far_may_execute(qp))
 			/* @x->peer is @qp. */
-			result = context_unsafe(keel_far_at_peer(x, far, slot));
+			result = context_unsafe(keel_far_at_peer(x, far, slot, srq));
 		mutex_unlock(&qp->resp.lock);
 	}
 	keel_segs_put(&x->from->segs);
-	keel_resp_relax();
 	return result;
 }

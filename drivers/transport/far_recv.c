@@ -19,8 +19,7 @@ static bool keel_far_accepts(const struct keel_far *far, const struct keel_frame
 	/* Pairs with the release that set the state after the attributes. */
 	enum ib_qp_state state = context_unsafe(smp_load_acquire(&qp->state));
 
-	return (qp->type == IB_QPT_RC || qp->type == IB_QPT_UC) &&
-	       !keel_qp_is_dying(qp) && state >= IB_QPS_RTR &&
+	return !keel_qp_is_dgram(qp) && !keel_qp_is_dying(qp) && state >= IB_QPS_RTR &&
 	       state != IB_QPS_ERR &&
 	       READ_ONCE(qp->attr.dest_qp_num) == le32_to_cpu(frame->from);
 }
@@ -58,6 +57,8 @@ static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *
 
 	guard(spinlock)(&far->lock);
 	if (!keel_far_accepts(far, frame) || far->link != link ||
+	    far->qp->type == IB_QPT_XRC_INI ||
+	    frame->request.transport != keel_far_transport(far->qp) ||
 	    (far->peer_gen && far->peer_gen != gen))
 		return false;
 	/* UC: a message may begin with any number. Nothing that was lost comes again. */
@@ -81,25 +82,6 @@ static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *
 	return true;
 }
 
-/* Tell the requester to try again later. It does so anyway, if this cannot be sent now. */
-static void keel_far_refuse(struct keel_link *link, const struct keel_frame *request)
-{
-	struct keel_frame frame = {
-		.type = KEEL_FRAME_ANSWER,
-		.to = request->from,
-		.from = request->to,
-		.psn = request->psn,
-		.gen = request->gen,
-		.answer.result = KEEL_RESULT_NOT_READY,
-	};
-	struct keel_buf *buf;
-	u64 epoch;
-
-	buf = keel_link_tx(link, NULL, &epoch);
-	if (buf)
-		keel_link_send(buf, &frame, 0);
-}
-
 static void keel_far_request(struct keel_link *link, const struct keel_frame *frame,
 			     const void *data)
 {
@@ -112,11 +94,12 @@ static void keel_far_request(struct keel_link *link, const struct keel_frame *fr
 		far = smp_load_acquire(&qp->far);
 		ready = far && keel_far_keep_request(far, link, frame, data);
 		if (ready)
-			keel_qp_schedule_alive(qp);
+			keel_far_resume(far);
 		keel_obj_put(&qp->obj);
 	}
+	/* The requester tries again later, also if this cannot be sent now. */
 	if (!ready)
-		keel_far_refuse(link, frame);
+		keel_far_tell(link, frame, KEEL_RESULT_NOT_READY);
 }
 
 /* UC: only the last one matters. */
@@ -134,8 +117,18 @@ static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *l
 	struct keel_far_slot *slot;
 
 	guard(spinlock)(&far->lock);
+	if (atomic64_read(&far->qp->gen) != le64_to_cpu(frame->gen))
+		return false;
+	/* It has many peers, of which one may send any number: the last answer counts. */
+	if (keel_qp_is_dgram(far->qp)) {
+		if (frame->answer.result == KEEL_RESULT_RNR)
+			return false;
+		far->heard = true;
+		far->heard_psn = le32_to_cpu(frame->psn);
+		return true;
+	}
 	if (!keel_far_accepts(far, frame) || far->link != link ||
-	    atomic64_read(&far->qp->gen) != le64_to_cpu(frame->gen))
+	    far->qp->type == IB_QPT_XRC_TGT)
 		return false;
 	if (far->qp->type == IB_QPT_UC) {
 		keel_far_hear(far, le32_to_cpu(frame->psn));
@@ -162,22 +155,22 @@ static void keel_far_answered(struct keel_link *link, const struct keel_frame *f
 	keel_obj_put(&qp->obj);
 }
 
-static bool keel_far_keep_datagram(struct keel_far *far, const struct keel_link *link,
-				   const struct keel_frame *frame, const void *data)
+/* Return: KEEL_RESULT_DONE: it is kept; else what the sender is told, if it asks. */
+static u8 keel_far_keep_datagram(struct keel_far *far, const struct keel_link *link,
+				 const struct keel_frame *frame, const void *data)
 {
 	struct keel_far_slot *slot;
 
 	guard(spinlock)(&far->lock);
 	/* With the lock, as keel_far_accepts(). */
 	if (!keel_ud_takes(far->qp, le32_to_cpu(frame->datagram.qkey)))
-		return false;
+		return KEEL_RESULT_NOT_READY;
 	slot = keel_far_new_slot(far, &far->requests, &far->requests_n);
 	if (!slot)
-		return false;
+		return KEEL_RESULT_RNR;
 	keel_far_fill(slot, frame, data);
-	slot->sgid = link->ends.dgid;
-	slot->dgid = link->ends.sgid;
-	return true;
+	slot->ends = link->ends;
+	return KEEL_RESULT_DONE;
 }
 
 static void keel_far_datagram(struct keel_link *link, const struct keel_frame *frame,
@@ -185,16 +178,22 @@ static void keel_far_datagram(struct keel_link *link, const struct keel_frame *f
 {
 	struct keel_qp *qp = keel_qp_get(link->kdev, le32_to_cpu(frame->to));
 	struct keel_far *far;
+	u8 result = KEEL_RESULT_NOT_READY;
 
-	if (!qp)
+	if (qp) {
+		/* Likewise. */
+		far = smp_load_acquire(&qp->far);
+		if (far)
+			result = keel_far_keep_datagram(far, link, frame, data);
+		if (result == KEEL_RESULT_DONE)
+			keel_qp_schedule_alive(qp);
+		keel_obj_put(&qp->obj);
+	}
+	if (result == KEEL_RESULT_DONE)
 		return;
-	/* Likewise. */
-	far = smp_load_acquire(&qp->far);
-	if (far && keel_far_keep_datagram(far, link, frame, data))
-		keel_qp_schedule_alive(qp);
-	else
-		keel_count(qp->kdev, ud_drops, 1);
-	keel_obj_put(&qp->obj);
+	keel_count(link->kdev, ud_drops, 1);
+	if (frame->flags & KEEL_FRAME_F_ANSWER)
+		keel_far_tell(link, frame, result);
 }
 
 static void keel_far_wake(struct keel_link_wait *wait)

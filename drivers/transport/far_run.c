@@ -22,7 +22,9 @@ enum keel_far_step {
 	KEEL_FAR_MORE,		/* there may be another packet */
 	KEEL_FAR_IDLE,		/* nothing can be done now */
 	KEEL_FAR_LATER,		/* schedule the QP */
+	KEEL_FAR_AWAY,		/* another worker executes the first packet */
 	KEEL_FAR_ABSENT,	/* request memory, without the lock */
+	KEEL_FAR_TAKEN,		/* another thread has the lock, and goes on */
 };
 
 /* Prepare the answer to the first packet. */
@@ -91,6 +93,7 @@ static void keel_far_executed(struct keel_far *far, struct keel_far_slot *slot,
 	keel_count(far->qp->kdev, far_served, 1);
 	if (x->status == IB_WC_SUCCESS && keel_far_is_data(frame->request.opcode)) {
 		far->opcode = frame->request.opcode;
+		far->srqn = le32_to_cpu(frame->srqn);
 		far->offset = frame->flags & KEEL_FRAME_F_LAST ?
 			      0 : far->offset + le32_to_cpu(frame->len);
 	}
@@ -137,6 +140,15 @@ static enum keel_far_step keel_far_absent(struct keel_far *far)
 	return KEEL_FAR_MORE;
 }
 
+/* The QP is in no state to receive: nobody waits for an answer. */
+static enum keel_far_step keel_far_refused(struct keel_far *far, struct keel_far_slot *slot)
+	__must_hold(&far->from.lock)
+{
+	keel_far_forget(far, le32_to_cpu(slot->frame.psn));
+	keel_far_drop(far, slot);
+	return KEEL_FAR_MORE;
+}
+
 /* The action that follows from the result of an attempt. */
 static enum keel_far_step keel_far_result(struct keel_far *far, struct keel_far_slot *slot,
 					  struct keel_xfer *x, enum keel_xfer_result result)
@@ -155,7 +167,6 @@ static enum keel_far_step keel_far_result(struct keel_far *far, struct keel_far_
 		return KEEL_FAR_MORE;
 	case KEEL_XFER_RNR:
 		/* The other side sends again: nothing waits here. */
-		keel_srq_wait_end(&far->from);
 		keel_far_forget(far, psn);
 		keel_far_reply(far, slot, KEEL_RESULT_RNR, x);
 		return KEEL_FAR_MORE;
@@ -165,47 +176,40 @@ static enum keel_far_step keel_far_result(struct keel_far *far, struct keel_far_
 	case KEEL_XFER_BUSY:
 		return fatal_signal_pending(current) ? KEEL_FAR_IDLE : KEEL_FAR_LATER;
 	default:
-		/* The QP is in no state to receive: nobody waits for an answer. */
-		keel_far_forget(far, psn);
-		keel_far_drop(far, slot);
-		return KEEL_FAR_MORE;
+		return keel_far_refused(far, slot);
 	}
 }
 
-/* Execute the first packet. */
+/* Execute the first packet. @x gets references, which the caller drops without the lock. */
 static enum keel_far_step keel_far_execute(struct keel_far *far, struct keel_far_slot *slot,
-					   bool again, u64 until)
+					   bool again, const struct keel_srq *srq,
+					   struct keel_xfer *x)
 	__must_hold(&far->from.lock)
 {
 	const struct keel_frame *frame = &slot->frame;
 	struct keel_uapi_send_wqe wqe = {};
-	struct keel_xfer x = {
-		.from = &far->from,
-		.gen = le64_to_cpu(frame->gen),
-		.src_qp = le32_to_cpu(frame->from),
-		.wqe = &wqe,
-		.op = keel_opcode_find(frame->request.opcode),
-		.peer = far->qp,
-		.domain = far->qp->domain,
-		.again = again,
-		.status = IB_WC_SUCCESS,
-		.until = until,
-	};
 	enum keel_xfer_result result;
 
 	keel_far_wqe(frame, &wqe);
+	x->from = &far->from;
+	x->gen = le64_to_cpu(frame->gen);
+	x->src_qp = le32_to_cpu(frame->from);
+	x->wqe = &wqe;
+	x->op = keel_opcode_find(frame->request.opcode);
+	x->peer = far->qp;
+	x->domain = far->qp->domain;
+	x->again = again;
+	x->status = IB_WC_SUCCESS;
 	keel_fetch_collect(&far->from.fetch);
-	keel_srq_wait_end(&far->from);
-	far->from.fetch.ctl.arg = &x;
+	far->from.fetch.ctl.arg = x;
 	/* keel_xfer_put() drops it. */
 	keel_obj_get(&far->qp->obj);
 	/* It is the lock of @far. */
-	result = context_unsafe(keel_far_try(&x, far, slot));
-	/* Only keel_far_try() uses it. */
+	result = context_unsafe(keel_far_try(x, far, slot, srq));
+	/* Only keel_far_try() uses them. */
 	far->from.fetch.ctl.arg = NULL;
-	keel_xfer_put(&x);
-	x.peer = far->qp;
-	return keel_far_result(far, slot, &x, result);
+	x->wqe = NULL;
+	return keel_far_result(far, slot, x, result);
 }
 
 /* UC: a packet behind one that was refused. */
@@ -253,7 +257,7 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 {
 	/* UC has no reads: the slot has data of an earlier packet. */
 	bool data = slot->frame.request.opcode == IB_WR_RDMA_READ &&
-		    far->qp->type == IB_QPT_RC &&
+		    far->qp->type != IB_QPT_UC &&
 		    far->answer.answer.result == KEEL_RESULT_DONE &&
 		    far->answer.answer.status == IB_WC_SUCCESS;
 	u32 len = data ? le32_to_cpu(slot->frame.request.bytes) : 0;
@@ -265,8 +269,7 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 		keel_far_drop(far, slot);
 		return KEEL_FAR_MORE;
 	}
-	/* Others need the buffer: this thread is not preempted with it. */
-	keel_resp_stay();
+	/* Others need the buffer, but this thread is not preempted with it. */
 	buf = keel_link_tx(far->link, wait, &epoch);
 	if (buf) {
 		memcpy(buf->data, slot->data, len);
@@ -279,7 +282,6 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 			keel_link_unwait(far->link, wait);
 		keel_far_drop(far, slot);
 	}
-	keel_resp_relax();
 	return far->replies ? KEEL_FAR_IDLE : KEEL_FAR_MORE;
 }
 
@@ -291,7 +293,7 @@ static struct keel_far_slot *keel_far_next(struct keel_far *far, bool *again)
 
 	guard(spinlock)(&far->lock);
 	slot = keel_far_first(far, &far->requests);
-	*again = slot && far->qp->type == IB_QPT_RC &&
+	*again = slot && far->qp->type != IB_QPT_UC &&
 		 keel_far_was_executed(far, le32_to_cpu(slot->frame.psn));
 	/* Only the holder of the lock of @far->from takes it out. */
 	return slot;
@@ -301,36 +303,42 @@ static struct keel_far_slot *keel_far_next(struct keel_far *far, bool *again)
 static enum keel_far_step keel_far_deliver(struct keel_far *far, struct keel_far_slot *slot)
 	__must_hold(&far->from.lock)
 {
-	const struct keel_frame *frame = &slot->frame;
+	const struct keel_frame frame = slot->frame;
+	const struct keel_ends ends = slot->ends;
 	const struct keel_uapi_send_wqe wqe = {
-		.opcode = frame->datagram.opcode,
-		.flags = frame->flags & KEEL_FRAME_F_SOLICITED ? IB_SEND_SOLICITED : 0,
-		.imm = le32_to_cpu(frame->datagram.imm),
+		.opcode = frame.datagram.opcode,
+		.flags = frame.flags & KEEL_FRAME_F_SOLICITED ? IB_SEND_SOLICITED : 0,
+		.imm = le32_to_cpu(frame.datagram.imm),
 	};
 	const struct keel_av av = {
-		.sgid = slot->sgid,
-		.dgid = slot->dgid,
-		.ipv4 = ipv6_addr_v4mapped((struct in6_addr *)slot->sgid.raw) &&
-			ipv6_addr_v4mapped((struct in6_addr *)slot->dgid.raw),
-		.tclass = frame->datagram.tclass,
-		.hop_limit = frame->datagram.hop_limit,
-		.flow_label = le32_to_cpu(frame->datagram.flow_label),
+		.sgid = ends.dgid,
+		.dgid = ends.sgid,
+		.ipv4 = ipv6_addr_v4mapped((struct in6_addr *)ends.sgid.raw) &&
+			ipv6_addr_v4mapped((struct in6_addr *)ends.dgid.raw),
+		.tclass = frame.datagram.tclass,
+		.hop_limit = frame.datagram.hop_limit,
+		.flow_label = le32_to_cpu(frame.datagram.flow_label),
 	};
 	struct keel_xfer x = {
 		.from = &far->from,
-		.src_qp = le32_to_cpu(frame->from),
+		.src_qp = le32_to_cpu(frame.from),
 		.wqe = &wqe,
 		.peer = far->qp,
 		.domain = far->qp->domain,
 	};
 	enum keel_xfer_result result;
 
-	keel_segs_one(&far->from.segs, &slot->mem, 0, le32_to_cpu(frame->len));
-	/* The lock of @x is that of @far. */
-	result = context_unsafe(keel_ud_arrived(&x, &av, le32_to_cpu(frame->datagram.qkey)));
+	keel_segs_one(&far->from.segs, &slot->mem, 0, le32_to_cpu(frame.len));
+	/* Only threads of the owner take the lock of @far. */
+	keel_resp_relax();
+	/* It is that of @x. */
+	result = context_unsafe(keel_ud_arrived(&x, &av, le32_to_cpu(frame.datagram.qkey)));
+	keel_resp_stay();
 	if (result == KEEL_XFER_BUSY)
 		return KEEL_FAR_LATER;
+	/* Before the sender can send the next ones. */
 	keel_far_drop(far, slot);
+	keel_far_dgram_answer(far->qp->kdev, &ends, &frame);
 	return KEEL_FAR_MORE;
 }
 
@@ -355,7 +363,51 @@ static bool keel_far_uc_continues(struct keel_far *far, const struct keel_frame 
 	return !far->broken;
 }
 
-static enum keel_far_step keel_far_step(struct keel_far *far, u64 until)
+/*
+ * XRC: the process is dead. The other side sends again, until the SRQ is destroyed or another
+ * process that shares it has taken it over.
+ */
+static enum keel_far_step keel_far_nobody(struct keel_far *far, struct keel_far_slot *slot,
+					  bool again)
+	__must_hold(&far->from.lock)
+{
+	/* An atomic operation would be done again. */
+	if (far->from.stage == KEEL_STAGE_DONE)
+		keel_qp_fail(far->qp, IB_QPS_ERR, IB_EVENT_QP_FATAL);
+	/* Those behind one that was executed before are not repetitions. */
+	if (!again)
+		keel_far_forget(far, le32_to_cpu(slot->frame.psn));
+	keel_far_drop(far, slot);
+	return KEEL_FAR_MORE;
+}
+
+/* A packet that was not executed before, or that is executed again. */
+static enum keel_far_step keel_far_serve_one(struct keel_far *far, struct keel_far_slot *slot,
+					     bool again, const struct keel_srq *srq,
+					     struct keel_xfer *x)
+	__must_hold(&far->from.lock)
+{
+	enum keel_far_place place;
+	enum keel_far_step step;
+
+	/* Without the lock of the responder: its owner may be preempted with it in ERR. */
+	if (!keel_far_may_execute(far->qp))
+		return keel_far_refused(far, slot);
+	if (far->qp->type == IB_QPT_UC && !keel_far_uc_continues(far, &slot->frame))
+		return keel_far_pass(far, slot);
+	place = keel_far_place(far, &slot->frame, srq);
+	if (place == KEEL_FAR_ELSEWHERE)
+		return KEEL_FAR_AWAY;
+	if (place == KEEL_FAR_NOWHERE)
+		return keel_far_nobody(far, slot, again);
+	step = keel_far_execute(far, slot, again, srq, x);
+	/* At once: the answer does not wait until this thread runs again. */
+	return far->replies ? keel_far_send_reply(far, slot, &far->tx_wait) : step;
+}
+
+/* Do one thing. */
+static enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *srq,
+					struct keel_xfer *x)
 	__must_hold(&far->from.lock)
 {
 	struct keel_far_slot *slot;
@@ -369,7 +421,7 @@ static enum keel_far_step keel_far_step(struct keel_far *far, u64 until)
 		return keel_far_send_reply(far, slot, &far->tx_wait);
 	if (keel_qp_is_dying(far->qp))
 		return KEEL_FAR_IDLE;
-	if (ktime_get_ns() > until)
+	if (ktime_get_ns() > x->until)
 		return KEEL_FAR_LATER;
 	if (keel_qp_is_dgram(far->qp))
 		return keel_far_deliver(far, slot);
@@ -381,33 +433,68 @@ static enum keel_far_step keel_far_step(struct keel_far *far, u64 until)
 	/* A read has no effect, so it is executed again. */
 	if (again && slot->frame.request.opcode != IB_WR_RDMA_READ)
 		return keel_far_repeat(far, slot);
-	if (far->qp->type == IB_QPT_UC && !keel_far_uc_continues(far, &slot->frame))
-		return keel_far_pass(far, slot);
-	return keel_far_execute(far, slot, again, until);
+	return keel_far_serve_one(far, slot, again, srq, x);
 }
 
-/* Execute packets until there is none, or none can be executed now. */
-static enum keel_far_step keel_far_drain(struct keel_far *far, u64 until)
+/* Is the next packet one for another worker? It is told before this thread is preempted. */
+static bool keel_far_is_away(struct keel_far *far, const struct keel_srq *srq)
 	__must_hold(&far->from.lock)
 {
+	const struct keel_far_slot *slot;
+
+	if (far->replies)
+		return false;
+	guard(spinlock)(&far->lock);
+	slot = keel_far_first(far, &far->requests);
+	return slot && keel_far_place(far, &slot->frame, srq) == KEEL_FAR_ELSEWHERE;
+}
+
+/*
+ * Do one thing with the lock, and the rest of it without. Not preempted with the lock: see
+ * &keel_far.from.
+ */
+static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struct keel_srq *srq,
+					       u64 until)
+{
+	struct keel_xfer x = { .until = until };
+	struct keel_lack lack = {};
 	enum keel_far_step step;
 
-	do {
-		step = keel_far_step(far, until);
-		cond_resched();
-	} while (step == KEEL_FAR_MORE);
+	keel_resp_stay();
+	if (!mutex_trylock(&far->from.lock)) {
+		keel_resp_relax();
+		return KEEL_FAR_TAKEN;
+	}
+	atomic_xchg(&far->again, 0);
+	step = keel_far_step(far, srq, &x);
+	if (step == KEEL_FAR_MORE && keel_far_is_away(far, srq))
+		step = KEEL_FAR_AWAY;
+	if (step == KEEL_FAR_AWAY)
+		keel_far_resume(far);
+	keel_fetch_take(&far->from.fetch, &lack);
+	keel_far_leave(far);
+	keel_point("far_drained");
+	/* References are dropped without the lock. */
+	keel_xfer_put(&x);
+	if (step == KEEL_FAR_ABSENT)
+		/* This takes the lock. */
+		context_unsafe(keel_fetch_provide(&far->from.fetch, &far->from.lock, far->qp,
+						  &lack));
+	keel_need_put(&lack.need);
 	return step;
 }
 
 /**
  * keel_far_run() - execute packets that a QP has received
  * @far: of the QP
+ * @srq: XRC: the caller works for the owner of this SRQ, and executes packets for no other
+ *	one; or NULL
  *
  * If another thread does so, that thread executes the new ones.
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
  */
-void keel_far_run(struct keel_far *far)
+void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
 {
 	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
 	enum keel_far_step step;
@@ -418,31 +505,18 @@ void keel_far_run(struct keel_far *far)
 	 */
 	atomic_set_release(&far->again, 1);
 	do {
-		struct keel_lack lack = {};
-
 		/* As in keel_sq_run(): this thread gets the lock, or its holder sees @again. */
 		smp_mb();
-		if (!mutex_trylock(&far->from.lock))
-			return;
-		step = KEEL_FAR_IDLE;
-		while (step == KEEL_FAR_IDLE && atomic_xchg(&far->again, 0))
-			step = keel_far_drain(far, until);
-		keel_point("far_drained");
-		/* Its references are dropped without the lock. */
-		keel_fetch_take(&far->from.fetch, &lack);
-		mutex_unlock(&far->from.lock);
-		if (step == KEEL_FAR_ABSENT) {
-			/* This takes the lock. */
-			context_unsafe(keel_fetch_provide(&far->from.fetch, &far->from.lock,
-							  far->qp, &lack));
-			atomic_set(&far->again, 1);
-		}
-		keel_need_put(&lack.need);
+		step = keel_far_locked_step(far, srq, until);
+		cond_resched();
 		/* Pairs with the barrier above, as in keel_sq_run(). */
 		smp_mb();
-	} while (step != KEEL_FAR_LATER && atomic_read(&far->again));
-	if (step == KEEL_FAR_LATER)
-		keel_qp_schedule_alive(far->qp);
+	} while (step == KEEL_FAR_MORE || step == KEEL_FAR_ABSENT ||
+		 ((step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY) &&
+		  atomic_read(&far->again)));
+	/* A killed process does no more, and its QP lives on if it is one of XRC. */
+	if (step == KEEL_FAR_LATER || (srq && fatal_signal_pending(current)))
+		keel_far_resume(far);
 }
 
 /**
@@ -455,11 +529,11 @@ void keel_far_finish(struct keel_far *far)
 {
 	struct keel_far_slot *slot;
 
-	/* A thread of the owner has the lock for a turn at most. */
-	guard(mutex)(&far->from.lock);
+	keel_far_enter(far);
 	scoped_guard(spinlock, &far->lock)
 		slot = keel_far_first(far, &far->requests);
 	/* The buffers of datagrams are free more often than it is somebody's turn. */
 	if (slot && far->replies)
 		keel_far_send_reply(far, slot, NULL);
+	keel_far_leave(far);
 }

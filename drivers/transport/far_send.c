@@ -291,6 +291,14 @@ void keel_far_drained(struct keel_qp *qp)
 		qp->far->begun = false;
 }
 
+/* Does a send queue wait for answers to what was sent? Datagrams have a time of their own. */
+static bool keel_far_expects(const struct keel_qp *qp)
+{
+	if (keel_qp_is_dgram(qp))
+		return false;
+	return qp->type == IB_QPT_UC ? keel_far_is_full(qp->far) : qp->far->next != qp->far->una;
+}
+
 /**
  * keel_far_wait() - let a send queue wait for the other host
  * @qp: the QP, after KEEL_XFER_UNDERWAY
@@ -306,7 +314,7 @@ void keel_far_wait(struct keel_qp *qp)
 	/* Also if it has passed meanwhile: the packet was not sent before. */
 	if (far->hold_until)
 		until = min(until, far->hold_until);
-	if (qp->type == IB_QPT_UC ? keel_far_is_full(far) : far->next != far->una)
+	if (keel_far_expects(qp))
 		until = min(until, far->resend_at);
 	keel_fetch_forgo(&qp->sq.from.fetch);
 	WRITE_ONCE(qp->sq.wait, KEEL_WAIT_PEER);

@@ -21,6 +21,37 @@
 #define KEEL_FAR_LOST_NS	(500 * NSEC_PER_MSEC)
 
 /**
+ * keel_far_tell() - answer a packet for which nothing is done
+ * @link: the link that it came from
+ * @request: its header
+ * @result: enum keel_frame_result
+ *
+ * The answer is lost if the link has no buffer now.
+ *
+ * Context: any but interrupts.
+ */
+void keel_far_tell(struct keel_link *link, const struct keel_frame *request, u8 result)
+{
+	struct keel_frame frame = {
+		.type = KEEL_FRAME_ANSWER,
+		.to = request->from,
+		.from = request->to,
+		.psn = request->psn,
+		.gen = request->gen,
+		.answer.result = result,
+	};
+	struct keel_buf *buf;
+	u64 epoch;
+
+	/* Others need the buffer: this thread is not preempted with it. */
+	keel_resp_stay();
+	buf = keel_link_tx(link, NULL, &epoch);
+	if (buf)
+		keel_link_send(buf, &frame, 0);
+	keel_resp_relax();
+}
+
+/**
  * keel_far_after() - a time after another one
  * @now: ns
  * @ns: how long after it; U64_MAX: never
@@ -60,7 +91,7 @@ u64 keel_far_resend_ns(const struct keel_qp *qp)
 	u8 timeout = READ_ONCE(qp->attr.timeout);
 	u64 ns = timeout ? 4096ULL << timeout : KEEL_FAR_RESEND_MAX;
 
-	if (qp->type == IB_QPT_UC)
+	if (qp->type == IB_QPT_UC || keel_qp_is_dgram(qp))
 		return KEEL_FAR_LOST_NS;
 	ns = clamp_t(u64, ns, KEEL_FAR_RESEND_MIN, KEEL_FAR_RESEND_MAX);
 	return min_t(u64, ns << qp->far->resends, KEEL_FAR_RESEND_MAX);
@@ -217,7 +248,9 @@ static void keel_far_frame(struct keel_frame *frame, const struct keel_xfer *x, 
 		.from = cpu_to_le32(x->qp->qpn),
 		.psn = cpu_to_le32(far->next),
 		.gen = cpu_to_le64(x->gen),
+		.srqn = cpu_to_le32(x->qp->type == IB_QPT_XRC_INI ? x->wqe->srqn : 0),
 		.request.opcode = x->wqe->opcode,
+		.request.transport = keel_far_transport(x->qp),
 		/* Kernel consumers may leave it unset where it has no meaning. */
 		.request.imm = cpu_to_le32(x->op->flags & KEEL_OP_IMM ? x->wqe->imm : 0),
 	};

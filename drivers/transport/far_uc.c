@@ -10,8 +10,14 @@
 #include "keel_far.h"
 #include "keel_qp.h"
 
-/* Process the answers. */
-static void keel_far_stream_collect(struct keel_far *far, u64 now)
+/**
+ * keel_far_heard() - process the answers to packets that only tell that there is room
+ * @far: of a QP of type UC, or for datagrams
+ * @now: ns
+ *
+ * Context: the lock of the send queue is held.
+ */
+void keel_far_heard(struct keel_far *far, u64 now)
 {
 	u32 una;
 
@@ -81,7 +87,7 @@ enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 	bool more = true;
 	int n;
 
-	keel_far_stream_collect(far, now);
+	keel_far_heard(far, now);
 	keel_far_stream_forget(far, now);
 	for (n = 0; n < KEEL_FAR_WINDOW && more && !far->whole; n++) {
 		if (!keel_far_stream_may(far, now)) {

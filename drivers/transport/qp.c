@@ -299,6 +299,7 @@ static void keel_qp_drain(struct keel_qp *qp)
 	if (qp->far) {
 		keel_far_finish(qp->far);
 		keel_far_detach(qp->far);
+		keel_far_unaim(qp->far);
 	}
 	mutex_lock(&qp->resp.lock);
 	keel_recv_drop(qp);

@@ -174,6 +174,7 @@ static void keel_qp_reset(struct keel_qp *qp)
 	if (qp->far) {
 		keel_far_finish(qp->far);
 		keel_far_detach(qp->far);
+		keel_far_unaim(qp->far);
 	}
 
 	mutex_lock(&qp->resp.lock);

@@ -3,8 +3,10 @@
  * QPs of processes that are dead, and XRC_RECV QPs, which no process runs. Nothing is
  * transferred for a dead process: a QP that has send WQEs fails, and its queues are
  * flushed once. This work is that of the user who created the QP: it gets a fixed part
- * of a processor, see keel_orphans.h, and does not sleep on a lock.
+ * of a processor, see keel_orphans.h, and does not sleep on a lock. Packets of another host
+ * for an XRC_RECV QP are not transferred here either: far_xrc.c.
  */
+#include "keel_far.h"
 #include "keel_qp.h"
 
 /* WQEs of each queue that are flushed in a step, while the work of all users waits. */
@@ -119,6 +121,21 @@ static void keel_qp_unpoll_dead(struct keel_qp *qp)
 		keel_qp_unpoll(qp);
 }
 
+/*
+ * An XRC_RECV QP: a receive WQE that it has taken from an SRQ, and packets of another host
+ * that name no SRQ, or one whose process is dead: nothing is transferred for those.
+ * Return: true to go on later.
+ */
+static bool keel_qp_run_recv(struct keel_qp *qp)
+{
+	/* Pairs with keel_far_give(). */
+	struct keel_far *far = smp_load_acquire(&qp->far);
+
+	if (far)
+		keel_far_run(far, NULL);
+	return keel_qp_state(qp) == IB_QPS_ERR && !keel_rq_flush_some(qp, 1);
+}
+
 static void keel_qp_run_orphan(struct keel_orphan *orphan)
 {
 	struct keel_qp *qp = container_of(orphan, struct keel_qp, orphan);
@@ -131,9 +148,7 @@ static void keel_qp_run_orphan(struct keel_orphan *orphan)
 		/* Another process has taken the QP over: its worker runs it. */
 		qp->go_on = true;
 	else
-		/* An XRC_RECV QP: a receive WQE that it has taken from an SRQ. */
-		qp->go_on = keel_qp_state(qp) == IB_QPS_ERR &&
-			    !keel_rq_flush_some(qp, 1);
+		qp->go_on = keel_qp_run_recv(qp);
 }
 
 static void keel_qp_end_orphan(struct keel_orphan *orphan)

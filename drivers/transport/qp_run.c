@@ -79,7 +79,7 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 	/* Pairs with keel_far_give(). */
 	far = smp_load_acquire(&qp->far);
 	if (far)
-		keel_far_run(far);
+		keel_far_run(far, NULL);
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
 	if (qp->sq.ring.head)

@@ -33,9 +33,15 @@ static struct keel_srq *keel_recv_srq(const struct keel_qp *qp)
 	return qp->resp.srq ?: qp->srq;
 }
 
-/* Is the receive WQE that was taken one of @srq? The pointer may be reused. */
-static bool keel_recv_is_of(const struct keel_resp *resp,
-			    const struct keel_srq *srq)
+/**
+ * keel_recv_is_of() - is the receive WQE that was taken one of an SRQ?
+ * @resp: the responder; its lock is held
+ * @srq: the SRQ that a message names: the pointer may be reused
+ *
+ * Context: any.
+ * Return: true if so.
+ */
+bool keel_recv_is_of(const struct keel_resp *resp, const struct keel_srq *srq)
 	__must_hold(&resp->lock)
 {
 	return resp->srq == srq && resp->srq_id == srq->obj.id;
@@ -278,8 +284,9 @@ static bool keel_recv_want(struct keel_xfer *x)
 	/* A requester waits only for a peer of type RC or XRC_RECV. */
 	if (x->peer->type != IB_QPT_RC && x->peer->type != IB_QPT_XRC_TGT)
 		return false;
+	/* Another host waits itself, and sends again. */
 	if (srq)
-		return keel_srq_wait(srq, x->from);
+		return x->qp ? keel_srq_wait(srq, x->from) : keel_srq_want(srq);
 	guard(spinlock)(&x->peer->rq.lock);
 	return keel_rq_want(&x->peer->rq);
 }

@@ -97,23 +97,6 @@ static enum keel_xfer_result keel_req_no_peer(struct keel_xfer *x)
 	return x->qp->type == IB_QPT_UC ? KEEL_XFER_DONE : KEEL_XFER_NO_PEER;
 }
 
-/* XRC: the SRQ determines the domain that rkeys are checked against. */
-static bool keel_req_srq(struct keel_xfer *x)
-{
-	struct keel_srq *srq = keel_srq_get(x->qp->kdev, x->wqe->srqn);
-
-	/* keel_xfer_put() drops the reference, without the lock. */
-	x->srq = srq;
-	if (srq && srq->xrcd && srq->xrcd == x->peer->xrcd) {
-		x->domain = srq->domain;
-		return true;
-	}
-	x->status = IB_WC_REM_INV_REQ_ERR;
-	x->why = KEEL_WHY_SRQ;
-	keel_qp_fail(x->peer, IB_QPS_ERR, IB_EVENT_QP_REQ_ERR);
-	return false;
-}
-
 /* Execute a work request at the responder. */
 static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.from.lock, &x->peer->resp.lock)
@@ -121,7 +104,7 @@ static enum keel_xfer_result keel_req_at_peer(struct keel_xfer *x)
 	enum keel_xfer_result result;
 
 	x->domain = x->peer->domain;
-	if (x->qp->type == IB_QPT_XRC_INI && !keel_req_srq(x))
+	if (x->qp->type == IB_QPT_XRC_INI && !keel_resp_find_srq(x, x->wqe->srqn))
 		result = KEEL_XFER_DONE;
 	else
 		result = x->op->run(x);

@@ -61,6 +61,33 @@ enum keel_xfer_result keel_resp_refuse(struct keel_xfer *x,
 	return keel_resp_done(x, status, why);
 }
 
+/**
+ * keel_resp_find_srq() - find the SRQ that a message of XRC is for
+ * @x: the message, with a peer; it is refused if there is no such SRQ
+ * @srqn: number of the SRQ, which determines the domain that rkeys are checked against
+ *
+ * Context: as keel_resp_refuse().
+ * Return: true: @x->srq is the SRQ, with a reference that keel_xfer_put() drops without
+ * the lock; false: the message has ended.
+ */
+bool keel_resp_find_srq(struct keel_xfer *x, u32 srqn)
+{
+	struct keel_srq *srq = keel_srq_get(x->peer->kdev, srqn);
+
+	x->srq = srq;
+	if (srq && srq->xrcd && srq->xrcd == x->peer->xrcd) {
+		x->domain = srq->domain;
+		return true;
+	}
+	x->status = IB_WC_REM_INV_REQ_ERR;
+	x->why = KEEL_WHY_SRQ;
+	x->refused = true;
+	/* A read that comes again may name an SRQ that is gone. */
+	if (!x->again)
+		keel_qp_fail(x->peer, IB_QPS_ERR, IB_EVENT_QP_REQ_ERR);
+	return false;
+}
+
 /* The receive WQE is invalid or too small: complete it in error. */
 static enum keel_xfer_result keel_resp_bad_recv(struct keel_xfer *x,
 						enum ib_wc_status status, u32 why)
@@ -267,7 +294,8 @@ enum keel_xfer_result keel_resp_send(struct keel_xfer *x)
 	int ret;
 
 	/* A later part belongs to the receive WQE that the first one has taken. */
-	if (x->off && (!x->peer->resp.have || x->peer->resp.from_gen != x->gen))
+	if (x->off && (!x->peer->resp.have || x->peer->resp.from_gen != x->gen ||
+		       (x->srq && !keel_recv_is_of(&x->peer->resp, x->srq))))
 		return keel_resp_refuse(x, IB_WC_REM_INV_REQ_ERR, KEEL_WHY_LENGTH);
 	ret = keel_recv_take(x);
 	if (ret <= 0)

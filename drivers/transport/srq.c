@@ -198,6 +198,16 @@ static int keel_srq_check(const struct ib_srq_init_attr *init)
 	return 0;
 }
 
+static void keel_srq_woken(struct keel_obj *obj, int type)
+{
+	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
+
+	if (type == KEEL_EVENT_RUN)
+		container_of(obj->reg, struct keel_dev, reg)->serve(srq);
+	else
+		keel_srq_wake_now(srq);
+}
+
 static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 				       const struct ib_srq_init_attr *init,
 				       gfp_t gfp)
@@ -211,9 +221,10 @@ static struct keel_srq *keel_srq_alloc(struct ib_srq *ibsrq,
 	spin_lock_init(&srq->rq.post_lock);
 	keel_events_init(&srq->events, &srq->obj, to_kdev(ibsrq->device)->wq,
 			 keel_srq_raise);
-	srq->events.wake = keel_srq_wake_now;
+	srq->events.wake = keel_srq_woken;
 	INIT_WORK(&srq->wake, keel_srq_wake_work);
 	INIT_LIST_HEAD(&srq->waiters);
+	INIT_LIST_HEAD(&srq->packets);
 	srq->ib = ibsrq;
 	srq->rq.max_sge = init->attr.max_sge;
 	srq->domain = to_kpd(ibsrq->pd)->domain->obj.id;
@@ -303,6 +314,8 @@ static int keel_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
 	if (cancel_work_sync(&srq->wake))
 		keel_obj_put(&srq->obj);
 	keel_srq_wake(srq);
+	/* The list gets no more QPs, and no thread works for the owner any more. */
+	to_kdev(ibsrq->device)->serve(srq);
 	keel_obj_close(&srq->obj);
 	return 0;
 }

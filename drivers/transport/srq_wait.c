@@ -10,6 +10,20 @@
 #define KEEL_SRQ_WAKE	32
 
 /**
+ * keel_srq_want() - ask for a doorbell with the next receive WQE of an SRQ
+ * @srq: the SRQ, kept by RCU or a reference
+ *
+ * Context: process context.
+ * Return: true if a receive WQE was posted meanwhile, or the SRQ is destroyed or in error:
+ * retry.
+ */
+bool keel_srq_want(struct keel_srq *srq)
+{
+	guard(spinlock)(&srq->rq.lock);
+	return srq->dead || !srq->ib || keel_rq_want(&srq->rq);
+}
+
+/**
  * keel_srq_wait() - let a requester wait for a receive WQE of an SRQ
  * @srq: the SRQ; the caller holds a reference
  * @from: the requester, which waits for no SRQ yet; its lock is held
@@ -216,18 +230,18 @@ void keel_srq_wake_work(struct work_struct *work)
 {
 	struct keel_srq *srq = container_of(work, struct keel_srq, wake);
 
-	keel_srq_wake_now(&srq->obj);
+	keel_srq_wake_now(srq);
 	keel_obj_put(&srq->obj);
 }
 
 /**
- * keel_srq_wake_now() - &keel_events.wake of an SRQ
- * @obj: &keel_srq.obj
+ * keel_srq_wake_now() - wake the requesters that wait, after an event
+ * @srq: the SRQ; the caller holds a reference
+ *
+ * Context: may sleep; no spinlock is held.
  */
-void keel_srq_wake_now(struct keel_obj *obj)
+void keel_srq_wake_now(struct keel_srq *srq)
 {
-	struct keel_srq *srq = container_of(obj, struct keel_srq, obj);
-
 	/* Before they are woken: they may want the next WQE. */
 	keel_srq_was_wanted(srq);
 	keel_srq_wake(srq);

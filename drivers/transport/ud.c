@@ -350,56 +350,6 @@ static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 	kfree(members);
 }
 
-static void keel_ud_frame(const struct keel_xfer *x, const struct keel_av *av, u32 qkey,
-			  struct keel_frame *frame)
-{
-	*frame = (struct keel_frame){
-		.type = KEEL_FRAME_DATAGRAM,
-		.flags = x->wqe->flags & IB_SEND_SOLICITED ? KEEL_FRAME_F_SOLICITED : 0,
-		.to = cpu_to_le32(x->wqe->ud.qpn & KEEL_PSN_MASK),
-		.from = cpu_to_le32(x->qp->qpn),
-		.datagram.opcode = x->wqe->opcode,
-		.datagram.tclass = av->tclass,
-		.datagram.hop_limit = av->hop_limit,
-		/* Kernel consumers may leave it unset where it has no meaning. */
-		.datagram.imm = cpu_to_le32(x->op->flags & KEEL_OP_IMM ? x->wqe->imm : 0),
-		.datagram.qkey = cpu_to_le32(qkey),
-		.datagram.flow_label = cpu_to_le32(av->flow_label),
-	};
-}
-
-/* Send a datagram to another host. Return: false if it is lost. */
-static bool keel_ud_far(struct keel_xfer *x, const struct keel_av *av, u32 qkey)
-	__must_hold(&x->from->lock)
-{
-	struct keel_far *far = x->qp->far;
-	struct keel_link *link = keel_link_lookup(x->qp->kdev, &av->ends);
-	struct keel_segs *to = &x->from->remote;
-	const struct keel_mem mem = {
-		.type = KEEL_MEM_KERNEL, .start = far ? (uintptr_t)far->stage : 0,
-	};
-	u32 len = x->from->segs.len;
-	struct keel_frame frame;
-	bool copied;
-
-	if (!link || !far) {
-		if (link)
-			keel_link_put(link);
-		return false;
-	}
-	keel_segs_one(to, &mem, 0, len);
-	copied = keel_ud_copy(to, 0, &x->from->segs, len);
-	if (copied) {
-		keel_ud_frame(x, av, qkey, &frame);
-		/* The lock of the send queue is held: nothing sleeps here. */
-		keel_link_datagram(link, &frame, far->stage, len,
-				   GFP_NOWAIT | __GFP_NOWARN |
-				   (x->qp->user ? __GFP_ACCOUNT : 0));
-	}
-	keel_link_put(link);
-	return copied;
-}
-
 /**
  * keel_ud_arrived() - receive a datagram of another host
  * @x: the datagram; &keel_from.segs has its data, @x->peer is the receiver
@@ -424,24 +374,22 @@ enum keel_xfer_result keel_ud_arrived(struct keel_xfer *x, const struct keel_av 
 	return KEEL_XFER_DONE;
 }
 
-static void keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
-			    u32 qkey)
+static enum keel_xfer_result keel_ud_unicast(struct keel_xfer *x, const struct keel_av *av,
+					     u32 qkey)
 	__must_hold(&x->from->lock)
 {
 	struct keel_qp *peer = av->local ?
 			       keel_qp_get(x->qp->kdev, x->wqe->ud.qpn) : NULL;
 
-	if (av->far) {
-		if (!keel_ud_far(x, av, qkey))
-			keel_count(x->qp->kdev, ud_drops, 1);
-		return;
-	}
+	if (av->far)
+		return keel_far_dgram_send(x, av, qkey);
 	if (!peer) {
 		keel_count(x->qp->kdev, ud_drops, 1);
-		return;
+		return KEEL_XFER_DONE;
 	}
 	keel_ud_deliver(x, av, peer, qkey);
 	keel_obj_put(&peer->obj);
+	return KEEL_XFER_DONE;
 }
 
 /*
@@ -491,11 +439,12 @@ u32 keel_ud_qkey(const struct keel_qp *qp, u32 qkey)
 	return qkey & KEEL_QKEY_OF_QP ? READ_ONCE(qp->attr.qkey) : qkey;
 }
 
-static void keel_ud_transmit(struct keel_xfer *x)
+static enum keel_xfer_result keel_ud_transmit(struct keel_xfer *x)
 	__must_hold(&x->from->lock)
 {
 	struct keel_ah *ah = keel_ah_get(x->qp->kdev, x->wqe->ud.ah);
 	u32 qkey = keel_ud_qkey(x->qp, x->wqe->ud.qkey);
+	enum keel_xfer_result result = KEEL_XFER_DONE;
 
 	x->status = IB_WC_SUCCESS;
 	if (!ah || ah->domain != x->qp->domain) {
@@ -503,13 +452,14 @@ static void keel_ud_transmit(struct keel_xfer *x)
 			keel_obj_put(&ah->obj);
 		x->status = IB_WC_LOC_QP_OP_ERR;
 		x->why = KEEL_WHY_AH;
-		return;
+		return KEEL_XFER_DONE;
 	}
 	if (ah->av.mcast)
 		keel_ud_multicast(x, &ah->av, qkey);
 	else
-		keel_ud_unicast(x, &ah->av, qkey);
+		result = keel_ud_unicast(x, &ah->av, qkey);
 	keel_obj_put(&ah->obj);
+	return result;
 }
 
 /**
@@ -518,11 +468,13 @@ static void keel_ud_transmit(struct keel_xfer *x)
  *
  * Context: preemption is disabled, but enabled meanwhile; the send queue's lock
  * is held.
- * Return: KEEL_XFER_DONE; KEEL_XFER_ABSENT or KEEL_XFER_STOPPED if reading the
- * memory of the requester was not possible or was stopped.
+ * Return: KEEL_XFER_DONE; KEEL_XFER_UNDERWAY: as keel_far_dgram_send();
+ * KEEL_XFER_ABSENT or KEEL_XFER_STOPPED if reading the memory of the requester was not
+ * possible or was stopped.
  */
 enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
 {
+	enum keel_xfer_result result;
 	enum keel_copy_result copied;
 
 	if (x->from->segs.len > KEEL_UD_MTU) {
@@ -542,7 +494,7 @@ enum keel_xfer_result keel_ud_send(struct keel_xfer *x)
 	}
 	/* A kernel consumer may hold keys here, but they are its own. */
 	keel_resp_relax();
-	keel_ud_transmit(x);
+	result = keel_ud_transmit(x);
 	keel_resp_stay();
-	return KEEL_XFER_DONE;
+	return result;
 }

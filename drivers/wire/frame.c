@@ -13,7 +13,9 @@
 /* The members that a request does not use; which those are depends on its opcode. */
 static bool keel_request_is_valid(const struct keel_frame *frame)
 {
-	return !(frame->flags & ~KEEL_FRAME_F_ALL) && !frame->request.reserved &&
+	return !(frame->flags & ~KEEL_FRAME_F_REQUEST) &&
+	       frame->request.transport <= KEEL_TRANSPORT_XRC &&
+	       (!frame->srqn || frame->request.transport == KEEL_TRANSPORT_XRC) &&
 	       le32_to_cpu(frame->request.bytes) <= KEEL_FRAME_DATA;
 }
 
@@ -27,8 +29,7 @@ static bool keel_answer_is_valid(const struct keel_frame *frame)
 
 static bool keel_datagram_is_valid(const struct keel_frame *frame)
 {
-	return !(frame->flags & ~KEEL_FRAME_F_SOLICITED) && !frame->psn && !frame->gen &&
-	       !frame->datagram.reserved &&
+	return !(frame->flags & ~KEEL_FRAME_F_DATAGRAM) && !frame->datagram.reserved &&
 	       (frame->datagram.opcode == IB_WR_SEND ||
 		frame->datagram.opcode == IB_WR_SEND_WITH_IMM) &&
 	       !memchr_inv(frame->datagram.unused, 0, sizeof(frame->datagram.unused));
@@ -52,10 +53,12 @@ static bool keel_control_is_valid(const struct keel_frame *frame)
 bool keel_frame_is_valid(const struct keel_frame *frame, u32 bytes)
 {
 	if (bytes < sizeof(*frame) || bytes - sizeof(*frame) > KEEL_FRAME_DATA ||
-	    le32_to_cpu(frame->len) != bytes - sizeof(*frame) || frame->reserved0)
+	    le32_to_cpu(frame->len) != bytes - sizeof(*frame))
 		return false;
 	if ((le32_to_cpu(frame->to) | le32_to_cpu(frame->from) | le32_to_cpu(frame->psn)) &
 	    ~KEEL_PSN_MASK)
+		return false;
+	if (frame->srqn && frame->type != KEEL_FRAME_REQUEST)
 		return false;
 	switch (frame->type) {
 	case KEEL_FRAME_REQUEST:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * How frames get a buffer of their link: in turn, if there are not enough for all. And
- * datagrams, which wait for a link, but not for a buffer.
+ * datagrams, which wait for a link, but not in that queue.
  */
 #include <kunit/visibility.h>
 #include <linux/slab.h>
@@ -147,37 +147,41 @@ static void keel_link_relax(void)
 		preempt_enable();
 }
 
-/* Keep a datagram until the link is up. */
-static void keel_link_hold(struct keel_link *link, const struct keel_frame *frame,
-			   const void *data, u32 len, gfp_t gfp)
+/* Keep a datagram until the link is up. Return: as keel_link_datagram(). */
+static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame,
+			  const void *data, u32 len, gfp_t gfp)
 {
 	/* Those of the kernel establish connections. */
 	u32 most = gfp & __GFP_ACCOUNT ? KEEL_LINK_HELD / 2 : KEEL_LINK_HELD;
 	struct keel_held *held;
+	int ret;
 
 	/* It is up, and only has no buffer just now. */
 	scoped_guard(spinlock, &link->lock)
 		if (link->up)
-			return;
+			return -EAGAIN;
 	held = kmalloc(struct_size(held, data, len), gfp);
 	if (!held)
-		return;
+		return -ENOMEM;
 	held->frame = *frame;
 	held->len = len;
 	memcpy(held->data, data, len);
 	scoped_guard(spinlock, &link->lock) {
+		/* It may be up by now. */
+		ret = link->up ? -EAGAIN : -ENOLINK;
 		if (!link->dead && !link->up && link->nheld < most) {
 			list_add_tail(&held->node, &link->held);
 			link->nheld++;
 			keel_link_waits(link, false);
-			return;
+			return 0;
 		}
 	}
 	kfree(held);
+	return ret;
 }
 
 /**
- * keel_link_datagram() - send a datagram, or lose it
+ * keel_link_datagram() - send a datagram, keep it until the link is up, or lose it
  * @link: the link
  * @frame: its header; &keel_frame.len and &keel_frame.credits are set here
  * @data: its data
@@ -185,9 +189,11 @@ static void keel_link_hold(struct keel_link *link, const struct keel_frame *fram
  * @gfp: to keep a copy, if the link is not up yet
  *
  * Context: as @gfp says; not in interrupts.
+ * Return: 1 if it was sent, 0 if it is kept, -EAGAIN if the link is up and has no buffer now;
+ * -ENOMEM or -ENOLINK if it is lost.
  */
-void keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
-			u32 len, gfp_t gfp)
+int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
+		       u32 len, gfp_t gfp)
 {
 	struct keel_buf *buf;
 	u64 epoch;
@@ -200,8 +206,7 @@ void keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const 
 		keel_link_send(buf, frame, len);
 	}
 	keel_link_relax();
-	if (!buf)
-		keel_link_hold(link, frame, data, len, gfp);
+	return buf ? 1 : keel_link_hold(link, frame, data, len, gfp);
 }
 
 static struct keel_held *keel_link_take_held(struct keel_link *link)

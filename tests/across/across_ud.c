@@ -10,6 +10,8 @@
 #include "t.h"
 
 #define GRH	40
+/* More datagrams than a QP keeps, or a link has buffers. */
+#define THOUSAND	1000
 
 static struct end a, b;
 static struct ibv_ah *ah;
@@ -58,6 +60,20 @@ static void send_to(struct end *from, struct ibv_ah *to, uint32_t qpn, uint32_t 
 	CHECK_WC(from->cq, 1, IBV_WC_SUCCESS);
 }
 
+/* Wait for a completion for two seconds. Return: the next one is of @imm. */
+static bool wc_comes(struct ibv_cq *cq, uint32_t imm)
+{
+	struct ibv_wc wc;
+	int i, n = 0;
+
+	for (i = 0; i < 2000 && !n; i++) {
+		n = ibv_poll_cq(cq, 1, &wc);
+		if (!n)
+			usleep(1000);
+	}
+	return n == 1 && wc.status == IBV_WC_SUCCESS && be32toh(wc.imm_data) == imm;
+}
+
 /* A datagram of @len bytes has arrived at @to from @from. */
 static struct ibv_wc arrived(struct end *from, struct end *to, uint32_t len)
 {
@@ -77,6 +93,90 @@ static void receive(struct end *e)
 {
 	memset(e->mem, 0xee, 8192);
 	post_recv(e->qp, 2, part(e, 0, GRH + 4096));
+}
+
+/* An end whose receive queue has room for a burst. */
+static struct end end_new_wide(int host)
+{
+	struct end e = end_new_ud(host);
+	struct ibv_qp_init_attr init = {
+		.cap = { .max_send_wr = 1, .max_send_sge = 1, .max_recv_wr = THOUSAND,
+			 .max_recv_sge = 1 },
+		.qp_type = IBV_QPT_UD,
+	};
+
+	CHECK_OK(ibv_destroy_qp(e.qp));
+	CHECK_OK(ibv_destroy_cq(e.cq));
+	e.cq = MUST(ibv_create_cq(e.ctx, THOUSAND, NULL, NULL, 0));
+	init.send_cq = e.cq;
+	init.recv_cq = e.cq;
+	e.qp = MUST(ibv_create_qp(e.pd, &init));
+	return e;
+}
+
+/* Send datagrams as fast as the queue takes them. */
+static void send_thousand(void)
+{
+	struct ibv_send_wr *wr;
+	struct ibv_wc wc;
+	int sent = 0, done = 0;
+
+	while (done < THOUSAND) {
+		for (; sent < THOUSAND && sent - done < QP_WRS; sent++) {
+			wr = send_wr(IBV_WR_SEND_WITH_IMM, sent, part(&a, 0, 1000));
+			wr->imm_data = htobe32(sent);
+			wr->wr.ud.ah = ah;
+			wr->wr.ud.remote_qpn = b.qp->qp_num;
+			wr->wr.ud.remote_qkey = QP_QKEY;
+			post(a.qp, wr);
+		}
+		wc = CHECK_WC(a.cq, done, IBV_WC_SUCCESS);
+		CHECK_EQ(wc.opcode, IBV_WC_SEND);
+		done++;
+	}
+}
+
+/* Return: how many of them have arrived, in the order in which they were sent. */
+static int thousand_arrive(void)
+{
+	int i;
+
+	for (i = 0; i < THOUSAND; i++)
+		post_recv(b.qp, i, part(&b, 0, GRH + 1000));
+	send_thousand();
+	for (i = 0; i < THOUSAND && wc_comes(b.cq, i); i++)
+		;
+	return i;
+}
+
+static void begin_wide(void)
+{
+	struct ibv_ah_attr attr;
+
+	hosts_up();
+	a = end_new_ud(0);
+	b = end_new_wide(1);
+	qp_connect(a.qp, 0);
+	qp_connect(b.qp, 0);
+	attr = end_to(&a, &b);
+	ah = MUST(ibv_create_ah(a.pd, &attr));
+	/* The first one establishes the connection. */
+	receive(&b);
+	send_to(&a, ah, b.qp->qp_num, QP_QKEY, 100);
+	arrived(&a, &b, 100);
+}
+
+/* A sender that has waited 100 ms goes on: a slow machine has more attempts. */
+TEST_SLOW(thousand, "HOST-4", "of a thousand datagrams none is lost, if there are receive WQEs for all", 120)
+{
+	int n = 0, tries;
+
+	for (tries = 0; tries < 20 && n < THOUSAND; tries++) {
+		begin_wide();
+		n = thousand_arrive();
+		end();
+	}
+	CHECK_EQ(n, THOUSAND);
 }
 
 TEST(datagrams, "HOST-1", "datagrams of 0 to 4096 bytes arrive on the other host, with a GRH that leads back")
@@ -221,6 +321,8 @@ static void wait_listener(void)
 			FAIL("nobody listens on host 1");
 		usleep(50000);
 	}
+	/* rdma_listen() sets the state a moment before ib_cm accepts requests. */
+	usleep(300000);
 }
 
 static void check_used(const char *command)

@@ -148,6 +148,11 @@ struct end end_new_ud(int host)
 	return end_new_of("keel", host, IBV_QPT_UD);
 }
 
+struct end end_new_xrc(int host)
+{
+	return end_new_of("keel", host, IBV_QPT_XRC_SEND);
+}
+
 struct end end_new_lower(int host)
 {
 	return end_new_of("rxe", host, IBV_QPT_UD);
@@ -160,6 +165,17 @@ void end_free(struct end *e)
 	CHECK_OK(ibv_destroy_cq(e->cq));
 	CHECK_OK(ibv_dealloc_pd(e->pd));
 	CHECK_OK(ibv_close_device(e->ctx));
+	munmap(e->mem, END_BYTES);
+}
+
+void end_drop(struct end *e)
+{
+	/* The kernel has destroyed the objects: the calls only free memory. */
+	ibv_destroy_qp(e->qp);
+	ibv_dereg_mr(e->mr);
+	ibv_destroy_cq(e->cq);
+	ibv_dealloc_pd(e->pd);
+	ibv_close_device(e->ctx);
 	munmap(e->mem, END_BYTES);
 }
 
@@ -181,15 +197,15 @@ void end_connect(struct end *e, const struct end *peer, const struct joint *j)
 		.ah_attr = end_to(e, peer),
 	};
 
-	bool rc = e->qp->qp_type == IBV_QPT_RC;
+	bool rc = e->qp->qp_type == IBV_QPT_RC, sends = rc || e->qp->qp_type == IBV_QPT_XRC_SEND;
 	int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	int rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
 
-	if (rc) {
+	if (rc)
 		rtr |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (sends)
 		rts |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 		       IBV_QP_MAX_QP_RD_ATOMIC;
-	}
 	qp_to_init(e->qp);
 	CHECK_OK(ibv_modify_qp(e->qp, &attr, rtr));
 	attr.qp_state = IBV_QPS_RTS;

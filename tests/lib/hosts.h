@@ -59,9 +59,13 @@ struct end end_new(int host);
 struct end end_new_uc(int host);
 /* With a UD QP. */
 struct end end_new_ud(int host);
+/* With an XRC_SEND QP. */
+struct end end_new_xrc(int host);
 /* With a UD QP of the lower device. */
 struct end end_new_lower(int host);
 void end_free(struct end *e);
+/* The device was removed: close what is left. */
+void end_drop(struct end *e);
 /* Attributes of an address on the other host. */
 struct ibv_ah_attr end_to(const struct end *e, const struct end *peer);
 
