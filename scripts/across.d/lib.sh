@@ -47,8 +47,9 @@ tcp_listens() {
 	[ -n "$(on b ss -Hltn "sport = $1")" ]
 }
 
+# rdma_listen() sets the state a moment before ib_cm accepts requests, which it rejects.
 cm_listens() {
-	on b rdma resource show cm_id | grep -qE "state LISTEN .*src-addr \S+:$1\b"
+	on b rdma resource show cm_id | grep -qE "state LISTEN .*src-addr \S+:$1\b" && sleep 0.3
 }
 
 packets() {
