@@ -363,6 +363,7 @@ static void iso_2_events_wake(struct kunit *test)
 			continue;
 		/* Other objects are next. */
 		expect_raised(s, order, ARRAY_SIZE(order));
+		keel_obj_get(&s->dummy->obj);
 		s->events.job.run(&s->events.job, true);
 		expect_raised(s, (const int []){ 6 }, 1);
 	}
