@@ -317,3 +317,40 @@ TEST(stale_keys, "PD-4,DEV-4", "a deregistered key fails as lkey and rkey, in WQ
 	for (i = 0; i < 2 * USES; i++)
 		stale_one(i % USES, i >= USES);
 }
+
+/* For kernel consumers, lkey 0 stands for all memory of the kernel. */
+TEST(lkey_0, "PD-4,DEV-4", "a WQE of a process with lkey 0 has no memory: sends and receives of RC and UC, with and without an SRQ")
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC };
+	struct mem none = { to, 8, 0 };
+	struct ibv_srq *srq;
+	struct setup s;
+	int i;
+
+	for (i = 0; i < 6; i++) {
+		s = setup(types[i % 2]);
+		if (i < 2) {
+			none.addr = from;
+			post_send(s.qp[0], 2, none);
+			CHECK_WC(s.cq[0], 2, IBV_WC_LOC_PROT_ERR);
+			none.addr = to;
+			CHECK_OK(ibv_close_device(s.ctx));
+			continue;
+		}
+		if (i >= 4) {
+			srq = srq_new(s.pd);
+			CHECK_OK(ibv_destroy_qp(s.qp[1]));
+			s.qp[1] = qp_new(s.pd, s.cq[1], types[i % 2], srq);
+			qp_to(s.qp[0], IBV_QPS_RESET);
+			qp_join(s.qp[0], s.qp[1]);
+			post_srq_recv(srq, 1, none);
+		} else {
+			post_recv(s.qp[1], 1, none);
+		}
+		post_send(s.qp[0], 2, part(s.src, 8));
+		CHECK_WC(s.cq[1], 1, IBV_WC_LOC_PROT_ERR);
+		CHECK_WC(s.cq[0], 2, i % 2 ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR);
+		CHECK_ALL(to, 't', PAGE);
+		CHECK_OK(ibv_close_device(s.ctx));
+	}
+}
