@@ -17,10 +17,9 @@
 #define KEEL_FAR_DGRAM_WINDOW	(KEEL_FAR_DGRAMS / 2)
 /* An answer is asked for if so many bits of the number are 1. */
 #define KEEL_FAR_DGRAM_ASKS	0x7
-/* How long a datagram waits, and how often it looks for a buffer meanwhile. */
-#define KEEL_FAR_DGRAM_NS	(100 * NSEC_PER_MSEC)
+/* How often a datagram that waits looks for a buffer. */
 #define KEEL_FAR_DGRAM_PAUSE	NSEC_PER_MSEC
-/* How long nothing waits after that. */
+/* How long nothing waits after a wait in vain. */
 #define KEEL_FAR_DGRAM_FREE	NSEC_PER_SEC
 
 static void keel_far_dgram_frame(const struct keel_xfer *x, const struct keel_av *av, u32 qkey,
@@ -94,7 +93,7 @@ static bool keel_far_dgram_copy(struct keel_xfer *x, struct keel_far *far)
 static void keel_far_dgram_sent(struct keel_far *far, u64 now)
 {
 	if (far->next == far->una)
-		far->resend_at = now + KEEL_FAR_DGRAM_NS;
+		far->resend_at = now + keel_far_resend_ns(far->qp);
 	far->next = (far->next + 1) & KEEL_PSN_MASK;
 }
 
@@ -104,7 +103,7 @@ static bool keel_far_dgram_waits(struct keel_far *far, struct keel_link *link, u
 	if (!keel_far_dgram_may_wait(far, now))
 		return false;
 	if (!far->begun)
-		far->deadline = now + KEEL_FAR_DGRAM_NS;
+		far->deadline = now + keel_far_resend_ns(far->qp);
 	far->begun = now < far->deadline;
 	far->hold_until = now + KEEL_FAR_DGRAM_PAUSE;
 	if (!far->begun)

@@ -19,6 +19,8 @@
 #define KEEL_FAR_UC_NS		(2 * NSEC_PER_SEC)
 /* UC: packets that are not answered for this long are lost, or their answers are. */
 #define KEEL_FAR_LOST_NS	(500 * NSEC_PER_MSEC)
+/* The same of datagrams, and how long one waits for a buffer. */
+#define KEEL_FAR_DGRAM_NS	(100 * NSEC_PER_MSEC)
 
 /**
  * keel_far_tell() - answer a packet for which nothing is done
@@ -82,7 +84,7 @@ u64 keel_far_peer_ns(const struct keel_qp *qp)
 
 /**
  * keel_far_resend_ns() - when packets are sent again that nobody answers
- * @qp: the QP; UC: when they are no longer waited for
+ * @qp: the QP; UC, datagrams: when they are no longer waited for
  *
  * Return: ns after the last answer, or after the first of them.
  */
@@ -91,7 +93,9 @@ u64 keel_far_resend_ns(const struct keel_qp *qp)
 	u8 timeout = READ_ONCE(qp->attr.timeout);
 	u64 ns = timeout ? 4096ULL << timeout : KEEL_FAR_RESEND_MAX;
 
-	if (qp->type == IB_QPT_UC || keel_qp_is_dgram(qp))
+	if (keel_qp_is_dgram(qp))
+		return KEEL_FAR_DGRAM_NS;
+	if (qp->type == IB_QPT_UC)
 		return KEEL_FAR_LOST_NS;
 	ns = clamp_t(u64, ns, KEEL_FAR_RESEND_MIN, KEEL_FAR_RESEND_MAX);
 	return min_t(u64, ns << qp->far->resends, KEEL_FAR_RESEND_MAX);
