@@ -73,9 +73,8 @@ struct keel_far_slot {
  * @opcode: opcode of the message, if @offset is not 0
  * @srqn: XRC: the SRQ that it names, likewise
  * @broken: UC: a packet of the message was refused, and the others are dropped
- * @atomic_done: an atomic operation was executed
- * @atomic_psn: number of the last one
- * @atomic_word: its result
+ * @atomics: bits: @words has the result of an atomic operation
+ * @words: results of atomic operations among the packets that were executed, by number
  * @absent_until: when absent memory is given up, ns; 0: none is absent
  * @tx_wait: waits for the link, to send @answer
  * @primed: requester, under the lock of the send queue from here on: @next and @una belong
@@ -129,9 +128,8 @@ struct keel_far {
 	u8 opcode __guarded_by(&from.lock);
 	u32 srqn __guarded_by(&from.lock);
 	bool broken __guarded_by(&from.lock);
-	bool atomic_done __guarded_by(&from.lock);
-	u32 atomic_psn __guarded_by(&from.lock);
-	u64 atomic_word __guarded_by(&from.lock);
+	u8 atomics __guarded_by(&from.lock);
+	u64 words[KEEL_FAR_WINDOW] __guarded_by(&from.lock);
 	u64 absent_until __guarded_by(&from.lock);
 	struct keel_link_wait tx_wait;
 	bool primed;

@@ -15,8 +15,11 @@
 #include <linux/stddef.h>
 #include <linux/types.h>
 
-/* Changes with every incompatible change of this file. */
-#define KEEL_FRAME_VERSION	2
+/*
+ * Changes with every incompatible change of this file, and of what a responder has to keep: 3,
+ * because those before kept the result of one atomic operation.
+ */
+#define KEEL_FRAME_VERSION	3
 /* Most bytes of data in a frame. */
 #define KEEL_FRAME_DATA		SZ_4K
 /* Numbers of packets have as many bits as a PSN. */

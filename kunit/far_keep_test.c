@@ -281,20 +281,69 @@ static void host_2_executed_atomic(struct kunit *test)
 	add_is(h, 2, 0, WORD, 7);
 	add_is(h, 3, 1, 7, 7 + ADD);
 	add_is(h, 4, 1, 7, 7 + ADD);
-	/* The other side has the result of an older one: it is not kept here. */
-	frame = far_packet(h, 0, IB_WR_ATOMIC_FETCH_AND_ADD, ONLY, 0, 8);
-	far_request(h, &frame);
-	KUNIT_EXPECT_EQ(test, 5, far_host_wait(h, 5));
-	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
-	/* Nor was this number an atomic. */
+	/* Several may be under way: each result is kept. */
+	add_is(h, 5, 0, WORD, 7 + ADD);
+	/* This number was no atomic. */
 	frame = far_packet(h, 2, IB_WR_RDMA_WRITE, ONLY, 0, 0);
 	far_request(h, &frame);
-	far_answered(h, 5, 2, KEEL_RESULT_DONE, IB_WC_SUCCESS);
-	KUNIT_EXPECT_EQ(test, 0, le64_to_cpu(h->sent[5]->frame->answer.word));
+	far_answered(h, 6, 2, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, 0, le64_to_cpu(h->sent[6]->frame->answer.word));
 	frame = far_packet(h, 2, IB_WR_ATOMIC_FETCH_AND_ADD, ONLY, 0, 8);
 	far_request(h, &frame);
-	KUNIT_EXPECT_EQ(test, 6, far_host_wait(h, 6));
+	KUNIT_EXPECT_EQ(test, 7, far_host_wait(h, 7));
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
 	KUNIT_EXPECT_EQ(test, 7 + ADD, *word);
+}
+
+/* HOST-2: the result of an atomic is that of its number, and not of the one a window before. */
+static void host_2_executed_window(struct kunit *test)
+{
+	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+	u64 *word = (u64 *)h->p->b.buf;
+	struct keel_frame frame;
+	u32 i, n = 0;
+
+	*word = 0;
+	far_host_open(h);
+	for (i = 0; i < 2 * KEEL_FAR_WINDOW; i++, n++)
+		add_is(h, n, i, i * ADD, (i + 1) * ADD);
+	for (i = KEEL_FAR_WINDOW; i < 2 * KEEL_FAR_WINDOW; i++, n++)
+		add_is(h, n, i, i * ADD, 2 * KEEL_FAR_WINDOW * ADD);
+	/* One that is no atomic takes the place of one that was. */
+	frame = far_packet(h, i, IB_WR_RDMA_WRITE, ONLY, 0, 0);
+	far_request(h, &frame);
+	far_answered(h, n, i, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	frame = far_packet(h, i, IB_WR_ATOMIC_FETCH_AND_ADD, ONLY, 0, 8);
+	far_request(h, &frame);
+	far_host_settle(h);
+	KUNIT_EXPECT_EQ(test, n + 1, far_host_wait(h, n + 1));
+	KUNIT_EXPECT_EQ(test, 2 * KEEL_FAR_WINDOW * ADD, *word);
+}
+
+/* HOST-2: a read comes again in between the packets of a later message. */
+static void host_2_read_between(struct kunit *test)
+{
+	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+	struct keel_frame read = far_packet(h, 0, IB_WR_RDMA_READ, ONLY, 0, 64), write;
+	const u32 packet = KEEL_FRAME_DATA;
+
+	read.request.bytes = cpu_to_le32(64);
+	far_host_open(h);
+	far_request(h, &read);
+	far_answered(h, 0, 0, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	write = far_packet(h, 1, IB_WR_RDMA_WRITE, FIRST, packet, packet + 8);
+	far_request(h, &write);
+	far_answered(h, 1, 1, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	far_request(h, &read);
+	far_answered(h, 2, 0, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	KUNIT_EXPECT_MEMEQ(test, h->p->b.buf, h->sent[2]->data, 64);
+	write = far_packet(h, 2, IB_WR_RDMA_WRITE, LAST, 8, 8);
+	write.request.addr = cpu_to_le64(le64_to_cpu(write.request.addr) + packet);
+	memset(h->data, 0xa5, 8);
+	far_request(h, &write);
+	far_answered(h, 3, 2, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, 0xa5a5a5a5a5a5a5a5ULL, *(u64 *)(h->p->b.buf + packet));
+	KUNIT_EXPECT_EQ(test, IB_QPS_RTS, end_state(h->p, &h->p->b));
 }
 
 /* HOST-2: a read that comes again is answered with the bytes again. */
@@ -373,7 +422,9 @@ static struct kunit_case far_keep_cases[] = {
 	KUNIT_CASE(host_2_executed_send),
 	KUNIT_CASE(host_2_executed_part),
 	KUNIT_CASE(host_2_executed_atomic),
+	KUNIT_CASE(host_2_executed_window),
 	KUNIT_CASE(host_2_executed_read),
+	KUNIT_CASE(host_2_read_between),
 	KUNIT_CASE(host_2_reset),
 	{}
 };

@@ -291,7 +291,7 @@ void keel_far_detach(struct keel_far *far)
 	far->replies = false;
 	far->offset = 0;
 	far->broken = false;
-	far->atomic_done = false;
+	far->atomics = 0;
 	far->absent_until = 0;
 	keel_far_clear(far);
 	keel_far_leave(far);

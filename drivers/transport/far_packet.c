@@ -39,7 +39,8 @@ static bool keel_far_continues(const struct keel_far *far, const struct keel_fra
 }
 
 /* Are the lengths and flags of a packet those of its operation? */
-static bool keel_far_lengths_ok(const struct keel_far *far, const struct keel_frame *frame)
+static bool keel_far_lengths_ok(const struct keel_far *far, const struct keel_frame *frame,
+				bool again)
 	__must_hold(&far->from.lock)
 {
 	bool first = frame->flags & KEEL_FRAME_F_FIRST, last = frame->flags & KEEL_FRAME_F_LAST;
@@ -47,8 +48,8 @@ static bool keel_far_lengths_ok(const struct keel_far *far, const struct keel_fr
 	u64 left = le64_to_cpu(frame->request.left);
 	u8 opcode = frame->request.opcode;
 
-	/* Nothing comes in between the packets of a message. */
-	if (far->offset && !keel_far_is_data(opcode))
+	/* Nothing comes in between the packets of a message, but a read that comes again. */
+	if (far->offset && !keel_far_is_data(opcode) && !again)
 		return false;
 	if (opcode == IB_WR_RDMA_READ) {
 		if (len || left > KEEL_MAX_MSG)
@@ -142,8 +143,8 @@ static enum keel_xfer_result keel_far_malformed(struct keel_xfer *x)
 	__must_hold(&x->peer->resp.lock)
 {
 	/*
-	 * Not keel_resp_refuse(): no receive WQE was taken for immediate data. A read that
-	 * comes again may be in between the packets of a later message.
+	 * Not keel_resp_refuse(): no receive WQE was taken for immediate data. One that comes
+	 * again has no effect.
 	 */
 	if (x->peer->type != IB_QPT_UC && !x->again)
 		keel_qp_fail(x->peer, IB_QPS_ERR, IB_EVENT_QP_REQ_ERR);
@@ -168,9 +169,10 @@ static enum keel_xfer_result keel_far_at_peer(struct keel_xfer *x, struct keel_f
 	const struct keel_frame *frame = &slot->frame;
 	u32 len = le32_to_cpu(frame->len);
 	/* The lock of @x->from is that of @far. */
-	const u64 offset = context_unsafe(far->offset);
+	const u64 offset = keel_far_is_data(frame->request.opcode) ?
+			   context_unsafe(far->offset) : 0;
 	/* Likewise. */
-	const bool ok = context_unsafe(keel_far_lengths_ok(far, frame));
+	const bool ok = context_unsafe(keel_far_lengths_ok(far, frame, x->again));
 	enum keel_xfer_result result;
 
 	if (!ok || !x->op || !(x->op->types & BIT(keel_far_sender(x->peer))) ||

@@ -83,8 +83,10 @@ static void keel_far_executed(struct keel_far *far, struct keel_far_slot *slot,
 	__must_hold(&far->from.lock)
 {
 	const struct keel_frame *frame = &slot->frame;
-	u32 psn = le32_to_cpu(frame->psn);
+	u32 psn = le32_to_cpu(frame->psn), i = psn % KEEL_FAR_WINDOW;
+	u8 bit = 0;
 
+	BUILD_BUG_ON(BITS_PER_TYPE(far->atomics) < KEEL_FAR_WINDOW);
 	far->from.stage = KEEL_STAGE_NEW;
 	far->absent_until = 0;
 	keel_fetch_discard(&far->from.fetch);
@@ -99,11 +101,12 @@ static void keel_far_executed(struct keel_far *far, struct keel_far_slot *slot,
 	}
 	if (x->status == IB_WC_SUCCESS && x->op->flags & KEEL_OP_READ &&
 	    x->op->flags & KEEL_OP_ATOMIC) {
-		far->atomic_done = true;
-		far->atomic_psn = psn;
-		memcpy(&far->atomic_word, slot->data, sizeof(far->atomic_word));
-		far->answer.answer.word = cpu_to_le64(far->atomic_word);
+		memcpy(&far->words[i], slot->data, sizeof(far->words[i]));
+		far->answer.answer.word = cpu_to_le64(far->words[i]);
+		bit = BIT(i);
 	}
+	/* The number before it with the same index is none of the last KEEL_FAR_WINDOW now. */
+	far->atomics = (far->atomics & ~BIT(i)) | bit;
 	guard(spinlock)(&far->lock);
 	/* A read that is executed again changes nothing. */
 	if (psn != far->done)
@@ -228,11 +231,13 @@ static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_
 {
 	const struct keel_xfer x = { .status = IB_WC_SUCCESS };
 	const struct keel_frame *frame = &slot->frame;
+	u32 i = le32_to_cpu(frame->psn) % KEEL_FAR_WINDOW;
+	bool atomic = far->atomics & BIT(i);
 
 	switch (frame->request.opcode) {
 	case IB_WR_ATOMIC_CMP_AND_SWP:
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
-		if (!far->atomic_done || far->atomic_psn != le32_to_cpu(frame->psn)) {
+		if (!atomic) {
 			keel_far_drop(far, slot);
 			return KEEL_FAR_MORE;
 		}
@@ -241,8 +246,8 @@ static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_
 		break;
 	}
 	keel_far_reply(far, slot, KEEL_RESULT_DONE, &x);
-	if (far->atomic_done && far->atomic_psn == le32_to_cpu(frame->psn))
-		far->answer.answer.word = cpu_to_le64(far->atomic_word);
+	if (atomic)
+		far->answer.answer.word = cpu_to_le64(far->words[i]);
 	return KEEL_FAR_MORE;
 }
 

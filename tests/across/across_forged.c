@@ -91,7 +91,7 @@ static struct req honest(int last)
 		.hop_limit = 64,
 		.ack_timeout = 14 << 3,
 		.magic = htole32(0x6b65656c),
-		.version = htole16(2),
+		.version = htole16(3),
 		.credits = htole16(128),
 		.cookie = htole64(id),
 	};
