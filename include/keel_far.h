@@ -22,7 +22,7 @@
 struct keel_qp;
 struct keel_srq;
 
-/* Packets of a QP that are not answered yet. */
+/* Most packets of a QP that are not answered, and so most messages: a power of two. */
 #define KEEL_FAR_WINDOW	8
 /* Packets that a QP keeps, unless it is for datagrams: requests that it received, and answers. */
 #define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
@@ -79,15 +79,19 @@ struct keel_far_slot {
  * @tx_wait: waits for the link, to send @answer
  * @primed: requester, under the lock of the send queue from here on: @next and @una belong
  *	to this life of the QP
- * @begun: the WQE @index is being sent; datagrams: the first WQE waits for a buffer
- * @index: index of that WQE in its ring
- * @len: bytes of its message
+ * @begun: WQEs are being sent; datagrams: the first WQE waits for a buffer
+ * @index: index of the first of them in its ring
+ * @most: index of the last of them
+ * @at: index of the one whose packets are being sent: those behind it, up to @most, were
+ *	sent before the go-back
+ * @lens: bytes of their messages, by index
+ * @reads: bits: likewise, max_rd_atomic limits their number (KEEL_OP_DEPTH)
  * @una: number of the first packet that is not answered
  * @next: number of the next packet
  * @tip: number behind the last packet that was ever sent
- * @acked: bytes of the message before packet @una
- * @sent: bytes of the message before packet @next
- * @whole: the last packet was sent
+ * @acked: bytes of the message @index before packet @una
+ * @sent: bytes of the message @at before packet @next
+ * @whole: the last packet of that message was sent
  * @epoch: &keel_link.epoch when a packet was sent last
  * @probes: how often the other side was not ready, one time after the other: then one
  *	packet is sent at a time
@@ -135,7 +139,10 @@ struct keel_far {
 	bool primed;
 	bool begun;
 	u32 index;
-	u64 len;
+	u32 most;
+	u32 at;
+	u64 lens[KEEL_FAR_WINDOW];
+	u8 reads;
 	u32 una;
 	u32 next;
 	u32 tip;
@@ -245,9 +252,18 @@ void keel_far_dgram_answer(struct keel_dev *kdev, const struct keel_ends *ends,
 
 /* far_send.c */
 enum keel_xfer_result keel_far_send(struct keel_xfer *x) __must_hold(&x->from->lock);
+bool keel_far_knows(const struct keel_far *far, u32 index);
+bool keel_far_has_len(const struct keel_xfer *x, u32 index);
+void keel_far_note(const struct keel_xfer *x, u32 index);
+void keel_far_start_wqe(struct keel_far *far, u32 index);
 void keel_far_wait(struct keel_qp *qp);
 bool keel_far_has_begun(const struct keel_qp *qp);
 void keel_far_drained(struct keel_qp *qp);
+
+/* far_ahead.c */
+bool keel_far_is_ahead(const struct keel_qp *qp);
+bool keel_far_next_wqe(const struct keel_qp *qp, int posted, u32 *index);
+bool keel_far_follow(struct keel_xfer *x, u32 index) __must_hold(&x->from->lock);
 
 /* far_recv.c */
 extern const struct keel_wire_ops keel_far_ops;

@@ -131,6 +131,26 @@ void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->from.lock);
 #define KEEL_DOORBELL_MORE	64
 
 /**
+ * keel_sq_fetch_at() - copy the header of a WQE to &keel_sq.wqe
+ * @sq: the send queue
+ * @index: index of the WQE
+ *
+ * Context: any; the lock of the queue is held.
+ */
+static __always_inline void keel_sq_fetch_at(struct keel_sq *sq, u32 index)
+	__must_hold(&sq->from.lock)
+{
+	const u64 *from = keel_ring_entry(&sq->ring, index);
+	u64 *to = (u64 *)&sq->wqe;
+	size_t i;
+
+	static_assert(sizeof(sq->wqe) % sizeof(*to) == 0);
+	/* Once: userspace may write to it. */
+	for (i = 0; i < sizeof(sq->wqe) / sizeof(*to); i++)
+		to[i] = READ_ONCE(from[i]);
+}
+
+/**
  * keel_sq_fetch() - copy the header of the first WQE to &keel_sq.wqe
  * @sq: the send queue
  *
@@ -139,14 +159,7 @@ void keel_sq_discard(struct keel_sq *sq) __must_hold(&sq->from.lock);
 static __always_inline void keel_sq_fetch(struct keel_sq *sq)
 	__must_hold(&sq->from.lock)
 {
-	const u64 *from = keel_ring_entry(&sq->ring, sq->ring.index);
-	u64 *to = (u64 *)&sq->wqe;
-	size_t i;
-
-	static_assert(sizeof(sq->wqe) % sizeof(*to) == 0);
-	/* Once: userspace may write to it. */
-	for (i = 0; i < sizeof(sq->wqe) / sizeof(*to); i++)
-		to[i] = READ_ONCE(from[i]);
+	keel_sq_fetch_at(sq, sq->ring.index);
 }
 
 #endif /* KEEL_SQ_H */

@@ -263,7 +263,7 @@ struct far_host *far_send_make(struct kunit *test, u8 **buf)
 	return far_send_make_type(test, IB_QPT_RC, buf);
 }
 
-void far_post(struct far_host *h, u8 opcode, void *buf, u32 len)
+void far_post_as(struct far_host *h, u8 opcode, void *buf, u32 len, int flags, u64 wr_id)
 {
 	struct ib_sge sge = {
 		.addr = (uintptr_t)buf, .length = len, .lkey = h->p->pd->local_dma_lkey,
@@ -272,8 +272,8 @@ void far_post(struct far_host *h, u8 opcode, void *buf, u32 len)
 	bool imm = opcode == IB_WR_SEND_WITH_IMM || opcode == IB_WR_SEND_WITH_INV ||
 		   opcode == IB_WR_RDMA_WRITE_WITH_IMM;
 	const struct ib_send_wr wr = {
-		.wr_id = FAR_WR_ID, .opcode = opcode, .sg_list = &sge, .num_sge = 1,
-		.send_flags = IB_SEND_SIGNALED | IB_SEND_SOLICITED,
+		.wr_id = wr_id, .opcode = opcode, .sg_list = &sge, .num_sge = 1,
+		.send_flags = IB_SEND_SIGNALED | flags,
 		.ex.imm_data = (__force __be32)(imm ? FAR_IMM : 0),
 	};
 	const struct ib_rdma_wr rdma = { .wr = wr, .remote_addr = FAR_REMOTE, .rkey = FAR_RKEY };
@@ -284,6 +284,11 @@ void far_post(struct far_host *h, u8 opcode, void *buf, u32 len)
 
 	KUNIT_ASSERT_EQ(h->p->test, 0,
 			ib_post_send(h->p->b.qp, add || swap ? &atomic.wr : &rdma.wr, NULL));
+}
+
+void far_post(struct far_host *h, u8 opcode, void *buf, u32 len)
+{
+	far_post_as(h, opcode, buf, len, IB_SEND_SOLICITED, FAR_WR_ID);
 }
 
 struct keel_frame far_answer(struct far_host *h, u32 nr, u8 status)

@@ -93,7 +93,9 @@ u32 far_requests_n(const struct far_host *h);
 /* A host with an open link, and FAR_LONGEST bytes for messages to it, which count. */
 struct far_host *far_send_make(struct kunit *test, u8 **buf);
 struct far_host *far_send_make_type(struct kunit *test, enum ib_qp_type type, u8 **buf);
-/* Post a work request of the QP. */
+/* Post a work request of the QP, with more flags and its own wr_id. */
+void far_post_as(struct far_host *h, u8 opcode, void *buf, u32 len, int flags, u64 wr_id);
+/* Post a work request of the QP with FAR_WR_ID. */
 void far_post(struct far_host *h, u8 opcode, void *buf, u32 len);
 /* The frame @i of those that the QP has sent is packet @nr. Return: it. */
 const struct keel_frame *far_sent(struct far_host *h, u32 i, u32 nr);

@@ -235,10 +235,15 @@ static void host_2_late_answer(struct kunit *test)
 	answer.answer.rnr = 0;
 	far_give(h, &answer);
 	n = far_host_wait(h, 3);
+	far_host_settle(h);
+	KUNIT_EXPECT_EQ(test, n, far_host_wait(h, n));
+	/* It was executed: the others need not wait. */
 	far_give_done(h, 0, 0);
+	far_sent(h, n, 1);
+	far_sent(h, n + 1, 2);
 	far_give_done(h, 1, 0);
 	far_nothing_ended(h);
-	KUNIT_EXPECT_EQ(test, n, far_host_wait(h, n));
+	KUNIT_EXPECT_EQ(test, n + 2, far_host_wait(h, n + 2));
 	far_give_done(h, 2, 0);
 	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }

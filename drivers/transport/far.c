@@ -156,6 +156,9 @@ static struct keel_link *keel_far_swap(struct keel_far *far, struct keel_link *l
 	}
 	/* Packets that were sent before are sent again. */
 	far->epoch = 0;
+	/* To a peer of this host, in another way. */
+	if (!link)
+		far->begun = false;
 	/* The time of a wait is that of the other peer. */
 	if (far->qp->sq.wait == KEEL_WAIT_PEER)
 		WRITE_ONCE(far->qp->sq.wait, KEEL_WAIT_NONE);

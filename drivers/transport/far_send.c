@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The requester of a QP that is connected to another host. The first WQE is divided into
- * packets, of which up to KEEL_FAR_WINDOW are under way. If one is not answered in time,
- * it and all after it are sent again ("go back").
+ * The requester of a QP that is connected to another host. WQEs are divided into packets, of
+ * which up to KEEL_FAR_WINDOW are under way: those of the first WQE, and then those of the WQEs
+ * behind it (far_ahead.c). If one is not answered in time, it and all after it are sent
+ * again ("go back"). A WQE gets its answers when it is the first one: its memory is looked up
+ * again for them.
  */
+#include <linux/bitops.h>
 #include <linux/ktime.h>
 #include <linux/minmax.h>
 
@@ -17,6 +20,82 @@
 #define KEEL_FAR_HOLD_MAX	(64 * NSEC_PER_MSEC)
 /* Limits of &keel_far.probes and &keel_far.resends: more only made numbers overflow. */
 #define KEEL_FAR_DOUBLINGS	6
+
+static u64 *keel_far_len(struct keel_far *far, u32 index)
+{
+	BUILD_BUG_ON_NOT_POWER_OF_2(KEEL_FAR_WINDOW);
+	return &far->lens[index % KEEL_FAR_WINDOW];
+}
+
+/**
+ * keel_far_knows() - was a packet of a WQE sent that has not ended?
+ * @far: of the QP
+ * @index: index of the WQE
+ *
+ * Return: true if so, or if the WQE is the first one that is being sent.
+ */
+bool keel_far_knows(const struct keel_far *far, u32 index)
+{
+	return far->begun && index - far->index <= far->most - far->index;
+}
+
+/**
+ * keel_far_has_len() - has a WQE still the length that it had when it was begun?
+ * @x: its message
+ * @index: its index; keel_far_knows() it
+ *
+ * Return: false if userspace has changed it.
+ */
+bool keel_far_has_len(const struct keel_xfer *x, u32 index)
+{
+	return x->len == *keel_far_len(x->qp->far, index);
+}
+
+/**
+ * keel_far_note() - a WQE is the last one that was begun
+ * @x: its message
+ * @index: its index
+ */
+void keel_far_note(const struct keel_xfer *x, u32 index)
+{
+	struct keel_far *far = x->qp->far;
+
+	BUILD_BUG_ON(BITS_PER_TYPE(far->reads) < KEEL_FAR_WINDOW);
+	far->most = index;
+	*keel_far_len(far, index) = x->len;
+	if (x->op->flags & KEEL_OP_DEPTH)
+		far->reads |= BIT(index % KEEL_FAR_WINDOW);
+}
+
+/**
+ * keel_far_start_wqe() - the next packet is the first one of a WQE
+ * @far: of the QP
+ * @index: index of the WQE
+ */
+void keel_far_start_wqe(struct keel_far *far, u32 index)
+{
+	far->at = index;
+	far->sent = 0;
+	far->whole = false;
+	far->staged = false;
+}
+
+/*
+ * A WQE behind the one that was the first is the first one now. Return: false if userspace has
+ * changed WQEs, so that the one before did not end by its answers.
+ */
+static bool keel_far_advance(struct keel_far *far, u32 index)
+{
+	if (index != far->index + 1 || far->acked != *keel_far_len(far, far->index))
+		return false;
+	far->reads &= ~BIT(far->index % KEEL_FAR_WINDOW);
+	far->index = index;
+	far->acked = 0;
+	/* Its packets are to be sent again. */
+	if ((s32)(far->at - index) < 0)
+		keel_far_start_wqe(far, index);
+	return true;
+}
 
 /* The first packet of the first WQE is to be sent. */
 static void keel_far_begin(struct keel_xfer *x, struct keel_far *far, u64 now)
@@ -34,11 +113,10 @@ static void keel_far_begin(struct keel_xfer *x, struct keel_far *far, u64 now)
 	far->probes = 0;
 	far->begun = true;
 	far->index = x->qp->sq.ring.index;
-	far->len = x->len;
+	far->reads = 0;
+	keel_far_note(x, far->index);
 	far->acked = 0;
-	far->sent = 0;
-	far->whole = false;
-	far->staged = false;
+	keel_far_start_wqe(far, far->index);
 	far->hold_until = 0;
 	far->rnr_until = 0;
 	far->deadline = keel_far_after(now, keel_far_peer_ns(x->qp));
@@ -112,6 +190,8 @@ static enum keel_xfer_result keel_far_done(struct keel_xfer *x, struct keel_far_
 	far->resends = 0;
 	far->resend_at = ktime_get_ns() + keel_far_resend_ns(x->qp);
 	far->rnr_until = 0;
+	/* The other side has accepted this one after all. */
+	far->hold_until = 0;
 	keel_far_renew(far);
 	if (far->acked != x->len)
 		return KEEL_XFER_UNDERWAY;
@@ -208,7 +288,8 @@ static enum keel_xfer_result keel_far_transmit(struct keel_xfer *x)
 
 	if (more)
 		far->hold_until = 0;
-	while (more && !far->whole && keel_psn_diff(far->next, far->una) < window) {
+	while (more && far->at == far->index && !far->whole &&
+	       keel_psn_diff(far->next, far->una) < window) {
 		copied = keel_far_one(x, &more);
 		if (copied != KEEL_COPY_DONE)
 			return keel_far_uncopied(x, copied);
@@ -237,10 +318,13 @@ enum keel_xfer_result keel_far_send(struct keel_xfer *x)
 	enum keel_xfer_result result;
 	u64 now = ktime_get_ns();
 
-	if (!far->begun || far->index != x->qp->sq.ring.index)
+	if (!keel_far_knows(far, x->qp->sq.ring.index))
 		keel_far_begin(x, far, now);
+	else if (far->index != x->qp->sq.ring.index &&
+		 !keel_far_advance(far, x->qp->sq.ring.index))
+		return keel_far_end(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
 	/* Userspace has changed the WQE, which was copied again. */
-	if (x->len != far->len)
+	if (!keel_far_has_len(x, far->index))
 		return keel_far_end(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_LENGTH);
 	if (x->qp->type == IB_QPT_UC)
 		return keel_far_stream(x, now);
@@ -268,14 +352,17 @@ enum keel_xfer_result keel_far_send(struct keel_xfer *x)
  * @qp: the QP
  *
  * Context: the lock of the send queue is held.
- * Return: true if so: it is finished first, also in SQD.
+ * Return: true if so: it is finished first, also in SQD, and so are those behind it that were
+ * begun.
  */
 bool keel_far_has_begun(const struct keel_qp *qp)
 {
 	const struct keel_far *far = qp->far;
 
-	return far && far->link && far->begun && far->index == qp->sq.ring.index &&
-	       (!keel_far_is_untried(far) || far->acked || far->sent);
+	if (!far || !far->link || !keel_far_knows(far, qp->sq.ring.index))
+		return false;
+	return !keel_far_is_untried(far) || far->acked || far->sent ||
+	       far->most != far->index;
 }
 
 /**

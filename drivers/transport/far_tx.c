@@ -140,6 +140,8 @@ enum keel_xfer_result keel_far_end(struct keel_xfer *x, enum ib_wc_status status
  * keel_far_back() - send all packets again that are not answered
  * @x: the message
  * @far: of its QP; UC: the message begins again, and no answer is waited for
+ *
+ * RC: the next packet is one of the first WQE.
  */
 void keel_far_back(struct keel_xfer *x, struct keel_far *far)
 	__must_hold(&x->from->lock)
@@ -149,6 +151,7 @@ void keel_far_back(struct keel_xfer *x, struct keel_far *far)
 	if (x->qp->type == IB_QPT_UC)
 		far->una = (far->next - (u32)(far->sent / KEEL_FRAME_DATA)) & KEEL_PSN_MASK;
 	far->next = far->una;
+	far->at = far->index;
 	far->sent = far->acked;
 	far->whole = false;
 	far->staged = false;

@@ -134,15 +134,17 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 	return result;
 }
 
-/* One attempt, not preempted while it has keys: see keel_resp_lock.h. */
-static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
+/*
+ * Check all that does not depend on the peer, and find the local memory. The caller drops
+ * that, and is not preempted before: see keel_resp_lock.h. Return: KEEL_XFER_BUSY: go on.
+ */
+static enum keel_xfer_result keel_req_check(struct keel_xfer *x, u32 index)
 	__must_hold(&x->qp->sq.from.lock)
 {
 	struct keel_qp *qp = x->qp;
 	struct keel_sq *sq = &qp->sq;
 
-	x->status = keel_req_local(x, keel_ring_entry(&sq->ring, sq->ring.index) +
-				   sizeof(*x->wqe));
+	x->status = keel_req_local(x, keel_ring_entry(&sq->ring, index) + sizeof(*x->wqe));
 	if (x->status != IB_WC_SUCCESS)
 		return KEEL_XFER_DONE;
 	x->why = KEEL_WHY_NONE;
@@ -154,11 +156,41 @@ static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_DEPTH);
 	if (x->op->flags & KEEL_OP_ATOMIC && x->len != sizeof(u64))
 		return keel_req_bad(x, IB_WC_LOC_LEN_ERR, KEEL_WHY_LENGTH);
+	return KEEL_XFER_BUSY;
+}
+
+/* One attempt, not preempted while it has keys: see keel_resp_lock.h. */
+static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
+	__must_hold(&x->qp->sq.from.lock)
+{
+	enum keel_xfer_result result = keel_req_check(x, x->qp->sq.ring.index);
+
+	if (result != KEEL_XFER_BUSY)
+		return result;
 	/* That of the send queue. */
 	lockdep_assert_held(&x->from->lock);
-	if (keel_qp_is_dgram(qp))
+	if (keel_qp_is_dgram(x->qp))
 		return keel_ud_send(x);
 	return keel_req_connected_send(x);
+}
+
+/* Return: false if the QP may not execute this: @x->why is set. */
+static bool keel_req_is_valid(struct keel_xfer *x)
+{
+	const struct keel_uapi_send_wqe *wqe = x->wqe;
+	struct keel_qp *qp = x->qp;
+
+	x->op = keel_opcode_find(wqe->opcode);
+	x->why = KEEL_WHY_OPCODE;
+	if (!x->op || !(x->op->types & BIT(qp->type)) ||
+	    (x->op->flags & KEEL_OP_KERNEL && qp->user))
+		return false;
+	/* Kernel consumers may leave unused members of a work request unset. */
+	x->why = KEEL_WHY_RESERVED;
+	if (qp->user && !keel_opcode_clean(x->op, wqe, qp->type))
+		return false;
+	x->why = KEEL_WHY_NONE;
+	return true;
 }
 
 /**
@@ -170,18 +202,15 @@ static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
  */
 enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 {
-	const struct keel_uapi_send_wqe *wqe = x->wqe;
 	struct keel_qp *qp = x->qp;
 	enum keel_xfer_result result;
 	struct keel_resp_wait wait = { .until = x->until };
 
-	x->op = keel_opcode_find(wqe->opcode);
-	if (!x->op || !(x->op->types & BIT(qp->type)) ||
-	    (x->op->flags & KEEL_OP_KERNEL && qp->user))
+	if (!keel_req_is_valid(x))
+		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, x->why);
+	/* Userspace has changed a WQE of which packets were sent. */
+	if (x->op->flags & KEEL_OP_LOCAL && keel_far_has_begun(qp))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
-	/* Kernel consumers may leave unused members of a work request unset. */
-	if (qp->user && !keel_opcode_clean(x->op, wqe, qp->type))
-		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_RESERVED);
 	if (x->op->flags & KEEL_OP_LOCAL)
 		return x->op->run(x);
 	do {
@@ -194,4 +223,57 @@ enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 			return result;
 	} while (!keel_resp_pause(qp, &wait));
 	return KEEL_XFER_STOPPED;
+}
+
+/* Send packets of a WQE behind the first one. Return: true if all of them were sent. */
+static bool keel_req_follow(struct keel_qp *qp, u32 index, u64 until)
+	__must_hold(&qp->sq.from.lock)
+{
+	struct keel_sq *sq = &qp->sq;
+	struct keel_xfer x = {
+		.qp = qp,
+		.from = &sq->from,
+		.gen = atomic64_read(&qp->gen),
+		.src_qp = qp->qpn,
+		.wqe = &sq->wqe,
+		.until = until,
+	};
+	bool sent;
+
+	keel_sq_fetch_at(sq, index);
+	/* Nothing passes a local operation. */
+	if (!keel_req_is_valid(&x) || x.op->flags & KEEL_OP_LOCAL)
+		return false;
+	sq->from.fetch.ctl.arg = &x;
+	keel_resp_stay();
+	sent = keel_req_check(&x, index) == KEEL_XFER_BUSY &&
+	       /* @from is that of the send queue. */
+	       context_unsafe(keel_far_follow(&x, index));
+	keel_segs_put(&sq->from.segs);
+	keel_resp_relax();
+	sq->from.fetch.ctl.arg = NULL;
+	return sent;
+}
+
+/**
+ * keel_req_ahead() - send packets of the WQEs behind the first one to another host
+ * @qp: the QP, after KEEL_XFER_UNDERWAY for the first one
+ * @posted: number of WQEs, with the first one
+ * @until: end of the turn, ns of ktime_get_ns()
+ *
+ * &keel_sq.wqe is another WQE afterwards.
+ *
+ * Context: may sleep; the send queue's lock is held.
+ * Return: true if the first one is to be executed again at once: there is another connection,
+ * and its packets are sent again.
+ */
+bool keel_req_ahead(struct keel_qp *qp, int posted, u64 until)
+{
+	u32 index;
+
+	if (!keel_far_is_ahead(qp))
+		return false;
+	while (keel_far_next_wqe(qp, posted, &index) && keel_req_follow(qp, index, until))
+		;
+	return !keel_far_is_ahead(qp);
 }

@@ -102,7 +102,7 @@ static bool keel_is_big(u64 bytes)
 	return least && bytes >= least;
 }
 
-static enum keel_action keel_sq_do_one(struct keel_qp *qp,
+static enum keel_action keel_sq_do_one(struct keel_qp *qp, int posted,
 				       const struct keel_turn *turn)
 	__must_hold(&qp->sq.from.lock)
 {
@@ -146,6 +146,8 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp,
 		return keel_sq_wait_peer(qp) ? KEEL_ACTION_IDLE :
 					       KEEL_ACTION_MORE;
 	case KEEL_XFER_UNDERWAY:
+		if (keel_req_ahead(qp, posted, turn->until))
+			return KEEL_ACTION_MORE;
 		keel_far_wait(qp);
 		return KEEL_ACTION_IDLE;
 	case KEEL_XFER_STOPPED:
@@ -218,13 +220,13 @@ static enum keel_action keel_sq_drained(struct keel_qp *qp)
 	return KEEL_ACTION_IDLE;
 }
 
-static enum keel_action keel_sq_send(struct keel_qp *qp,
+static enum keel_action keel_sq_send(struct keel_qp *qp, int posted,
 				     const struct keel_turn *turn)
 	__must_hold(&qp->sq.from.lock)
 {
 	if (turn->flush || (turn->caller && keel_sq_is_big(qp)))
 		return KEEL_ACTION_LATER;
-	return keel_sq_do_one(qp, turn);
+	return keel_sq_do_one(qp, posted, turn);
 }
 
 static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
@@ -238,11 +240,11 @@ static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 			return KEEL_ACTION_IDLE;
 		if (fast && keel_fast_one(qp))
 			return KEEL_ACTION_MORE;
-		return keel_sq_send(qp, turn);
+		return keel_sq_send(qp, posted, turn);
 	case IB_QPS_SQD:
 		if (!posted || (!keel_sq_begun(&qp->sq) && !keel_far_has_begun(qp)))
 			return keel_sq_drained(qp);
-		return keel_sq_send(qp, turn);
+		return keel_sq_send(qp, posted, turn);
 	case IB_QPS_SQE:
 	case IB_QPS_ERR:
 		return posted ? keel_sq_flush_one(qp) : KEEL_ACTION_IDLE;
