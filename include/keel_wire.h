@@ -17,6 +17,7 @@
 #include <linux/jiffies.h>
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/rbtree.h>
 #include <linux/spinlock.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_addr.h>
@@ -38,12 +39,14 @@ struct seq_file;
 #define KEEL_WAKE_TIME		(HZ / 10 ?: 1)
 /* Credits, and buffers, that only KEEL_FRAME_CREDIT, ASK and ALIVE use. */
 #define KEEL_LINK_SPARE		4
+/* Those that only datagrams of the kernel use in addition: rdma_cm connects with them. */
+#define KEEL_LINK_RESERVED	2
 /* Datagrams that wait until a link is up; those of users get half of this. */
 #define KEEL_LINK_HELD		8
 /* Buffers for datagrams, which wait for none, whether others wait or not. */
 #define KEEL_LINK_DGRAMS	8
 /* With more free buffers, nobody waits for those that were woken before. */
-#define KEEL_LINK_OPEN		((KEEL_LINK_SENDS - KEEL_LINK_SPARE) / 2)
+#define KEEL_LINK_OPEN		((KEEL_LINK_SENDS - KEEL_LINK_SPARE - KEEL_LINK_RESERVED) / 2)
 /* Connections of a link that the other host has asked for, and that are not used yet. */
 #define KEEL_LINK_GUESTS	4
 /* Before the first attempt to connect, &keel_link.backoff, in jiffies. */
@@ -205,6 +208,16 @@ enum keel_link_event {
 	KEEL_LINK_OUSTED,	/* &keel_link.ousted was set */
 };
 
+/**
+ * struct keel_turns - what waits for a link, in turn: see turn.c
+ * @users: struct keel_link_wait, the first of each user, by the address of the user
+ * @order: the same; the first one is woken next
+ */
+struct keel_turns {
+	struct rb_root users;
+	struct list_head order;
+};
+
 /* Why there is a link: each has its limit. */
 enum keel_link_origin {
 	KEEL_LINK_ASKED,	/* another host has asked for it, or it is unused now */
@@ -250,14 +263,15 @@ enum keel_link_origin {
  * @noffers: their number
  * @up: the connection, if it carries frames
  * @epoch: number of connections so far
- * @waiters: struct keel_link_wait, the oldest first
- * @woken: likewise: those that were woken, for which buffers are kept
+ * @turns: what waits
+ * @woken: struct keel_link_wait, the oldest first: those that were woken, for which buffers
+ *	are kept
  * @nwoken: their number
  * @held: struct keel_held, the oldest first
  * @nheld: their number
  * @rcu: to free it; a lookup may still read it
  * @used: when it has carried a frame last, jiffies
- * @moved: when a buffer was taken last, or @waiters was empty, jiffies
+ * @moved: when a buffer was taken last, or nothing waited, jiffies
  * @asked: when KEEL_FRAME_ASK was sent that is not answered yet, jiffies; or 0
  */
 struct keel_link {
@@ -291,7 +305,7 @@ struct keel_link {
 	u32 noffers __guarded_by(&lock);
 	struct keel_conn *up __guarded_by(&lock);
 	u64 epoch __guarded_by(&lock);
-	struct list_head waiters __guarded_by(&lock);
+	struct keel_turns turns __guarded_by(&lock);
 	struct list_head woken __guarded_by(&lock);
 	u32 nwoken __guarded_by(&lock);
 	struct list_head held __guarded_by(&lock);
@@ -307,26 +321,36 @@ struct keel_link {
  * @node: in &keel_link.held
  * @frame: its header
  * @len: bytes of @data
+ * @gfp: for keel_link_datagram()
  * @data: its data
  */
 struct keel_held {
 	struct list_head node;
 	struct keel_frame frame;
 	u32 len;
+	gfp_t gfp;
 	u8 data[];
 };
 
 /**
  * struct keel_link_wait - something that waits until a link can carry a frame
- * @node: in &keel_link.waiters or &keel_link.woken
- * @woken: in the latter
+ * @node: in a ring of those of one user that wait, or in &keel_link.woken
+ * @turn: in &keel_turns.order, if it is the first of its user
+ * @rb: likewise in &keel_turns.users
+ * @waits: it is in &keel_link.turns
+ * @woken: it is in &keel_link.woken
  * @since: when it was woken, jiffies
+ * @user: in whose turn it is woken; NULL: the kernel
  * @qp: for &keel_wire_ops.wake
  */
 struct keel_link_wait {
 	struct list_head node;
+	struct list_head turn;
+	struct rb_node rb;
+	bool waits;
 	bool woken;
 	unsigned long since;
+	const struct keel_user *user;
 	void *qp;
 };
 
@@ -433,11 +457,30 @@ void keel_conn_put(struct keel_conn *conn);
 bool keel_conn_is_up(struct keel_conn *conn);
 u32 keel_conn_room_locked(struct keel_conn *conn) __must_hold(&conn->lock);
 u32 keel_conn_room(struct keel_conn *conn);
+bool keel_conn_has_kernel_room(struct keel_conn *conn) __must_hold(&conn->lock);
 bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type);
 struct keel_buf *keel_conn_take(struct keel_conn *conn) __must_hold(&conn->lock);
 void keel_conn_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);
+
+/* turn.c */
+void keel_turns_init(struct keel_turns *turns);
+void keel_wait_init(struct keel_link_wait *wait, void *qp, const struct keel_user *user);
+void keel_turns_add(struct keel_turns *turns, struct keel_link_wait *wait);
+void keel_turns_del(struct keel_turns *turns, struct keel_link_wait *wait);
+struct keel_link_wait *keel_turns_next(struct keel_turns *turns);
+
+/**
+ * keel_turns_empty() - does nothing wait?
+ * @turns: what waits
+ *
+ * Return: true if so.
+ */
+static inline bool keel_turns_empty(const struct keel_turns *turns)
+{
+	return list_empty(&turns->order);
+}
 
 /* tx.c */
 struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait,

@@ -74,7 +74,7 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	spin_lock_init(&link->lock);
 	INIT_LIST_HEAD(&link->guests);
 	INIT_LIST_HEAD(&link->offers);
-	INIT_LIST_HEAD(&link->waiters);
+	keel_turns_init(&link->turns);
 	INIT_LIST_HEAD(&link->woken);
 	INIT_LIST_HEAD(&link->held);
 	/* Its work is never queued. */

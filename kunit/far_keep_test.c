@@ -389,13 +389,13 @@ static void host_2_reset(struct kunit *test)
 		far_request(h, &frame);
 	}
 	scoped_guard(spinlock, &h->link.lock)
-		waits = !list_empty(&h->link.waiters);
+		waits = !keel_turns_empty(&h->link.turns);
 	KUNIT_EXPECT_TRUE(test, waits);
 	end_move(h->p, &h->p->b, IB_QPS_RESET);
 	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
 	KUNIT_EXPECT_PTR_EQ(test, NULL, far->link);
 	scoped_guard(spinlock, &h->link.lock)
-		waits = !list_empty(&h->link.waiters);
+		waits = !keel_turns_empty(&h->link.turns);
 	KUNIT_EXPECT_FALSE(test, waits);
 	KUNIT_EXPECT_EQ(test, 1, h->link.users);
 	KUNIT_EXPECT_EQ(test, 1, kref_read(&h->link.ref));

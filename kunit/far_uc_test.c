@@ -195,7 +195,7 @@ static void host_2_uc_down(struct kunit *test)
 	uc_received(h, 1, 0);
 	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
 	scoped_guard(spinlock, &h->link.lock)
-		KUNIT_EXPECT_TRUE(test, list_empty(&h->link.waiters));
+		KUNIT_EXPECT_TRUE(test, keel_turns_empty(&h->link.turns));
 	KUNIT_EXPECT_EQ(test, 0, far_host_wait(h, 0));
 }
 

@@ -5,9 +5,10 @@
  */
 #include <kunit/test.h>
 
+#include "keel_quota.h"
 #include "keel_wire.h"
 
-#define SPARE	KEEL_LINK_SPARE
+#define SPARE	(KEEL_LINK_SPARE + KEEL_LINK_RESERVED)
 #define OPEN	KEEL_LINK_OPEN
 #define WAITS	8
 
@@ -82,10 +83,10 @@ static void tx_make(struct kunit *test)
 	conn->nfree = KEEL_LINK_SENDS;
 	kref_init(&link->ref);
 	spin_lock_init(&link->lock);
-	INIT_LIST_HEAD(&link->waiters);
+	keel_turns_init(&link->turns);
 	INIT_LIST_HEAD(&link->woken);
 	for (i = 0; i < WAITS; i++)
-		INIT_LIST_HEAD(&tx->wait[i].node);
+		keel_wait_init(&tx->wait[i], NULL, NULL);
 	/* Its work is never queued. */
 	link->dead = true;
 	link->up = conn;
@@ -258,6 +259,49 @@ static void host_4_datagrams(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
 }
 
+/* HOST-4: datagrams of the kernel get a buffer although those of users have all others. */
+static void host_4_kernel(struct kunit *test)
+{
+	struct keel_frame frame = { .type = KEEL_FRAME_DATAGRAM };
+	int i;
+
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	for (i = 0; i < KEEL_LINK_RESERVED; i++) {
+		KUNIT_EXPECT_EQ(test, -EAGAIN,
+				keel_link_datagram(&tx->link, &frame, NULL, 0,
+						   GFP_NOWAIT | __GFP_ACCOUNT));
+		KUNIT_EXPECT_EQ(test, 1,
+				keel_link_datagram(&tx->link, &frame, NULL, 0, GFP_NOWAIT));
+	}
+	KUNIT_EXPECT_EQ(test, -EAGAIN,
+			keel_link_datagram(&tx->link, &frame, NULL, 0, GFP_NOWAIT));
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_RESERVED, tx->sent);
+	KUNIT_EXPECT_TRUE(test, keel_conn_tell(&tx->conn, KEEL_FRAME_ASK));
+}
+
+/* ISO-1: a user with many QPs does not hold up the one of another user. */
+static void iso_1_users(struct kunit *test)
+{
+	struct keel_user *one = kunit_kzalloc(test, sizeof(*one), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, one);
+	tx_room(test, 0);
+	tx->wait[5].user = one;
+	for (i = 0; i < 6; i++)
+		KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[i]));
+	tx_room(test, 3);
+	keel_link_wake(&tx->link, 3);
+	KUNIT_EXPECT_EQ(test, 3, tx->nr_woken);
+	KUNIT_EXPECT_EQ(test, 0, tx->woken[0]);
+	KUNIT_EXPECT_EQ(test, 5, tx->woken[1]);
+	KUNIT_EXPECT_EQ(test, 1, tx->woken[2]);
+	for (i = 0; i < 6; i++)
+		keel_link_unwait(&tx->link, &tx->wait[i]);
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+}
+
 /* HOST-4: one that ends leaves no buffer kept for it. */
 static void host_4_unwait(struct kunit *test)
 {
@@ -299,6 +343,8 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_stopped),
 	KUNIT_CASE(host_4_open),
 	KUNIT_CASE(host_4_datagrams),
+	KUNIT_CASE(host_4_kernel),
+	KUNIT_CASE(iso_1_users),
 	KUNIT_CASE(host_4_unwait),
 	KUNIT_CASE(host_4_unsend),
 	{}

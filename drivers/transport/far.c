@@ -49,10 +49,9 @@ static struct keel_far *keel_far_new(struct keel_qp *qp)
 	INIT_LIST_HEAD(&far->free);
 	INIT_LIST_HEAD(&far->requests);
 	INIT_LIST_HEAD(&far->answers);
-	INIT_LIST_HEAD(&far->tx_wait.node);
-	INIT_LIST_HEAD(&far->rx_wait.node);
-	far->tx_wait.qp = qp;
-	far->rx_wait.qp = qp;
+	/* The QP has a reference on its user. */
+	keel_wait_init(&far->tx_wait, qp, qp->obj.user);
+	keel_wait_init(&far->rx_wait, qp, qp->obj.user);
 	mutex_init(&far->from.lock);
 	far->from.qp = qp;
 	INIT_LIST_HEAD(&far->from.waiting);

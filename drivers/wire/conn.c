@@ -166,11 +166,22 @@ EXPORT_SYMBOL_IF_KUNIT(keel_conn_is_up);
  */
 u32 keel_conn_room_locked(struct keel_conn *conn)
 {
-	u32 room = min(conn->credits, conn->nfree);
+	u32 room = min(conn->credits, conn->nfree), kept = KEEL_LINK_SPARE + KEEL_LINK_RESERVED;
 
-	if (conn->state != KEEL_CONN_UP || room < KEEL_LINK_SPARE)
-		return 0;
-	return room - KEEL_LINK_SPARE;
+	return conn->state == KEEL_CONN_UP && room > kept ? room - kept : 0;
+}
+
+/**
+ * keel_conn_has_kernel_room() - could a datagram of the kernel be sent now?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_conn_has_kernel_room(struct keel_conn *conn)
+{
+	return conn->state == KEEL_CONN_UP &&
+	       min(conn->credits, conn->nfree) > KEEL_LINK_SPARE;
 }
 
 /**

@@ -138,7 +138,7 @@ static void keel_link_see_guests(struct keel_link *link)
 static bool keel_link_is_stuck(struct keel_link *link)
 	__must_hold(&link->lock)
 {
-	return link->up && !list_empty(&link->waiters) && !keel_conn_room(link->up) &&
+	return link->up && !keel_turns_empty(&link->turns) && !keel_conn_room(link->up) &&
 	       time_after_eq(jiffies, link->moved + KEEL_STUCK_TIME);
 }
 

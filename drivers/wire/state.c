@@ -84,7 +84,7 @@ void keel_link_later(struct keel_link *link, unsigned long delay)
 	if (link->dead)
 		return;
 	/* Something may have begun to wait just now: see keel_link_waits(). */
-	if (link->up && !(list_empty(&link->waiters) && list_empty(&link->woken)))
+	if (link->up && !(keel_turns_empty(&link->turns) && list_empty(&link->woken)))
 		delay = min(delay, (unsigned long)KEEL_WAKE_TIME);
 	kref_get(&link->ref);
 	if (mod_delayed_work(keel_wire_wq, &link->again, delay))
@@ -201,7 +201,10 @@ void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
  */
 void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
 {
-	link->nwoken -= wait->woken;
+	keel_turns_del(&link->turns, wait);
+	if (!wait->woken)
+		return;
+	link->nwoken--;
 	wait->woken = false;
 	list_del_init(&wait->node);
 }
@@ -211,7 +214,8 @@ void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
  * @link: the link
  * @room: number of frames that can be sent now
  *
- * Buffers are kept for those that were woken, but not all: some may not run.
+ * One of each user is woken in turn. Buffers are kept for those that were woken, but not all:
+ * some may not run.
  *
  * Context: any but interrupts.
  */
@@ -222,9 +226,11 @@ void keel_link_wake(struct keel_link *link, u32 room)
 
 	guard(spinlock)(&link->lock);
 	kept = min(link->nwoken, KEEL_LINK_OPEN);
-	for (; room > kept && !list_empty(&link->waiters); room--) {
-		wait = list_first_entry(&link->waiters, struct keel_link_wait, node);
-		list_move_tail(&wait->node, &link->woken);
+	for (; room > kept; room--) {
+		wait = keel_turns_next(&link->turns);
+		if (!wait)
+			break;
+		list_add_tail(&wait->node, &link->woken);
 		wait->woken = true;
 		wait->since = jiffies;
 		link->nwoken++;
@@ -322,7 +328,7 @@ unsigned long keel_link_sooner(unsigned long next, unsigned long end)
 bool keel_link_has_waiters(struct keel_link *link)
 {
 	guard(spinlock)(&link->lock);
-	return !list_empty(&link->waiters) || !list_empty(&link->woken);
+	return !keel_turns_empty(&link->turns) || !list_empty(&link->woken);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_has_waiters);
 

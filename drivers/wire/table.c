@@ -89,7 +89,7 @@ struct keel_link *keel_link_alloc(struct keel_dev *kdev, const struct keel_ends 
 	INIT_LIST_HEAD(&link->age);
 	INIT_LIST_HEAD(&link->guests);
 	INIT_LIST_HEAD(&link->offers);
-	INIT_LIST_HEAD(&link->waiters);
+	keel_turns_init(&link->turns);
 	INIT_LIST_HEAD(&link->woken);
 	INIT_LIST_HEAD(&link->held);
 	link->backoff = KEEL_BACKOFF_MIN;

@@ -18,21 +18,29 @@ static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wai
 	/* Those that were woken may be stopped: only a part is kept for them. */
 	if (room > KEEL_LINK_OPEN)
 		return true;
-	return room > link->nwoken && list_empty(&link->waiters);
+	return room > link->nwoken && keel_turns_empty(&link->turns);
+}
+
+/* May a datagram have a buffer now, although others wait? */
+static bool keel_link_lets_pass(struct keel_conn *conn, bool kernel, u32 room)
+	__must_hold(&conn->lock)
+{
+	if (kernel)
+		return keel_conn_has_kernel_room(conn);
+	return room && conn->dgrams < KEEL_LINK_DGRAMS;
 }
 
 static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn *conn,
-				       struct keel_link_wait *wait)
+				       struct keel_link_wait *wait, bool kernel)
 	__must_hold(&link->lock)
 {
 	struct keel_buf *buf = NULL;
-
 	u32 room;
 
 	guard(spinlock)(&conn->lock);
 	room = keel_conn_room_locked(conn);
 	if (keel_link_is_next(link, wait, room) ||
-	    (!wait && room && conn->dgrams < KEEL_LINK_DGRAMS))
+	    (!wait && keel_link_lets_pass(conn, kernel, room)))
 		buf = keel_conn_take(conn);
 	if (buf && !wait) {
 		buf->dgram = true;
@@ -41,40 +49,32 @@ static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn 
 	return buf;
 }
 
-/* Wait at the end of the queue, unless it waits already. */
+/* Wait behind all others of the user, unless it waits already. */
 static void keel_link_enqueue(struct keel_link *link, struct keel_link_wait *wait)
 	__must_hold(&link->lock)
 {
-	bool first = list_empty(&link->waiters) && list_empty(&link->woken);
+	bool first = keel_turns_empty(&link->turns) && list_empty(&link->woken);
 
 	if (first)
 		link->moved = jiffies;
 	/* It was woken, but somebody else was faster. */
 	if (wait->woken)
 		keel_link_leave(link, wait);
-	if (list_empty(&wait->node))
-		list_add_tail(&wait->node, &link->waiters);
+	if (!wait->waits)
+		keel_turns_add(&link->turns, wait);
 	keel_link_waits(link, first);
 }
 
-/**
- * keel_link_tx() - get a buffer to send a frame
- * @link: the link
- * @wait: put into the queue if there is none now; &keel_wire_ops.wake wakes it; or NULL:
- *	do not wait
- * @epoch: gets &keel_link.epoch, or 0 if the link is down
- *
- * Context: any but interrupts.
- * Return: the buffer, for keel_link_send() or keel_link_unsend(); or NULL.
- */
-struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u64 *epoch)
+/* As keel_link_tx(); @kernel: for a datagram of the kernel. */
+static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_link_wait *wait,
+					  bool kernel, u64 *epoch)
 {
 	struct keel_buf *buf = NULL;
 
 	guard(spinlock)(&link->lock);
 	*epoch = link->up ? link->epoch : 0;
 	if (link->up)
-		buf = keel_link_take(link, link->up, wait);
+		buf = keel_link_take(link, link->up, wait, kernel);
 	if (!buf) {
 		if (wait)
 			keel_link_enqueue(link, wait);
@@ -87,6 +87,21 @@ struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wai
 	WRITE_ONCE(link->used, jiffies);
 	link->moved = jiffies;
 	return buf;
+}
+
+/**
+ * keel_link_tx() - get a buffer to send a frame
+ * @link: the link
+ * @wait: waits in turn if there is none now; &keel_wire_ops.wake wakes it; or NULL: do not
+ *	wait
+ * @epoch: gets &keel_link.epoch, or 0 if the link is down
+ *
+ * Context: any but interrupts.
+ * Return: the buffer, for keel_link_send() or keel_link_unsend(); or NULL.
+ */
+struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u64 *epoch)
+{
+	return keel_link_get_buf(link, wait, false, epoch);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
 
@@ -165,6 +180,7 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
 		return -ENOMEM;
 	held->frame = *frame;
 	held->len = len;
+	held->gfp = GFP_KERNEL | (gfp & __GFP_ACCOUNT);
 	memcpy(held->data, data, len);
 	scoped_guard(spinlock, &link->lock) {
 		/* It may be up by now. */
@@ -186,7 +202,8 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
  * @frame: its header; &keel_frame.len and &keel_frame.credits are set here
  * @data: its data
  * @len: bytes of it
- * @gfp: to keep a copy, if the link is not up yet
+ * @gfp: to keep a copy, if the link is not up yet; without __GFP_ACCOUNT: it is one of the
+ *	kernel
  *
  * Context: as @gfp says; not in interrupts.
  * Return: 1 if it was sent, 0 if it is kept, -EAGAIN if the link is up and has no buffer now;
@@ -200,7 +217,7 @@ int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const v
 
 	/* Others need the buffer: this thread is not preempted with it. */
 	keel_link_stay();
-	buf = keel_link_tx(link, NULL, &epoch);
+	buf = keel_link_get_buf(link, NULL, !(gfp & __GFP_ACCOUNT), &epoch);
 	if (buf) {
 		memcpy(buf->data, data, len);
 		keel_link_send(buf, frame, len);
@@ -208,6 +225,7 @@ int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const v
 	keel_link_relax();
 	return buf ? 1 : keel_link_hold(link, frame, data, len, gfp);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_link_datagram);
 
 static struct keel_held *keel_link_take_held(struct keel_link *link)
 {
@@ -233,7 +251,7 @@ void keel_link_release_held(struct keel_link *link)
 	struct keel_held *held;
 
 	while ((held = keel_link_take_held(link))) {
-		keel_link_datagram(link, &held->frame, held->data, held->len, GFP_KERNEL);
+		keel_link_datagram(link, &held->frame, held->data, held->len, held->gfp);
 		kfree(held);
 	}
 }
