@@ -203,34 +203,98 @@ TEST_SLOW(both, "HOST-2", "both sides ask for a connection at once, and one rema
 	end();
 }
 
+/* Let packets be lost that a host sends: percent. */
+static void lose(int host, int percent)
+{
+	free(host_shell(host, "tc qdisc replace dev keel_%c root netem loss %d%%", 'a' + host,
+			percent));
+}
+
+static void some(int round)
+{
+	lose(0, 1);
+	lose(1, 1);
+	usleep(round % 2 ? 100000 : 1000000);
+	lose(0, 0);
+	lose(1, 0);
+}
+
+TEST_SLOW(some, "HOST-2", "one packet of a hundred is lost for a while, both ways, while both sides and programs use the link", LIMIT)
+{
+	storm(some);
+}
+
+/* A while too short for anybody to notice, one that ends the connection, and both sides of it. */
+static void all(int round)
+{
+	lose(round / 2 % 2, 100);
+	usleep(round % 2 ? 100000 : 3000000);
+	lose(round / 2 % 2, 0);
+}
+
+TEST_SLOW(all, "HOST-2", "all packets of a host are lost for a while, while both sides and programs use the link", LIMIT)
+{
+	storm(all);
+}
+
 /* The message is done, or fails when its timers are over. */
-static void ends_somehow(struct end *from, uint64_t wr_id)
+static bool ends_somehow(struct end *from, uint64_t wr_id)
 {
 	struct ibv_wc wc = wc_get(from->cq);
 
 	CHECK_EQ(wc.wr_id, wr_id);
+	if (wc.status == IBV_WC_WR_FLUSH_ERR)
+		return false;
 	if (wc.status != IBV_WC_SUCCESS)
 		CHECK_EQ(wc.status, IBV_WC_RETRY_EXC_ERR);
+	return wc.status == IBV_WC_SUCCESS;
 }
 
-TEST_SLOW(keel, "HOST-2", "the device of keel of the other host is removed and added again, while programs use the link", LIMIT)
+TEST_SLOW(silence, "HOST-2", "the other host is silent: messages fail when their timers are over, and new queue pairs work", LIMIT)
 {
 	int i;
 
 	begin();
 	ends_free();
 	for (i = 0; i < rounds(); i++) {
+		/* These wait until the link is up again. */
+		ends_new(&joint_patient);
+		adds(FEW);
+		ends_free();
+		ends_new(&hasty);
+		lose(i % 2, 100);
+		add_post(&a, &b, 1);
+		add_post(&b, &a, 2);
+		if (ends_somehow(&a, 1) || ends_somehow(&b, 2))
+			FAIL("a message has reached a host to which nothing comes, or from which");
+		lose(i % 2, 0);
+		ends_free();
+	}
+	crowd_end();
+}
+
+TEST_SLOW(keel, "HOST-2", "the device of keel of a host is removed and added again, while programs use the link", LIMIT)
+{
+	int i;
+
+	begin();
+	ends_free();
+	for (i = 0; i < rounds(); i++) {
+		struct end *left = i % 2 ? &b : &a, *gone = i % 2 ? &a : &b;
+		int host = gone == &b;
+		char name = 'a' + host;
+
 		ends_new(&hasty);
 		adds(FEW);
-		add_post(&a, &b, 1);
-		free(t_shell("rdma link delete keel_b"));
-		free(host_shell(1, "rdma link add keel_b type keel netdev keel_b"));
-		add_post(&a, &b, 2);
-		ends_somehow(&a, 1);
-		if (wc_get(a.cq).status == IBV_WC_SUCCESS)
+		add_post(left, gone, 1);
+		free(t_shell("rdma link delete keel_%c", name));
+		free(host_shell(host, "rdma link add keel_%c type keel netdev keel_%c", name, name));
+		add_post(left, gone, 2);
+		ends_somehow(left, 1);
+		if (ends_somehow(left, 2))
 			FAIL("a message has reached a queue pair that is gone");
-		end_free(&a);
-		end_drop(&b);
+		end_free(left);
+		end_drop(gone);
 	}
 	crowd_end();
 }
