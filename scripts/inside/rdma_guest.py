@@ -15,12 +15,22 @@ CLASS = '/sys/class/infiniband'
 
 
 class Device:
-    """An RDMA device with an address that rdma_cm can use."""
+    """An RDMA device with an address that rdma_cm can use.
 
-    def __init__(self, kind, name, netdev, address):
+    host: the network namespace of its netdev, or None
+    server: the device of the other host, on which servers run, or None: this one
+    """
+
+    def __init__(self, kind, name, netdev, address, host=None):
         self.kind, self.name = kind, name
         self.netdev, self.address = netdev, address
+        self.host, self.server = host, None
         self.gid_index = None
+
+    def command(self, *words):
+        """Return a command for this host."""
+        return ([] if self.host is None else ['ip', 'netns', 'exec', self.host]) + \
+            list(words)
 
     def node(self):
         """Return the path of the char device."""
@@ -107,8 +117,11 @@ def renew_rxe(device):
 BRING_UP = {'keel': keel, 'rxe': rxe}
 
 
-def tcp_listens(port):
-    """Return whether a process listens on a TCP port of this machine."""
+def tcp_listens(port, device=None):
+    """Return whether a process listens on a TCP port of this machine, or of the host of a
+    device."""
+    if device and device.host:
+        return bool(call(*device.command('ss', '-Hltn', f'sport = {port}')))
     want = re.compile(r'^ *\d+: \w+:%04X \w+:0000 0A ' % port, re.M)
     return any(want.search(read('/proc/net/' + name)) for name in ('tcp', 'tcp6'))
 
