@@ -7,41 +7,7 @@
 count=0
 failed=0
 port=18600
-declare -A gid=()
-declare -A address=([a]=10.9.0.1 [b]=10.9.0.2)
 server_at=${address[b]}
-
-# on HOST COMMAND...: run a command on a host.
-on() {
-	local host=$1
-	shift
-	ip netns exec "keel_$host" "$@"
-}
-
-# The index of the GID of RoCE v2 that is an IPv4 address.
-gid_of() {
-	local folder=/sys/class/infiniband/keel_$1/ports/1 index
-	for index in {0..15}; do
-		grep -q v2 "$folder/gid_attrs/types/$index" 2>/dev/null || continue
-		case $(<"$folder/gids/$index") in
-		0000:0000:0000:0000:0000:ffff:*)
-			echo "$index"
-			return
-			;;
-		esac
-	done
-	return 1
-}
-
-# soon COMMAND...: wait until a command succeeds, 15 seconds at most.
-soon() {
-	local i
-	for ((i = 0; i < 75; i++)); do
-		if "$@" >/dev/null 2>&1; then return 0; fi
-		sleep 0.2
-	done
-	"$@"
-}
 
 tcp_listens() {
 	[ -n "$(on b ss -Hltn "sport = $1")" ]
