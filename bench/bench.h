@@ -51,4 +51,34 @@ static inline struct ibv_context *open_device(const char *name)
 	return context;
 }
 
+/* The sum of lines of /proc/meminfo, in bytes. */
+static inline double meminfo(const char *const *names)
+{
+	FILE *file = fopen("/proc/meminfo", "r");
+	char line[100], name[50];
+	double sum = 0;
+	long kib;
+	int i;
+
+	if (!file)
+		die("/proc/meminfo");
+	while (fgets(line, sizeof(line), file))
+		for (i = 0; names[i]; i++)
+			if (sscanf(line, "%49[^:]: %ld kB", name, &kib) == 2 &&
+			    !strcmp(name, names[i]))
+				sum += kib * 1024.0;
+	fclose(file);
+	return sum;
+}
+
+/* Memory of the kernel in which objects are, in bytes. */
+static inline double kernel_bytes(void)
+{
+	static const char *const names[] = {
+		"Slab", "VmallocUsed", "Percpu", "PageTables", NULL
+	};
+
+	return meminfo(names);
+}
+
 #endif

@@ -122,35 +122,6 @@ static double pair_cost(const struct kind *kind, double seconds)
 	return cost[PIECES / 2];
 }
 
-/* The sum of lines of /proc/meminfo, in bytes. */
-static double meminfo(const char *const *names)
-{
-	FILE *file = fopen("/proc/meminfo", "r");
-	char line[100], name[50];
-	double sum = 0;
-	long kib;
-	int i;
-
-	if (!file)
-		die("/proc/meminfo");
-	while (fgets(line, sizeof(line), file))
-		for (i = 0; names[i]; i++)
-			if (sscanf(line, "%49[^:]: %ld kB", name, &kib) == 2 &&
-			    !strcmp(name, names[i]))
-				sum += kib * 1024.0;
-	fclose(file);
-	return sum;
-}
-
-static double kernel_bytes(void)
-{
-	static const char *const names[] = {
-		"Slab", "VmallocUsed", "Percpu", "PageTables", NULL
-	};
-
-	return meminfo(names);
-}
-
 static double available_bytes(void)
 {
 	static const char *const names[] = { "MemAvailable", NULL };
