@@ -20,8 +20,8 @@ cache:
 	scripts/cache herd
 	scripts/cache clang
 
-demo test torture bench bench-isolation bench-objects tools consumers across soak matrix \
-	install-test removal upstream mutate:
+demo test torture bench bench-across bench-isolation bench-objects tools consumers across \
+	soak matrix install-test removal upstream mutate:
 	scripts/$@
 
 deb:
@@ -64,6 +64,7 @@ help:
 	@echo 'make test         run all tests in throwaway guests'
 	@echo 'make torture      run the tests that take long'
 	@echo 'make bench        compare keel with rxe: a table, numbers, a chart'
+	@echo 'make bench-across   compare traffic between two hosts with rxe alone'
 	@echo 'make bench-isolation  measure the influence of processes on each other'
 	@echo 'make bench-objects  measure what objects cost, with few and with many alive'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
@@ -81,6 +82,6 @@ help:
 	@echo 'make cache        fetch and build the parts of the guests'
 	@echo 'scripts/guest -- COMMAND   run one command in a guest (see its head)'
 
-.PHONY: all modules clean cache demo test torture bench bench-isolation bench-objects \
-	tools consumers across soak bar matrix deb install-test removal upstream mutate bundle \
-	run-test provider install uninstall help
+.PHONY: all modules clean cache demo test torture bench bench-across bench-isolation \
+	bench-objects tools consumers across soak bar matrix deb install-test removal upstream \
+	mutate bundle run-test provider install uninstall help
