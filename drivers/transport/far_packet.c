@@ -169,8 +169,8 @@ static enum keel_xfer_result keel_far_at_peer(struct keel_xfer *x, struct keel_f
 	const struct keel_frame *frame = &slot->frame;
 	u32 len = le32_to_cpu(frame->len);
 	/* The lock of @x->from is that of @far. */
-	const u64 offset = keel_far_is_data(frame->request.opcode) ?
-			   context_unsafe(far->offset) : 0;
+	const u64 before = context_unsafe(far->offset);
+	const u64 offset = keel_far_is_data(frame->request.opcode) ? before : 0;
 	/* Likewise. */
 	const bool ok = context_unsafe(keel_far_lengths_ok(far, frame, x->again));
 	enum keel_xfer_result result;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What waits for a link, in the order in which it is woken: one of each user in turn, so that
- * a user with many QPs does not hold up the others. Those of one user are woken in the order
+ * The queue of those that wait for a link. One of each user is woken in turn, so that a user
+ * with many QPs does not hold up the others. Those of one user are woken in the order
  * in which they came. All functions are O(log n) in the number of users that wait.
  *
  * The first of each user is in &keel_turns.users and in &keel_turns.order. The others are in
