@@ -107,6 +107,7 @@ struct keel_home {
  * @conn: the connection
  * @node: send: in &keel_conn.free
  * @dgram: it carries a frame that waits for no buffer
+ * @kernel: likewise, a datagram of the kernel
  * @frame: the header
  * @data: the bytes behind it: a page
  * @frame_dma: address of @frame for the device, or 0
@@ -117,6 +118,7 @@ struct keel_buf {
 	struct keel_conn *conn;
 	struct list_head node;
 	bool dgram;
+	bool kernel;
 	struct keel_frame *frame;
 	void *data;
 	u64 frame_dma;
@@ -163,6 +165,7 @@ enum keel_conn_event {
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
  * @dgrams: number of buffers in use with &keel_buf.dgram
+ * @kernels: likewise with &keel_buf.kernel
  * @credits: number of frames that the other side can receive
  * @owed: number of frames that this side has received, and not given credits for
  * @owes_alive: KEEL_FRAME_ASK was received, and not answered
@@ -193,6 +196,7 @@ struct keel_conn {
 	struct list_head free __guarded_by(&lock);
 	u32 nfree __guarded_by(&lock);
 	u32 dgrams __guarded_by(&lock);
+	u32 kernels __guarded_by(&lock);
 	u32 credits __guarded_by(&lock);
 	u32 owed __guarded_by(&lock);
 	bool owes_alive __guarded_by(&lock);

@@ -207,7 +207,7 @@ static void host_2_timer(struct kunit *test)
 	ended_well(h, 2);
 }
 
-/* HOST-1: after a reset, the first message is the next one that is posted. */
+/* HOST-1: a reset forgets what was in-flight: the next message has the first number. */
 static void host_1_reset(struct kunit *test)
 {
 	struct far_host *h;
@@ -219,9 +219,22 @@ static void host_1_reset(struct kunit *test)
 		post(h, buf, i, IB_WR_RDMA_READ);
 	sent_only(h, 3);
 	end_move(h->p, &h->p->b, IB_QPS_RESET);
-	KUNIT_EXPECT_FALSE(test, h->qp->far->begun);
-	end_collect(&h->p->b);
-	KUNIT_EXPECT_EQ(test, 0, h->p->b.wcs);
+	far_nothing_ended(h);
+	end_connect(h->p, &h->p->b);
+	far_host_join(h);
+	/* No read is in-flight any more. */
+	post_as(h, buf, 3, IB_WR_SEND, IB_SEND_FENCE);
+	post_as(h, buf, 4, IB_WR_SEND, IB_SEND_FENCE);
+	is_short(h, buf, 3, 0, 3);
+	is_short(h, buf, 4, 1, 4);
+	far_give_done(h, 0, 0);
+	far_give_done(h, 1, 0);
+	pair_settle(h->p, &h->p->b, 2);
+	KUNIT_EXPECT_EQ(test, 3, h->p->b.wc[0].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, h->p->b.wc[0].status);
+	KUNIT_EXPECT_EQ(test, 4, h->p->b.wc[1].wr_id);
+	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, h->p->b.wc[1].status);
+	sent_only(h, 5);
 }
 
 /* HOST-1: while the other side is not ready, only the first message is sent. */
@@ -330,6 +343,34 @@ static void host_1_reads(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, memchr_inv(buf + 3 * SHORT, 0, SHORT));
 }
 
+/* Of three messages, the second one fails with @status, and the third one is flushed. */
+static void second_fails(struct far_host *h, enum ib_wc_status status)
+{
+	struct end *b = &h->p->b;
+
+	far_give_done(h, 0, 0);
+	pair_settle(h->p, b, 3);
+	KUNIT_EXPECT_EQ(h->p->test, IB_WC_SUCCESS, b->wc[0].status);
+	KUNIT_EXPECT_EQ(h->p->test, status, b->wc[1].status);
+	KUNIT_EXPECT_EQ(h->p->test, IB_WC_WR_FLUSH_ERR, b->wc[2].status);
+}
+
+/* Nothing passes @wr, which fails with @status, but not before the message ahead of it ends. */
+static void is_barrier(struct kunit *test, const struct ib_send_wr *wr, enum ib_wc_status status)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = far_send_make(test, &buf);
+	post(h, buf, 0, IB_WR_SEND);
+	KUNIT_ASSERT_EQ(test, 0, ib_post_send(h->p->b.qp, wr, NULL));
+	post(h, buf, 2, IB_WR_SEND);
+	sent_only(h, 1);
+	far_nothing_ended(h);
+	second_fails(h, status);
+	sent_only(h, 1);
+}
+
 /* HOST-1: nothing passes a local operation, and what fails does so in its turn. */
 static void host_1_local(struct kunit *test)
 {
@@ -337,21 +378,8 @@ static void host_1_local(struct kunit *test)
 		.wr_id = 1, .opcode = IB_WR_LOCAL_INV, .ex.invalidate_rkey = FAR_RKEY,
 		.send_flags = IB_SEND_SIGNALED,
 	};
-	struct far_host *h;
-	u8 *buf;
 
-	h = far_send_make(test, &buf);
-	post(h, buf, 0, IB_WR_SEND);
-	KUNIT_ASSERT_EQ(test, 0, ib_post_send(h->p->b.qp, &wr, NULL));
-	post(h, buf, 2, IB_WR_SEND);
-	sent_only(h, 1);
-	far_nothing_ended(h);
-	far_give_done(h, 0, 0);
-	pair_settle(h->p, &h->p->b, 3);
-	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, h->p->b.wc[0].status);
-	KUNIT_EXPECT_NE(test, IB_WC_SUCCESS, h->p->b.wc[1].status);
-	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, h->p->b.wc[2].status);
-	sent_only(h, 1);
+	is_barrier(test, &wr, IB_WC_MW_BIND_ERR);
 }
 
 /* HOST-1: a message without a right to its memory fails when those before it have ended. */
@@ -362,21 +390,8 @@ static void host_1_bad(struct kunit *test)
 		.wr_id = 1, .opcode = IB_WR_SEND, .sg_list = &sge, .num_sge = 1,
 		.send_flags = IB_SEND_SIGNALED,
 	};
-	struct far_host *h;
-	u8 *buf;
 
-	h = far_send_make(test, &buf);
-	post(h, buf, 0, IB_WR_SEND);
-	KUNIT_ASSERT_EQ(test, 0, ib_post_send(h->p->b.qp, &wr, NULL));
-	post(h, buf, 2, IB_WR_SEND);
-	sent_only(h, 1);
-	far_nothing_ended(h);
-	far_give_done(h, 0, 0);
-	pair_settle(h->p, &h->p->b, 3);
-	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, h->p->b.wc[0].status);
-	KUNIT_EXPECT_EQ(test, IB_WC_LOC_PROT_ERR, h->p->b.wc[1].status);
-	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, h->p->b.wc[2].status);
-	sent_only(h, 1);
+	is_barrier(test, &wr, IB_WC_LOC_PROT_ERR);
 }
 
 /* HOST-1: a message whose WQE has become a local operation since it was sent fails. */
@@ -395,12 +410,8 @@ static void host_1_changed_local(struct kunit *test)
 	wqe->num_sge = 0;
 	wqe->imm = h->p->b.mr->rkey;
 	wqe->opcode = IB_WR_LOCAL_INV;
-	far_give_done(h, 0, 0);
-	pair_settle(h->p, &h->p->b, 3);
-	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, h->p->b.wc[0].status);
-	KUNIT_EXPECT_EQ(test, IB_WC_LOC_QP_OP_ERR, h->p->b.wc[1].status);
+	second_fails(h, IB_WC_LOC_QP_OP_ERR);
 	KUNIT_EXPECT_EQ(test, KEEL_WHY_OPCODE, h->p->b.wc[1].vendor_err);
-	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, h->p->b.wc[2].status);
 }
 
 /* HOST-1: an error of the first message flushes those behind it. */
@@ -509,12 +520,8 @@ static void host_1_changed(struct kunit *test)
 	/* It is not sent again either. */
 	give_result(h, 0, KEEL_RESULT_NOT_READY, 0);
 	is_short(h, buf, 3, 0, 0);
-	far_give_done(h, 0, 0);
-	pair_settle(h->p, &h->p->b, 3);
-	KUNIT_EXPECT_EQ(test, IB_WC_SUCCESS, h->p->b.wc[0].status);
-	KUNIT_EXPECT_EQ(test, IB_WC_LOC_QP_OP_ERR, h->p->b.wc[1].status);
+	second_fails(h, IB_WC_LOC_QP_OP_ERR);
 	KUNIT_EXPECT_EQ(test, KEEL_WHY_LENGTH, h->p->b.wc[1].vendor_err);
-	KUNIT_EXPECT_EQ(test, IB_WC_WR_FLUSH_ERR, h->p->b.wc[2].status);
 	sent_only(h, 4);
 }
 

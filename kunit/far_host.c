@@ -66,10 +66,9 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	spin_lock_init(&conn->lock);
 	INIT_LIST_HEAD(&conn->free);
 	far_host_bufs(test, h);
+	/* They keep it. */
 	kref_init(&link->ref);
-	/* The use of the QP, and one that keeps it. */
-	kref_get(&link->ref);
-	link->users = 2;
+	link->users = 1;
 	link->kdev = h->qp->kdev;
 	spin_lock_init(&link->lock);
 	INIT_LIST_HEAD(&link->guests);
@@ -80,6 +79,16 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	/* Its work is never queued. */
 	link->dead = true;
 	link->events = BIT(KEEL_LINK_WANTED) | BIT(KEEL_LINK_DOUBTED);
+}
+
+void far_host_join(struct far_host *h)
+{
+	/* The use of the QP. No other thread has the link. */
+	kref_get(&h->link.ref);
+	h->link.users++;
+	mutex_lock(&h->qp->modify_lock);
+	KUNIT_EXPECT_EQ(h->p->test, 0, keel_far_give(h->qp, &h->link));
+	mutex_unlock(&h->qp->modify_lock);
 }
 
 struct far_host *far_host_make_type(struct kunit *test, enum ib_qp_type type,
@@ -101,9 +110,7 @@ struct far_host *far_host_make_type(struct kunit *test, enum ib_qp_type type,
 	pair_connect(h->p);
 	h->qp = to_kqp(b->qp);
 	far_host_link(test, h);
-	mutex_lock(&h->qp->modify_lock);
-	KUNIT_EXPECT_EQ(test, 0, keel_far_give(h->qp, &h->link));
-	mutex_unlock(&h->qp->modify_lock);
+	far_host_join(h);
 	KUNIT_ASSERT_NOT_NULL(test, h->qp->far);
 	return h;
 }

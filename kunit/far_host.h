@@ -69,6 +69,8 @@ struct far_host *far_host_make_type(struct kunit *test, enum ib_qp_type type,
 				    enum ib_qp_state state);
 /* Create a pair whose end b is an XRC_RECV QP, connected to the host. The link is open. */
 struct far_host *far_xrc_make(struct kunit *test);
+/* Let the QP use the link, again after a reset. */
+void far_host_join(struct far_host *h);
 /* The link gets a connection, and wakes the QP. */
 void far_host_open(struct far_host *h);
 /* Wait for the work of the QP. */

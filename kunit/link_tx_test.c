@@ -259,25 +259,64 @@ static void host_4_datagrams(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
 }
 
+static int tx_datagram(gfp_t account)
+{
+	struct keel_frame frame = { .type = KEEL_FRAME_DATAGRAM };
+
+	return keel_link_datagram(&tx->link, &frame, NULL, 0, GFP_NOWAIT | account);
+}
+
 /* HOST-4: datagrams of the kernel get a buffer although those of users have all others. */
 static void host_4_kernel(struct kunit *test)
 {
-	struct keel_frame frame = { .type = KEEL_FRAME_DATAGRAM };
 	int i;
 
 	tx_room(test, 0);
 	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
 	for (i = 0; i < KEEL_LINK_RESERVED; i++) {
-		KUNIT_EXPECT_EQ(test, -EAGAIN,
-				keel_link_datagram(&tx->link, &frame, NULL, 0,
-						   GFP_NOWAIT | __GFP_ACCOUNT));
-		KUNIT_EXPECT_EQ(test, 1,
-				keel_link_datagram(&tx->link, &frame, NULL, 0, GFP_NOWAIT));
+		KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(__GFP_ACCOUNT));
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
 	}
-	KUNIT_EXPECT_EQ(test, -EAGAIN,
-			keel_link_datagram(&tx->link, &frame, NULL, 0, GFP_NOWAIT));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
 	KUNIT_EXPECT_EQ(test, KEEL_LINK_RESERVED, tx->sent);
 	KUNIT_EXPECT_TRUE(test, keel_conn_tell(&tx->conn, KEEL_FRAME_ASK));
+}
+
+/* ISO-1: users cause datagrams of the kernel: they do not get all buffers before others. */
+static void iso_1_kernel(struct kunit *test)
+{
+	int i;
+
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	tx_room(test, KEEL_LINK_DGRAMS + 2);
+	for (i = 0; i < KEEL_LINK_DGRAMS; i++)
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_DGRAMS, tx->sent);
+	KUNIT_EXPECT_EQ(test, 2, keel_conn_room(&tx->conn));
+}
+
+/* HOST-4: nor do those of users keep it from the reserved ones. */
+static void host_4_flood(struct kunit *test)
+{
+	int i;
+
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	tx_room(test, KEEL_LINK_DGRAMS + 2);
+	for (i = 0; i < KEEL_LINK_DGRAMS; i++)
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(__GFP_ACCOUNT));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(__GFP_ACCOUNT));
+	for (i = 0; i < KEEL_LINK_RESERVED; i++)
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+	/* One that is sent makes room for the next one. */
+	scoped_guard(spinlock, &tx->conn.lock)
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_give_back(&tx->conn.sends[KEEL_LINK_DGRAMS]));
+	KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
 }
 
 /* ISO-1: a user with many QPs does not hold up the one of another user. */
@@ -344,6 +383,8 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_open),
 	KUNIT_CASE(host_4_datagrams),
 	KUNIT_CASE(host_4_kernel),
+	KUNIT_CASE(iso_1_kernel),
+	KUNIT_CASE(host_4_flood),
 	KUNIT_CASE(iso_1_users),
 	KUNIT_CASE(host_4_unwait),
 	KUNIT_CASE(host_4_unsend),

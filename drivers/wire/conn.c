@@ -121,7 +121,10 @@ void keel_conn_give_back(struct keel_buf *buf)
 	conn->nfree++;
 	conn->dgrams -= buf->dgram;
 	buf->dgram = false;
+	conn->kernels -= buf->kernel;
+	buf->kernel = false;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_give_back);
 
 /**
  * keel_conn_take() - take a buffer to send, and a credit

@@ -21,13 +21,16 @@ static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wai
 	return room > link->nwoken && keel_turns_empty(&link->turns);
 }
 
-/* May a datagram have a buffer now, although others wait? */
+/*
+ * May a datagram have a buffer now, although others wait? Users cause those of the kernel, too:
+ * if all datagrams have as many as they may have, it gets the reserved ones, and no others.
+ */
 static bool keel_link_lets_pass(struct keel_conn *conn, bool kernel, u32 room)
 	__must_hold(&conn->lock)
 {
-	if (kernel)
-		return keel_conn_has_kernel_room(conn);
-	return room && conn->dgrams < KEEL_LINK_DGRAMS;
+	if (room && conn->dgrams < KEEL_LINK_DGRAMS)
+		return true;
+	return kernel && conn->kernels < KEEL_LINK_RESERVED && keel_conn_has_kernel_room(conn);
 }
 
 static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn *conn,
@@ -45,6 +48,8 @@ static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn 
 	if (buf && !wait) {
 		buf->dgram = true;
 		conn->dgrams++;
+		buf->kernel = kernel;
+		conn->kernels += kernel;
 	}
 	return buf;
 }
