@@ -246,9 +246,9 @@ static bool keel_req_follow(struct keel_qp *qp, u32 index, u64 until)
 		return false;
 	sq->from.fetch.ctl.arg = &x;
 	keel_resp_stay();
-	sent = keel_req_check(&x, index) == KEEL_XFER_BUSY &&
-	       /* @from is that of the send queue. */
-	       context_unsafe(keel_far_follow(&x, index));
+	/* @x.qp is @qp, and @x.from that of its send queue. */
+	sent = context_unsafe(keel_req_check(&x, index) == KEEL_XFER_BUSY &&
+			      keel_far_follow(&x, index));
 	keel_segs_put(&sq->from.segs);
 	keel_resp_relax();
 	sq->from.fetch.ctl.arg = NULL;
