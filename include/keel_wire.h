@@ -27,8 +27,10 @@
 #include "compat.h"
 #include "keel_frame.h"
 
+struct keel_conn;
 struct keel_dev;
 struct keel_link;
+struct keel_lower;
 struct keel_user;
 struct seq_file;
 
@@ -72,9 +74,37 @@ struct keel_ends {
 };
 
 /**
+ * struct keel_cm_ops - how connections are established over a kind of lower device
+ * @listen: accept connections on a device. Return: 0 or a negative errno.
+ * @unlisten: undo this; waits for handlers
+ * @connect: ask another host for a connection, which has a QP; @attr: the GID of the lower
+ *	device, @addr: the resolved address of the other host. Return: 0 or a negative errno.
+ *	KEEL_CONN_REPLIED, or KEEL_CONN_ENDED, comes as an event.
+ * @accept: accept a connection that another host has asked for, and that has a QP.
+ *	Return: 0 or a negative errno. KEEL_CONN_CONFIRMED comes as an event, and then the
+ *	caller gives the connection its other buffers.
+ * @replied: use a connection that the other host has accepted. Return: 0 or a negative errno.
+ * @end: end a connection that has an ID of the CM; waits for handlers
+ *
+ * All may sleep. @connect, @accept and @replied are for the work of a link: they must not wait
+ * long for another host. Handlers of a CM only note what has happened, because one thread
+ * calls all of them.
+ */
+struct keel_cm_ops {
+	int (*listen)(struct keel_lower *lower);
+	void (*unlisten)(struct keel_lower *lower);
+	int (*connect)(struct keel_conn *conn, const struct ib_gid_attr *attr,
+		       const struct rdma_dev_addr *addr);
+	int (*accept)(struct keel_conn *conn);
+	int (*replied)(struct keel_conn *conn);
+	void (*end)(struct keel_conn *conn);
+};
+
+/**
  * struct keel_lower - another RDMA device, which may carry links
  * @node: in the list of lower.c
  * @ib: the device; exists until the last reference is dropped
+ * @cm: how its connections are established
  * @pd: PD of all connections
  * @listen: accepts connections
  * @ref: one of the list, one of each connection, and of each address that is resolved
@@ -84,6 +114,7 @@ struct keel_ends {
 struct keel_lower {
 	struct list_head node;
 	struct ib_device *ib;
+	const struct keel_cm_ops *cm;
 	struct ib_pd *pd;
 	struct ib_cm_id *listen;
 	struct kref ref;
@@ -388,13 +419,14 @@ bool keel_wire_is_on(void);
 bool keel_lower_may(const struct ib_device *ib);
 bool keel_ends_of(const struct ib_gid_attr *attr, const union ib_gid *dgid,
 		  struct keel_ends *ends);
+struct net_device *keel_gid_netdev(const struct ib_gid_attr *attr);
 void keel_lower_add(struct keel_lower *lower);
 void keel_lower_del(struct keel_lower *lower);
 struct keel_lower *keel_lower_find(const struct keel_ends *ends,
 				   const struct ib_gid_attr **attr);
 void keel_home_add(struct keel_home *home);
 void keel_home_del(struct keel_home *home);
-struct keel_link *keel_home_link(const struct keel_ends *ends, const struct ib_gid_attr *attr);
+struct keel_link *keel_home_link(const struct keel_ends *ends, struct net_device *netdev);
 struct keel_link *keel_home_use(struct keel_dev *kdev, const struct keel_ends *ends,
 				enum keel_link_origin origin, gfp_t gfp);
 
@@ -500,14 +532,17 @@ void keel_link_drop_held(struct keel_link *link);
 bool keel_frame_is_valid(const struct keel_frame *frame, u32 bytes);
 
 /* way.c */
-bool keel_way_is_known(const struct keel_ends *ends, const struct ib_gid_attr *attr);
+bool keel_way_is_known(const struct keel_ends *ends, struct net_device *netdev);
+
+/* request.c */
+void keel_hello_set(struct keel_hello *hello, struct keel_conn *conn, u32 credits);
+bool keel_hello_is_known(const struct keel_hello *hello);
+struct keel_conn *keel_request_new(struct keel_lower *lower, const struct keel_ends *ends,
+				   struct net_device *netdev, const struct keel_hello *hello);
+int keel_request_offer(struct keel_conn *conn);
 
 /* cm.c */
-int keel_cm_listen(struct keel_lower *lower);
-int keel_cm_connect(struct keel_conn *conn, const struct ib_gid_attr *attr,
-		    const struct rdma_dev_addr *addr);
-int keel_cm_accept(struct keel_conn *conn);
-int keel_cm_replied(struct keel_conn *conn);
+extern const struct keel_cm_ops keel_cm_ib;
 
 /**
  * keel_lower_get() - get a reference on a lower device

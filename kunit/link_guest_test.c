@@ -29,7 +29,7 @@
  * @conn: connections that others have asked for, with a reference, in turn
  * @n: number of them
  * @begin: result of keel_conn_begin()
- * @accept: result of keel_cm_accept()
+ * @accept: result of &keel_cm_ops.accept
  * @accepted: number of calls
  * @runs: number of calls of the work of links
  */
@@ -59,6 +59,10 @@ static int accept_stub(struct keel_conn *conn)
 	guests->accepted++;
 	return guests->accept;
 }
+
+static const struct keel_cm_ops guests_cm = {
+	.accept = accept_stub,
+};
 
 static void guests_work(struct work_struct *work)
 {
@@ -177,10 +181,10 @@ static int guests_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, guests->kdev);
 	kref_init(&guests->lower.ref);
 	init_completion(&guests->lower.gone);
+	guests->lower.cm = &guests_cm;
 	keel_links_init(guests_work);
 	guests_make_links(test);
 	kunit_activate_static_stub(test, keel_conn_begin, begin_stub);
-	kunit_activate_static_stub(test, keel_cm_accept, accept_stub);
 	return keel_links_start(&guests_ops);
 }
 

@@ -36,6 +36,7 @@ static int keel_lower_new(struct ib_device *ib)
 	if (!lower)
 		return -ENOMEM;
 	lower->ib = ib;
+	lower->cm = &keel_cm_ib;
 	kref_init(&lower->ref);
 	init_completion(&lower->gone);
 	lower->pd = ib_alloc_pd(ib, 0);
@@ -43,7 +44,7 @@ static int keel_lower_new(struct ib_device *ib)
 		ret = PTR_ERR(lower->pd);
 		goto err_lower;
 	}
-	ret = keel_cm_listen(lower);
+	ret = lower->cm->listen(lower);
 	if (ret)
 		goto err_pd;
 	ib_set_client_data(ib, &keel_wire_client, lower);
@@ -60,8 +61,8 @@ err_lower:
 
 static void keel_lower_remove(struct keel_lower *lower)
 {
-	/* Waits for handlers of ib_cm: no request comes from here on. */
-	ib_destroy_cm_id(lower->listen);
+	/* Waits for handlers: no request comes from here on. */
+	lower->cm->unlisten(lower);
 	keel_lower_del(lower);
 	keel_links_lost();
 	keel_lower_put(lower);

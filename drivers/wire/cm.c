@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How a connection is established: by ib_cm, because rdma_cm takes any device with the
- * address, even the one of keel.
+ * How a connection is established over RoCE: by ib_cm, because rdma_cm takes any device with
+ * the address, even the one of keel.
  *
  * Handlers of ib_cm only note what has happened. The work of the link does the rest.
  */
-#include <kunit/visibility.h>
-#include <linux/slab.h>
+#include <linux/err.h>
+#include <linux/netdevice.h>
 #include <rdma/ib_cache.h>
 #include <rdma/ib_sa.h>
 
-#include "keel_point.h"
 #include "keel_wire.h"
 
 /* "keel". ib_cm lets no other range of numbers be chosen. */
@@ -25,23 +24,6 @@
 #define KEEL_ACK_TIMEOUT	14
 /* How long a sender waits that was faster than the receiver, 0.64 ms. */
 #define KEEL_RNR_TIMER		12
-
-static void keel_cm_hello(struct keel_hello *hello, const struct keel_conn *conn)
-{
-	*hello = (struct keel_hello){
-		.magic = cpu_to_le32(KEEL_HELLO_MAGIC),
-		.version = cpu_to_le16(KEEL_FRAME_VERSION),
-		.credits = cpu_to_le16(KEEL_LINK_RECVS),
-		.cookie = conn->cookie,
-	};
-}
-
-/* Does the other side speak this version? */
-static bool keel_cm_understands(const struct keel_hello *hello)
-{
-	return hello->magic == cpu_to_le32(KEEL_HELLO_MAGIC) &&
-	       hello->version == cpu_to_le16(KEEL_FRAME_VERSION);
-}
 
 /* ib_destroy_cm_id() of the connection waits for this. */
 static int keel_cm_event(struct ib_cm_id *id, const struct ib_cm_event *event)
@@ -75,39 +57,6 @@ static int keel_cm_event(struct ib_cm_id *id, const struct ib_cm_event *event)
 	return 0;
 }
 
-/* Pass a connection on to the work of its link. Return: false if it cannot have it. */
-static bool keel_cm_offer(struct keel_link *link, struct keel_conn *conn)
-{
-	guard(spinlock)(&link->lock);
-	if (link->dead || link->noffers == KEEL_LINK_GUESTS)
-		return false;
-	list_add_tail(&conn->node, &link->offers);
-	link->noffers++;
-	return true;
-}
-
-/* As keel_cm_answer(), for the link that is asked for. */
-static int keel_cm_invite(struct keel_link *link, struct keel_lower *lower,
-			  struct ib_cm_id *id, const struct keel_hello *hello)
-{
-	struct keel_conn *conn = keel_conn_new(link, lower);
-
-	if (!conn)
-		return -ENOMEM;
-	conn->hello = *hello;
-	conn->id = id;
-	id->context = conn;
-	id->cm_handler = keel_cm_event;
-	conn->request = true;
-	if (keel_cm_offer(link, conn))
-		return 0;
-	/* The caller ends these. */
-	conn->request = false;
-	conn->id = NULL;
-	keel_conn_destroy(conn);
-	return -EBUSY;
-}
-
 /* Could keel have sent this? */
 static bool keel_cm_is_sane(const struct ib_cm_req_event_param *req, struct keel_ends *ends)
 {
@@ -128,22 +77,17 @@ static bool keel_cm_is_sane(const struct ib_cm_req_event_param *req, struct keel
 
 /* As keel_cm_request(), for a host that can be reached. */
 static int keel_cm_answer(struct keel_lower *lower, struct ib_cm_id *id,
-			  const struct ib_gid_attr *attr, const struct keel_ends *ends,
+			  struct net_device *netdev, const struct keel_ends *ends,
 			  const struct keel_hello *hello)
 {
-	struct keel_link *link;
-	int ret;
+	struct keel_conn *conn = keel_request_new(lower, ends, netdev, hello);
 
-	if (!keel_cm_understands(hello))
-		return -EINVAL;
-	link = keel_home_link(ends, attr);
-	if (!link)
-		return -ENODEV;
-	ret = keel_cm_invite(link, lower, id, hello);
-	/* Also without a connection: if nobody uses the link, its work takes it away. */
-	keel_link_queue(link);
-	keel_link_put(link);
-	return ret;
+	if (IS_ERR(conn))
+		return PTR_ERR(conn);
+	conn->id = id;
+	id->context = conn;
+	id->cm_handler = keel_cm_event;
+	return keel_request_offer(conn);
 }
 
 /*
@@ -154,19 +98,26 @@ static int keel_cm_request(struct keel_lower *lower, struct ib_cm_id *id,
 			   const struct ib_cm_event *event)
 {
 	const struct ib_cm_req_event_param *req = &event->param.req_rcvd;
+	struct net_device *netdev;
 	struct keel_hello hello;
 	struct keel_ends ends;
 	int ret = -ENOMEM;
 
 	memcpy(&hello, event->private_data, sizeof(hello));
-	if (!keel_cm_is_sane(req, &ends) || !keel_request_begin())
+	if (!keel_cm_is_sane(req, &ends))
 		return ret;
-	/* Messages to a host that is not there would hold up those to others. */
-	if (keel_way_is_known(&ends, req->ppath_sgid_attr))
-		ret = keel_cm_answer(lower, id, req->ppath_sgid_attr, &ends, &hello);
-	/* Else keel_conn_destroy() does it, or keel_link_adopt(). */
-	if (ret)
-		keel_request_end();
+	netdev = keel_gid_netdev(req->ppath_sgid_attr);
+	if (!netdev)
+		return ret;
+	if (keel_request_begin()) {
+		/* Messages to a host that is not there would hold up those to others. */
+		if (keel_way_is_known(&ends, netdev))
+			ret = keel_cm_answer(lower, id, netdev, &ends, &hello);
+		/* Else keel_conn_destroy() does it, or keel_link_adopt(). */
+		if (ret)
+			keel_request_end();
+	}
+	dev_put(netdev);
 	return ret;
 }
 
@@ -178,14 +129,8 @@ static int keel_cm_listener(struct ib_cm_id *id, const struct ib_cm_event *event
 	return keel_cm_request(id->context, id, event);
 }
 
-/**
- * keel_cm_listen() - accept connections on a lower device
- * @lower: the device; &keel_lower.listen is set
- *
- * Context: may sleep.
- * Return: 0 or a negative errno.
- */
-int keel_cm_listen(struct keel_lower *lower)
+/* &keel_cm_ops.listen */
+static int keel_cm_listen(struct keel_lower *lower)
 {
 	struct ib_cm_id *id = ib_create_cm_id(lower->ib, keel_cm_listener, lower);
 	int ret;
@@ -199,6 +144,12 @@ int keel_cm_listen(struct keel_lower *lower)
 	}
 	lower->listen = id;
 	return 0;
+}
+
+/* &keel_cm_ops.unlisten: ib_destroy_cm_id() waits for handlers. */
+static void keel_cm_unlisten(struct keel_lower *lower)
+{
+	ib_destroy_cm_id(lower->listen);
 }
 
 /* Not ib_query_port(), which takes the RTNL lock for some devices. */
@@ -232,17 +183,9 @@ static void keel_cm_path(struct sa_path_rec *path, const struct keel_conn *conn,
 	path->packet_life_time = KEEL_PACKET_TIME;
 }
 
-/**
- * keel_cm_connect() - ask another host for a connection
- * @conn: the connection, with a QP
- * @attr: the GID of the lower device
- * @addr: the resolved address of the other host
- *
- * Context: may sleep; work of the link.
- * Return: 0 or a negative errno. The result comes as an event.
- */
-int keel_cm_connect(struct keel_conn *conn, const struct ib_gid_attr *attr,
-		    const struct rdma_dev_addr *addr)
+/* &keel_cm_ops.connect: the result comes as an event. */
+static int keel_cm_connect(struct keel_conn *conn, const struct ib_gid_attr *attr,
+			   const struct rdma_dev_addr *addr)
 {
 	struct sa_path_rec path;
 	struct keel_hello hello;
@@ -264,7 +207,7 @@ int keel_cm_connect(struct keel_conn *conn, const struct ib_gid_attr *attr,
 		.max_cm_retries = KEEL_CM_RETRIES,
 	};
 
-	keel_cm_hello(&hello, conn);
+	keel_hello_set(&hello, conn, KEEL_LINK_RECVS);
 	keel_cm_path(&path, conn, attr, addr);
 	conn->active = true;
 	conn->id = ib_create_cm_id(conn->lower->ib, keel_cm_event, conn);
@@ -312,15 +255,8 @@ static int keel_cm_ready(struct keel_conn *conn)
 	return ret ?: keel_cm_modify(conn, IB_QPS_RTS);
 }
 
-/**
- * keel_cm_accept() - accept a connection that another host has asked for
- * @conn: the connection, with a QP
- *
- * Context: may sleep; work of the link.
- * Return: 0 or a negative errno. KEEL_CONN_CONFIRMED comes as an event, and then the
- * caller gives the connection its other buffers.
- */
-int keel_cm_accept(struct keel_conn *conn)
+/* &keel_cm_ops.accept */
+static int keel_cm_accept(struct keel_conn *conn)
 {
 	struct keel_hello hello;
 	struct ib_cm_rep_param rep = {
@@ -333,30 +269,37 @@ int keel_cm_accept(struct keel_conn *conn)
 	};
 	int ret;
 
-	keel_stub(keel_cm_accept, conn);
 	ret = keel_cm_ready(conn);
 	if (ret)
 		return ret;
 	rep.qp_num = conn->qp->qp_num;
-	keel_cm_hello(&hello, conn);
+	keel_hello_set(&hello, conn, KEEL_LINK_RECVS);
 	return ib_send_cm_rep(conn->id, &rep);
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_cm_accept);
 
-/**
- * keel_cm_replied() - use a connection that the other host has accepted
- * @conn: the connection
- *
- * Context: may sleep; work of the link.
- * Return: 0 or a negative errno.
- */
-int keel_cm_replied(struct keel_conn *conn)
+/* &keel_cm_ops.replied */
+static int keel_cm_replied(struct keel_conn *conn)
 {
 	int ret;
 
-	if (!keel_cm_understands(&conn->hello))
+	if (!keel_hello_is_known(&conn->hello))
 		return -EPROTO;
 	ret = keel_cm_ready(conn);
 	ret = ret ?: keel_conn_fill(conn);
 	return ret ?: ib_send_cm_rtu(conn->id, NULL, 0);
 }
+
+/* &keel_cm_ops.end: ib_destroy_cm_id() waits for handlers, and until the last message is sent. */
+static void keel_cm_end(struct keel_conn *conn)
+{
+	ib_destroy_cm_id(conn->id);
+}
+
+const struct keel_cm_ops keel_cm_ib = {
+	.listen = keel_cm_listen,
+	.unlisten = keel_cm_unlisten,
+	.connect = keel_cm_connect,
+	.accept = keel_cm_accept,
+	.replied = keel_cm_replied,
+	.end = keel_cm_end,
+};

@@ -569,7 +569,7 @@ void keel_conn_destroy(struct keel_conn *conn)
 		conn->state = KEEL_CONN_OVER;
 	/* First, because its handlers use the QP. Waits for them. */
 	if (conn->id)
-		ib_destroy_cm_id(conn->id);
+		conn->lower->cm->end(conn);
 	if (conn->qp) {
 		/* Nothing is posted any more. After this, no completion comes any more. */
 		if (conn->posted)
@@ -583,7 +583,7 @@ void keel_conn_destroy(struct keel_conn *conn)
 	for (i = 0; i < KEEL_LINK_RECVS; i++)
 		keel_buf_unmap(conn, &conn->recvs[i], DMA_FROM_DEVICE);
 	keel_lower_put(conn->lower);
-	/* It may have taken long: ib_destroy_cm_id() waits until its last message is sent. */
+	/* It may have taken long: see &keel_cm_ops.end. */
 	if (conn->request)
 		keel_request_end();
 	keel_conn_put(conn);

@@ -128,7 +128,7 @@ static void keel_guest_accept(struct keel_link *link, struct keel_conn *conn)
 	list_add_tail(&conn->node, &link->guests);
 	link->nguests++;
 	keel_guest_count(conn);
-	if (keel_conn_begin(conn) || keel_cm_accept(conn))
+	if (keel_conn_begin(conn) || conn->lower->cm->accept(conn))
 		keel_guest_send_away(link, conn);
 }
 

@@ -195,7 +195,7 @@ static void keel_link_proceed(struct keel_link *link)
 	/* Pairs with keel_conn_event(): &keel_conn.hello was set before. */
 	if (!test_bit_acquire(KEEL_CONN_REPLIED, &conn->events))
 		return;
-	if (keel_cm_replied(conn)) {
+	if (conn->lower->cm->replied(conn)) {
 		keel_link_drop(link, "the other host speaks another version, or no memory");
 		return;
 	}
@@ -246,7 +246,7 @@ static int keel_link_call(struct keel_link *link)
 	if (!link->conn)
 		return -ENOMEM;
 	ret = keel_conn_begin(link->conn);
-	ret = ret ?: keel_cm_connect(link->conn, link->attr, &link->addr);
+	ret = ret ?: link->lower->cm->connect(link->conn, link->attr, &link->addr);
 	if (ret)
 		keel_link_drop(link, "the lower device refuses to connect");
 	return ret;

@@ -94,6 +94,25 @@ bool keel_ends_of(const struct ib_gid_attr *attr, const union ib_gid *dgid,
 	return true;
 }
 
+/**
+ * keel_gid_netdev() - the netdev of a GID
+ * @attr: the GID
+ *
+ * Context: any.
+ * Return: the netdev, for dev_put(); or NULL: the GID has none any more.
+ */
+struct net_device *keel_gid_netdev(const struct ib_gid_attr *attr)
+{
+	struct net_device *netdev;
+
+	guard(rcu)();
+	netdev = rdma_read_gid_attr_ndev_rcu(attr);
+	if (IS_ERR(netdev))
+		return NULL;
+	dev_hold(netdev);
+	return netdev;
+}
+
 /*
  * Find the GID of a lower device, for RoCE v2, on the netdev of @ends. Return: it, with a
  * reference, or NULL.
@@ -243,16 +262,8 @@ static bool keel_home_is(const struct keel_dev *kdev)
 }
 
 /* As keel_home_link(). @spare becomes the link, or stays with the caller. */
-static struct keel_link *keel_home_take(struct keel_link *spare,
-					const struct ib_gid_attr *attr)
+static struct keel_link *keel_home_take(struct keel_link *spare, struct net_device *netdev)
 {
-	struct net_device *netdev;
-
-	/* Keeps the netdev. */
-	guard(rcu)();
-	netdev = rdma_read_gid_attr_ndev_rcu(attr);
-	if (IS_ERR(netdev))
-		return NULL;
 	/* The lock keeps the device from being removed. */
 	guard(spinlock_irqsave)(&keel_lowers_lock);
 	spare->kdev = keel_home_find(&spare->ends.sgid, netdev);
@@ -261,21 +272,21 @@ static struct keel_link *keel_home_take(struct keel_link *spare,
 
 /**
  * keel_home_link() - find the link that another host asks for, or make it
- * @ends: its ends, with the netdev of the lower device
- * @attr: the GID of the lower device
+ * @ends: its ends
+ * @netdev: the netdev of the lower device
  *
  * Context: may sleep.
  * Return: the link, with a reference; or NULL: no device of keel has that GID, there are
  * too many links, or there is no memory.
  */
-struct keel_link *keel_home_link(const struct keel_ends *ends, const struct ib_gid_attr *attr)
+struct keel_link *keel_home_link(const struct keel_ends *ends, struct net_device *netdev)
 {
 	/* No lock is held while memory is allocated: others would wait. */
 	struct keel_link *spare = keel_link_alloc(NULL, ends, GFP_KERNEL), *link;
 
 	if (!spare)
 		return NULL;
-	link = keel_home_take(spare, attr);
+	link = keel_home_take(spare, netdev);
 	keel_link_put(spare);
 	return link;
 }

@@ -8,7 +8,6 @@
 #include <net/neighbour.h>
 #include <net/route.h>
 #include <rdma/ib_addr.h>
-#include <rdma/ib_cache.h>
 
 #include "keel_wire.h"
 
@@ -56,27 +55,23 @@ static bool keel_way_has_neighbour(struct dst_entry *dst, const void *to)
 /**
  * keel_way_is_known() - can packets be sent to the other side at once?
  * @ends: the ends
- * @attr: the GID of the lower device
+ * @netdev: the netdev of the lower device
  *
  * If not, the way is looked for, so that a later call may say so.
  *
  * Context: process context. Does not sleep: ib_cm has one thread for all its handlers.
  * Return: true if so.
  */
-bool keel_way_is_known(const struct keel_ends *ends, const struct ib_gid_attr *attr)
+bool keel_way_is_known(const struct keel_ends *ends, struct net_device *netdev)
 {
 	const struct in6_addr *from = (const struct in6_addr *)ends->sgid.raw;
 	const struct in6_addr *to = (const struct in6_addr *)ends->dgid.raw;
 	bool v4 = ipv6_addr_v4mapped(from) && ipv6_addr_v4mapped(to);
-	struct net_device *netdev;
 	struct dst_entry *dst;
 	bool known;
 
-	/* Keeps the netdev and its namespace. */
+	/* The netdev may be on its way to another namespace. */
 	guard(rcu)();
-	netdev = rdma_read_gid_attr_ndev_rcu(attr);
-	if (IS_ERR(netdev))
-		return false;
 	dst = v4 ? keel_way_v4(netdev, from, to) : keel_way_v6(netdev, from, to);
 	if (IS_ERR(dst))
 		return false;
