@@ -23,6 +23,7 @@
 #include <rdma/ib_addr.h>
 #include <rdma/ib_cm.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/iw_cm.h>
 
 #include "compat.h"
 #include "keel_frame.h"
@@ -75,11 +76,13 @@ struct keel_ends {
 
 /**
  * struct keel_cm_ops - how connections are established over a kind of lower device
+ * @by_netdev: a link finds a device by its netdev alone, and only if no other kind of device
+ *	has the GID
  * @listen: accept connections on a device. Return: 0 or a negative errno.
  * @unlisten: undo this; waits for handlers
  * @connect: ask another host for a connection, which has a QP; @attr: the GID of the lower
- *	device, @addr: the resolved address of the other host. Return: 0 or a negative errno.
- *	KEEL_CONN_REPLIED, or KEEL_CONN_ENDED, comes as an event.
+ *	device, or NULL with @by_netdev; @addr: the resolved address of the other host.
+ *	Return: 0 or a negative errno. KEEL_CONN_REPLIED, or KEEL_CONN_ENDED, comes as an event.
  * @accept: accept a connection that another host has asked for, and that has a QP.
  *	Return: 0 or a negative errno. KEEL_CONN_CONFIRMED comes as an event, and then the
  *	caller gives the connection its other buffers.
@@ -91,6 +94,7 @@ struct keel_ends {
  * calls all of them.
  */
 struct keel_cm_ops {
+	bool by_netdev;
 	int (*listen)(struct keel_lower *lower);
 	void (*unlisten)(struct keel_lower *lower);
 	int (*connect)(struct keel_conn *conn, const struct ib_gid_attr *attr,
@@ -106,7 +110,8 @@ struct keel_cm_ops {
  * @ib: the device; exists until the last reference is dropped
  * @cm: how its connections are established
  * @pd: PD of all connections
- * @listen: accepts connections
+ * @listen: accepts connections: ib_cm
+ * @iw_listen: the same of iw_cm, for IPv4 and IPv6, or NULL
  * @ref: one of the list, one of each connection, and of each address that is resolved
  * @gone: completed when the last reference is dropped
  * @lost: it is removed: its connections end
@@ -117,6 +122,7 @@ struct keel_lower {
 	const struct keel_cm_ops *cm;
 	struct ib_pd *pd;
 	struct ib_cm_id *listen;
+	struct iw_cm_id *iw_listen[2];
 	struct kref ref;
 	struct completion gone;
 	bool lost;
@@ -178,13 +184,17 @@ enum keel_conn_event {
  * @guest: in the list of all guests that are not confirmed
  * @link: the link, with a reference
  * @lower: the device that carries it, with a reference
- * @id: of ib_cm
+ * @id: of ib_cm, or NULL
+ * @iw: of iw_cm, or NULL
+ * @caller: iw_cm: the thread that connects, with a reference, or NULL
+ * @called: completed when @caller needs the connection no more
  * @active: this side has asked for it
  * @request: it counts as a request of another host
  * @confirmed: the work has seen KEEL_CONN_CONFIRMED
  * @psn: the first one that this side expects
  * @cookie: &keel_frame.cookie of the frames that this side accepts
  * @since: when it was made or accepted, jiffies; only for @work of the link
+ * @untold: buffers to receive that the other side has got no credits for at first
  * @hello: of the other side; valid for @work of the link after an event
  * @events: enum keel_conn_event, for @work of the link
  * @cq: completions, which a workqueue handles one after the other
@@ -210,12 +220,16 @@ struct keel_conn {
 	struct keel_link *link;
 	struct keel_lower *lower;
 	struct ib_cm_id *id;
+	struct iw_cm_id *iw;
+	struct task_struct *caller;
+	struct completion called;
 	bool active;
 	bool request;
 	bool confirmed;
 	u32 psn;
 	__le64 cookie;
 	unsigned long since;
+	u32 untold;
 	struct keel_hello hello;
 	unsigned long events;
 	struct ib_cq *cq;
@@ -279,8 +293,8 @@ enum keel_link_origin {
  * @again: queues @work later
  * @events: enum keel_link_event, for @work
  * @conn: the connection; only for @work
- * @attr: GID of the lower device while the address is resolved, with a reference; only
- *	for @work
+ * @attr: GID of the lower device while the address is resolved, with a reference, or NULL
+ *	with &keel_cm_ops.by_netdev; only for @work
  * @lower: the same device, with a reference
  * @addr: the address that is resolved
  * @resolved: 0 or a negative errno, with KEEL_LINK_RESOLVED
@@ -543,6 +557,14 @@ int keel_request_offer(struct keel_conn *conn);
 
 /* cm.c */
 extern const struct keel_cm_ops keel_cm_ib;
+
+/* cm_iw.c */
+extern const struct keel_cm_ops keel_cm_iw;
+#if IS_ENABLED(CONFIG_KUNIT)
+bool keel_iw_ends(const struct net_device *netdev, struct sockaddr_storage *local,
+		  struct sockaddr_storage *remote, struct keel_ends *ends);
+void keel_iw_addr(const union ib_gid *gid, int netdev, struct sockaddr_storage *addr);
+#endif
 
 /**
  * keel_lower_get() - get a reference on a lower device

@@ -28,6 +28,16 @@ static void keel_home_remove(struct keel_home *home)
 	kfree(home);
 }
 
+static const struct keel_cm_ops *keel_lower_cm(const struct ib_device *ib)
+{
+	u32 port;
+
+	rdma_for_each_port(ib, port)
+		if (rdma_cap_ib_cm(ib, port))
+			return &keel_cm_ib;
+	return &keel_cm_iw;
+}
+
 static int keel_lower_new(struct ib_device *ib)
 {
 	struct keel_lower *lower = kzalloc_obj(*lower, GFP_KERNEL);
@@ -36,7 +46,7 @@ static int keel_lower_new(struct ib_device *ib)
 	if (!lower)
 		return -ENOMEM;
 	lower->ib = ib;
-	lower->cm = &keel_cm_ib;
+	lower->cm = keel_lower_cm(ib);
 	kref_init(&lower->ref);
 	init_completion(&lower->gone);
 	lower->pd = ib_alloc_pd(ib, 0);

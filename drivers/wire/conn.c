@@ -290,6 +290,7 @@ bool keel_conn_up(struct keel_conn *conn)
 	conn->state = KEEL_CONN_UP;
 	/* Frames that came before have added some. */
 	conn->credits += le16_to_cpu(conn->hello.credits);
+	conn->owed += conn->untold;
 	keel_conn_settle(conn);
 	return true;
 }
@@ -568,7 +569,7 @@ void keel_conn_destroy(struct keel_conn *conn)
 	scoped_guard(spinlock, &conn->lock)
 		conn->state = KEEL_CONN_OVER;
 	/* First, because its handlers use the QP. Waits for them. */
-	if (conn->id)
+	if (conn->id || conn->iw)
 		conn->lower->cm->end(conn);
 	if (conn->qp) {
 		/* Nothing is posted any more. After this, no completion comes any more. */

@@ -84,13 +84,22 @@ static void keel_link_up(struct keel_link *link)
 	/* The first frame confirms the connection. */
 	if (conn->active)
 		set_bit(KEEL_LINK_DOUBTED, &link->events);
-	keel_link_release_held(link);
 }
 
 static bool keel_link_is_up(struct keel_link *link)
 {
 	guard(spinlock)(&link->lock);
 	return link->up;
+}
+
+/*
+ * Send the datagrams that have waited for a connection. Over iWARP, this side has only the
+ * credits of a guest at first: keel_link_wake() tells when there are more.
+ */
+static void keel_link_see_held(struct keel_link *link)
+{
+	if (keel_link_is_up(link) && keel_conn_room(link->conn))
+		keel_link_release_held(link);
 }
 
 /* A guest is confirmed: is it used, rather than the connection that there is? */
@@ -152,7 +161,7 @@ static const char *keel_link_over(struct keel_link *link)
 	if (test_bit(KEEL_CONN_ENDED, &link->conn->events))
 		return "it failed, or was refused";
 	guard(spinlock)(&link->lock);
-	/* ib_cm waits as long as the other side wants. */
+	/* ib_cm waits as long as the other side wants, and siw for two minutes. */
 	if (!link->up && time_after_eq(jiffies, link->conn->since + KEEL_CONNECT_TIME))
 		return "nobody has accepted it";
 	if (keel_link_is_stuck(link))
@@ -231,7 +240,8 @@ static void keel_link_unresolve(struct keel_link *link)
 {
 	rdma_addr_cancel(&link->addr);
 	clear_bit(KEEL_LINK_RESOLVED, &link->events);
-	rdma_put_gid_attr(link->attr);
+	if (link->attr)
+		rdma_put_gid_attr(link->attr);
 	link->attr = NULL;
 	keel_lower_put(link->lower);
 	link->lower = NULL;
@@ -285,11 +295,12 @@ static void keel_link_resolve(struct keel_link *link)
 	rdma_gid2ip(&src.addr, &link->ends.sgid);
 	rdma_gid2ip(&dst.addr, &link->ends.dgid);
 	memset(&link->addr, 0, sizeof(link->addr));
-	/* Its netdev gives the namespace; this only must not be NULL. */
+	/* The netdev of a GID replaces these. Without one, there are no other namespaces. */
 	link->addr.net = &init_net;
+	link->addr.bound_dev_if = link->ends.netdev;
 	link->addr.sgid_attr = link->attr;
 	if (rdma_resolve_ip(&src.addr, &dst.addr, &link->addr, KEEL_RESOLVE_MS,
-			    keel_link_resolved, true, link))
+			    keel_link_resolved, link->attr, link))
 		keel_link_unresolve(link);
 }
 
@@ -381,6 +392,7 @@ void keel_link_work(struct work_struct *work)
 	keel_link_proceed(link);
 	/* Before there are others, for which one of them might have to go. */
 	keel_link_see_guests(link);
+	keel_link_see_held(link);
 	keel_link_ask(link);
 	keel_guests_accept(link);
 	keel_link_resolve_end(link);

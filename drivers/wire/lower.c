@@ -14,7 +14,7 @@
 static char *keel_lowers_wanted = "";
 module_param_named(lower, keel_lowers_wanted, charp, 0444);
 MODULE_PARM_DESC(lower,
-		 "RDMA devices that carry messages to other hosts: names with commas, or all (default none)");
+		 "RDMA devices that carry messages to other hosts: names with commas; all: each of RoCE v2 (default none)");
 
 static LIST_HEAD(keel_lowers);
 static LIST_HEAD(keel_homes);
@@ -55,15 +55,18 @@ static bool keel_lower_is_named(const char *names, const char *name)
  */
 bool keel_lower_may(const struct ib_device *ib)
 {
+	bool named = keel_lower_is_named(keel_lowers_wanted, ib->name);
 	u32 port;
 
-	if (ib->ops.driver_id == KEEL_RDMA_DRIVER ||
-	    (!keel_lower_is_named(keel_lowers_wanted, "all") &&
-	     !keel_lower_is_named(keel_lowers_wanted, ib->name)))
+	if (ib->ops.driver_id == KEEL_RDMA_DRIVER)
 		return false;
-	rdma_for_each_port(ib, port)
+	rdma_for_each_port(ib, port) {
 		if (rdma_protocol_roce_udp_encap(ib, port) && rdma_cap_ib_cm(ib, port))
-			return true;
+			return named || keel_lower_is_named(keel_lowers_wanted, "all");
+		/* Not all of them: another host can crash this one over siw (upstream.rst). */
+		if (rdma_cap_iw_cm(ib, port))
+			return named;
+	}
 	return false;
 }
 
@@ -140,6 +143,31 @@ static const struct ib_gid_attr *keel_lower_gid(struct ib_device *ib, u32 port,
 	return NULL;
 }
 
+/* Is the port of a lower device on the netdev of @ends? */
+static bool keel_lower_is_at(struct ib_device *ib, u32 port, const struct keel_ends *ends)
+{
+	struct net_device *netdev = ib_device_get_netdev(ib, port);
+	bool is;
+
+	if (!netdev)
+		return false;
+	is = dev_net(netdev)->net_cookie == ends->net && netdev->ifindex == ends->netdev;
+	dev_put(netdev);
+	return is;
+}
+
+/* Can a port carry a link? @attr gets its GID, as for keel_lower_find(). */
+static bool keel_lower_fits(const struct keel_lower *lower, u32 port,
+			    const struct keel_ends *ends, const struct ib_gid_attr **attr)
+{
+	*attr = NULL;
+	if (lower->cm->by_netdev)
+		return rdma_cap_iw_cm(lower->ib, port) &&
+		       keel_lower_is_at(lower->ib, port, ends);
+	*attr = keel_lower_gid(lower->ib, port, ends);
+	return *attr;
+}
+
 /**
  * keel_lower_add() - let a device carry links
  * @lower: the device; its reference of the list is passed on
@@ -148,8 +176,18 @@ static const struct ib_gid_attr *keel_lower_gid(struct ib_device *ib, u32 port,
  */
 void keel_lower_add(struct keel_lower *lower)
 {
+	struct list_head *before = &keel_lowers;
+	struct keel_lower *other;
+
 	guard(spinlock_irqsave)(&keel_lowers_lock);
-	list_add_tail(&lower->node, &keel_lowers);
+	/* Both hosts take the same kind if they have both. */
+	list_for_each_entry(other, &keel_lowers, node) {
+		if (lower->cm->by_netdev || !other->cm->by_netdev)
+			continue;
+		before = &other->node;
+		break;
+	}
+	list_add_tail(&lower->node, before);
 }
 
 /**
@@ -183,7 +221,7 @@ static struct keel_lower *keel_lower_nth(int n)
 /**
  * keel_lower_find() - find a device that can carry a link
  * @ends: the ends of the link
- * @attr: gets its GID, with a reference
+ * @attr: gets its GID, with a reference, or NULL with &keel_cm_ops.by_netdev
  *
  * Context: may sleep.
  * Return: the device, with a reference; or NULL. If another device is removed meanwhile,
@@ -198,11 +236,9 @@ struct keel_lower *keel_lower_find(const struct keel_ends *ends,
 
 	/* A table of GIDs is long: it is read without the lock. */
 	for (n = 0; (lower = keel_lower_nth(n)); n++) {
-		rdma_for_each_port(lower->ib, port) {
-			*attr = keel_lower_gid(lower->ib, port, ends);
-			if (*attr)
+		rdma_for_each_port(lower->ib, port)
+			if (keel_lower_fits(lower, port, ends, attr))
 				return lower;
-		}
 		keel_lower_put(lower);
 	}
 	return NULL;

@@ -3,6 +3,7 @@
  * What two hosts tell each other to establish a connection, and how one that another host
  * asks for gets to its link. The same for each kind of lower device.
  */
+#include <kunit/visibility.h>
 #include <linux/err.h>
 
 #include "keel_wire.h"
@@ -11,7 +12,7 @@
  * keel_hello_set() - what this host tells the other one
  * @hello: is set
  * @conn: the connection
- * @credits: number of frames that the other host may send at first
+ * @credits: number of frames that the other host may send at first, KEEL_LINK_RECVS at most
  *
  * Context: may sleep.
  */
@@ -23,7 +24,9 @@ void keel_hello_set(struct keel_hello *hello, struct keel_conn *conn, u32 credit
 		.credits = cpu_to_le16(credits),
 		.cookie = conn->cookie,
 	};
+	conn->untold = KEEL_LINK_RECVS - credits;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_hello_set);
 
 /**
  * keel_hello_is_known() - does the other host speak this version?
@@ -37,6 +40,7 @@ bool keel_hello_is_known(const struct keel_hello *hello)
 	return hello->magic == cpu_to_le32(KEEL_HELLO_MAGIC) &&
 	       hello->version == cpu_to_le16(KEEL_FRAME_VERSION);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_hello_is_known);
 
 /**
  * keel_request_new() - make the connection that another host asks for
@@ -98,6 +102,7 @@ int keel_request_offer(struct keel_conn *conn)
 	/* The caller ends these. */
 	conn->request = false;
 	conn->id = NULL;
+	conn->iw = NULL;
 	/* Also without a connection: if nobody uses the link, its work takes it away. */
 	keel_link_queue(conn->link);
 	keel_conn_destroy(conn);

@@ -225,6 +225,9 @@ void keel_link_wake(struct keel_link *link, u32 room)
 	u32 kept;
 
 	guard(spinlock)(&link->lock);
+	/* It had no room when it came up. */
+	if (room && link->up && link->nheld)
+		keel_link_queue(link);
 	kept = min(link->nwoken, KEEL_LINK_OPEN);
 	for (; room > kept; room--) {
 		wait = keel_turns_next(&link->turns);
