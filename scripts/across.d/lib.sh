@@ -2,12 +2,15 @@
 # shellcheck shell=bash
 # Functions for the groups in this folder. The server of a program runs on host b, and its
 # client on host a.
-# shellcheck disable=SC2034,SC2154  # across-run uses them, or sets them
+#
+# The caller has the hosts of host.sh up, and defines in addition
+#   begin HOST COMMAND...   begin to run a command on a host, and set pid; killing that ends it
+# It sets "where", for the titles.
+# shellcheck disable=SC2034,SC2154  # the callers use them, or set them
 
 count=0
 failed=0
 port=18600
-server_at=${address[b]}
 
 tcp_listens() {
 	[ -n "$(on b ss -Hltn "sport = $1")" ]
@@ -19,17 +22,18 @@ cm_listens() {
 }
 
 packets() {
-	cat "/sys/class/infiniband/keel_$1/ports/1/hw_counters/far_packets"
+	kernel_of "$1" cat "/sys/class/infiniband/keel_$1/ports/1/hw_counters/far_packets"
 }
 
 # both READY SERVER CLIENT: run both commands, in which @DEV and @GID stand for the device of
-# the host and the index of its GID. READY tells that the server is ready.
+# the host and the index of its GID, @AT for the address of the server, and @TCP for the one
+# that the client needs to reach it without RDMA. READY tells that the server is ready.
 both() {
 	local server=${2//@DEV/keel_b} client=${3//@DEV/keel_a} pid rc=0
-	# Not with on(): this is the process that is killed.
-	ip netns exec keel_b timeout -k 5 60 bash -c "exec ${server//@GID/${gid[b]}}" \
-		>server 2>&1 &
-	pid=$!
+	server=${server//@AT/${server_at[b]}}
+	client=${client//@AT/${server_at[a]}}
+	client=${client//@TCP/$tcp_at}
+	begin b timeout -k 5 60 bash -c "exec ${server//@GID/${gid[b]}}" >server 2>&1
 	# shellcheck disable=SC2086  # words
 	soon $1 || rc=1
 	[ "$rc" -ne 0 ] ||
@@ -62,10 +66,10 @@ try() {
 	: >server
 	: >client
 	if "$@"; then
-		echo "ok $count - HOST-1: $title, over $lower"
+		echo "ok $count - HOST-1: $title, $where"
 		return
 	fi
 	failed=$((failed + 1))
-	echo "not ok $count - HOST-1: $title, over $lower"
+	echo "not ok $count - HOST-1: $title, $where"
 	tail -n 10 server client | sed 's/^/# /'
 }

@@ -1,65 +1,70 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# Two hosts in a guest: the network namespaces keel_a and keel_b, which a veth pair connects.
-# Each has a device of keel, named like it, and a lower device that carries its messages,
-# low_a or low_b.
+# Two hosts in a guest, with their devices as in host.sh. A veth pair connects the netdevs.
+#
+# rxe: the hosts are two network namespaces. siw: its kernel users reach only the initial one.
+# So both hosts are there, with addresses of the link scope: IPv6 sends from one to the other
+# by the netdev of the sender, although both are its own.
+# shellcheck disable=SC2034  # host.sh and the callers use them
+. "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/host.sh"
 
-# shellcheck disable=SC2034  # of the devices of keel; across.d/lib.sh reads it
-declare -A gid=()
-declare -A address=([a]=10.9.0.1 [b]=10.9.0.2)
+# What comes before a command of a host.
+declare -A enter=()
 
-# on HOST COMMAND...: run a command on a host.
 on() {
 	local host=$1
 	shift
-	ip netns exec "keel_$host" "$@"
+	# shellcheck disable=SC2086  # words
+	${enter[$host]} "$@"
 }
 
-# The index of the GID of RoCE v2 that is an IPv4 address.
-gid_of() {
-	local folder=/sys/class/infiniband/keel_$1/ports/1 index
-	for index in {0..15}; do
-		grep -q v2 "$folder/gid_attrs/types/$index" 2>/dev/null || continue
-		case $(<"$folder/gids/$index") in
-		0000:0000:0000:0000:0000:ffff:*)
-			echo "$index"
-			return
-			;;
-		esac
-	done
-	return 1
+# begin HOST COMMAND...: begin to run a command on a host, and set pid; killing that ends the
+# command. So not with on().
+begin() {
+	local host=$1
+	shift
+	# shellcheck disable=SC2086  # words
+	${enter[$host]} "$@" &
+	pid=$!
 }
 
-# soon COMMAND...: wait until a command succeeds, 15 seconds at most.
-soon() {
-	local i
-	for ((i = 0; i < 75; i++)); do
-		if "$@" >/dev/null 2>&1; then return 0; fi
-		sleep 0.2
-	done
+# Both hosts have the same.
+kernel_of() {
+	shift
 	"$@"
 }
 
-# host_up HOST LOWER
-host_up() {
-	on "$1" sysctl -qw net.ipv6.conf.all.accept_dad=0
-	on "$1" ip address add "${address[$1]}/24" dev "keel_$1"
-	on "$1" ip link set "keel_$1" up
-	on "$1" ip link set lo up
-	on "$1" rdma link add "keel_$1" type keel netdev "keel_$1"
-	on "$1" rdma link add "low_$1" type "$2" netdev "keel_$1"
-	soon gid_of "$1"
-	gid[$1]=$(gid_of "$1")
+# Addresses of two namespaces, which are those of host.sh.
+apart() {
+	local h
+	for h in a b; do
+		ip netns add "keel_$h"
+		enter[$h]="ip netns exec keel_$h"
+	done
+	ip link add keel_a netns keel_a mtu "$1" type veth peer name keel_b netns keel_b mtu "$1"
+}
+
+# Addresses of one.
+together() {
+	enter=([a]= [b]=)
+	address=([a]=fe80::1/64 [b]=fe80::2/64)
+	gid_text=([a]=fe80:0000:0000:0000:0000:0000:0000:0001
+		[b]=fe80:0000:0000:0000:0000:0000:0000:0002)
+	server_at=([a]=fe80::2%keel_a [b]=fe80::2%keel_b)
+	tcp_at=127.0.0.1
+	ip link add keel_a mtu "$1" type veth peer name keel_b mtu "$1"
 }
 
 # hosts_up LOWER MTU: LOWER is the type of the lower devices, MTU that of the netdevs.
 hosts_up() {
-	modprobe -q "rdma_$1" || modprobe "$1"
-	ip netns add keel_a
-	ip netns add keel_b
-	ip link add keel_a netns keel_a mtu "$2" type veth peer name keel_b netns keel_b mtu "$2"
-	host_up a "$1"
-	host_up b "$1"
+	lower=$1
+	modprobe -q "rdma_$lower" || modprobe "$lower"
+	case $lower in
+	siw) together "$2" ;;
+	*) apart "$2" ;;
+	esac
+	host_up a
+	host_up b
 }
 
 hosts_down() {
@@ -68,5 +73,6 @@ hosts_down() {
 		rdma link delete "keel_$h" || :
 		rdma link delete "low_$h" || :
 		ip netns delete "keel_$h" || :
+		ip link delete "keel_$h" || :
 	done 2>/dev/null
 }

@@ -179,13 +179,32 @@ TEST_SLOW(thousand, "HOST-4", "of a thousand datagrams none is lost, if there ar
 	CHECK_EQ(n, THOUSAND);
 }
 
+/* The GRH names both ends. Over siw the hosts have IPv6 addresses. */
+static void check_grh(void)
+{
+	const struct ibv_grh *grh = (const void *)b.mem;
+	const struct ip *ip = (const void *)(b.mem + 20);
+
+	if (!strcmp(hosts_over(), "siw")) {
+		CHECK_EQ(ntohl(grh->version_tclass_flow) >> 20, 0x628);
+		CHECK_MEM(&grh->sgid, &a.gid, sizeof(a.gid));
+		CHECK_MEM(&grh->dgid, &b.gid, sizeof(b.gid));
+		return;
+	}
+	CHECK_EQ(ip->ip_v, 4);
+	CHECK_EQ(ip->ip_tos, 0x28);
+	/* The kernel takes that of the route. */
+	CHECK_EQ(ip->ip_ttl, 64);
+	CHECK_EQ(ntohl(ip->ip_src.s_addr), 0x0a090001);
+	CHECK_EQ(ntohl(ip->ip_dst.s_addr), 0x0a090002);
+}
+
 TEST(datagrams, "HOST-1", "datagrams of 0 to 4096 bytes arrive on the other host, with a GRH that leads back")
 {
 	static const uint32_t lens[] = { 0, 1, 64, 1000, 4095, 4096 };
 	struct ibv_ah_attr back;
 	struct ibv_ah *reply;
 	struct ibv_wc wc;
-	const struct ip *ip;
 	size_t i;
 
 	begin();
@@ -194,13 +213,7 @@ TEST(datagrams, "HOST-1", "datagrams of 0 to 4096 bytes arrive on the other host
 		receive(&b);
 		send_to(&a, ah, b.qp->qp_num, QP_QKEY, lens[i]);
 		wc = arrived(&a, &b, lens[i]);
-		ip = (const void *)(b.mem + 20);
-		CHECK_EQ(ip->ip_v, 4);
-		CHECK_EQ(ip->ip_tos, 0x28);
-		/* The kernel takes that of the route. */
-		CHECK_EQ(ip->ip_ttl, 64);
-		CHECK_EQ(ntohl(ip->ip_src.s_addr), 0x0a090001);
-		CHECK_EQ(ntohl(ip->ip_dst.s_addr), 0x0a090002);
+		check_grh();
 	}
 	CHECK_OK(ibv_init_ah_from_wc(b.ctx, 1, &wc, (void *)b.mem, &back));
 	CHECK_MEM(&back.grh.dgid, &a.gid, sizeof(a.gid));
@@ -328,8 +341,10 @@ static void wait_listener(void)
 static void check_used(const char *command)
 {
 	char *links = t_shell("cat /sys/kernel/debug/keel/keel_a/links");
+	char over[20];
 
-	if (!strstr(links, " over rxe_a"))
+	snprintf(over, sizeof(over), " over %s_a", hosts_over());
+	if (!strstr(links, over))
 		FAIL("%s has used no link: %s", command, links);
 	free(links);
 }
@@ -337,17 +352,17 @@ static void check_used(const char *command)
 TEST_SLOW(rping, "HOST-1", "rping connects by rdma_cm, and its data arrives on the other host", 60)
 {
 	hosts_up();
-	free(host_shell(1, "rping -s -a 10.9.0.2 -C 5 >/dev/null 2>&1 &"));
+	free(host_shell(1, "rping -s -a %s -C 5 >/dev/null 2>&1 &", host_at(1, 1)));
 	wait_listener();
-	free(host_shell(0, "rping -c -a 10.9.0.2 -C 5 -v"));
+	free(host_shell(0, "rping -c -a %s -C 5 -v", host_at(1, 0)));
 	check_used("rping");
 }
 
 TEST_SLOW(ucmatose, "HOST-1", "ucmatose connects ten times at once by rdma_cm", 60)
 {
 	hosts_up();
-	free(host_shell(1, "ucmatose -c 10 -b 10.9.0.2 >/dev/null 2>&1 &"));
+	free(host_shell(1, "ucmatose -c 10 -b %s >/dev/null 2>&1 &", host_at(1, 1)));
 	wait_listener();
-	free(host_shell(0, "ucmatose -c 10 -s 10.9.0.2"));
+	free(host_shell(0, "ucmatose -c 10 -s %s", host_at(1, 0)));
 	check_used("ucmatose");
 }

@@ -20,6 +20,27 @@ const struct joint joint_patient = {
 	.timeout = 20, .retry_cnt = 7, .rnr_retry = 7, .rnr_timer = 1, .psn = 0x123456,
 };
 
+const char *hosts_over(void)
+{
+	return getenv("KEEL_OVER") ?: "rxe";
+}
+
+/* siw has no network namespaces for users in the kernel: see hosts.h. */
+static bool hosts_share(void)
+{
+	return !strcmp(hosts_over(), "siw");
+}
+
+/* A command on a host begins with this. */
+static const char *host_prefix(int host)
+{
+	static char prefix[HOSTS][40];
+
+	if (!hosts_share())
+		sprintf(prefix[host], "ip netns exec keel_%s ", names[host]);
+	return prefix[host];
+}
+
 char *host_shell(int host, const char *fmt, ...)
 {
 	char command[400];
@@ -28,12 +49,33 @@ char *host_shell(int host, const char *fmt, ...)
 	va_start(args, fmt);
 	vsnprintf(command, sizeof(command), fmt, args);
 	va_end(args);
-	return t_shell("ip netns exec keel_%s %s", names[host], command);
+	return t_shell("%s%s", host_prefix(host), command);
 }
 
 int host_shell_status(int host, const char *command)
 {
-	return t_shell_status("ip netns exec keel_%s sh -c \"%s\"", names[host], command);
+	return t_shell_status("%ssh -c \"%s\"", host_prefix(host), command);
+}
+
+const char *host_at(int host, int from)
+{
+	static char at[HOSTS][HOSTS][30];
+
+	if (hosts_share())
+		sprintf(at[host][from], "fe80::%d%%keel_%s", host + 1, names[from]);
+	else
+		sprintf(at[host][from], "10.9.0.%d", host + 1);
+	return at[host][from];
+}
+
+void host_address(int host)
+{
+	if (hosts_share())
+		free(t_shell("ip address replace fe80::%d/64 nodad dev keel_%s", host + 1,
+			     names[host]));
+	else
+		free(host_shell(host, "ip address replace 10.9.0.%d/24 dev keel_%s", host + 1,
+				names[host]));
 }
 
 int host_connections(int host)
@@ -49,23 +91,44 @@ int host_connections(int host)
 void host_lower(int host, int up)
 {
 	if (up)
-		free(host_shell(host, "rdma link add rxe_%s type rxe netdev keel_%s",
-				names[host], names[host]));
+		free(host_shell(host, "rdma link add %s_%s type %s netdev keel_%s", hosts_over(),
+				names[host], hosts_over(), names[host]));
 	else
-		free(t_shell("rdma link delete rxe_%s", names[host]));
+		free(t_shell("rdma link delete %s_%s", hosts_over(), names[host]));
 }
 
 void hosts_down(void)
 {
-	t_shell_status("for h in a b; do rdma link delete keel_$h; rdma link delete rxe_$h; "
-		       "ip netns delete keel_$h; done >/dev/null 2>&1");
+	t_shell_status("for h in a b; do rdma link delete keel_$h; rdma link delete %s_$h; "
+		       "ip netns delete keel_$h; ip link delete keel_$h; done >/dev/null 2>&1",
+		       hosts_over());
 	module_restore();
 }
 
 static bool hosts_are_up(void)
 {
-	return !t_shell_status("cd /sys/class/infiniband && ls keel_a keel_b rxe_a rxe_b "
-			       "/run/netns/keel_a >/dev/null 2>&1");
+	return !t_shell_status("cd /sys/class/infiniband && ls keel_a keel_b %s_a %s_b "
+			       ">/dev/null 2>&1 && %sip link show keel_a >/dev/null 2>&1",
+			       hosts_over(), hosts_over(), host_prefix(0));
+}
+
+/* Load the module, and make the netdevs. */
+static void hosts_prepare(void)
+{
+	int i;
+
+	if (hosts_share()) {
+		module_load("default_device=0 lower=siw_a,siw_b");
+		t_shell_status("modprobe -q siw");
+		free(t_shell("ip link add keel_a mtu 5000 type veth peer name keel_b mtu 5000"));
+		return;
+	}
+	module_load("default_device=0 lower=all");
+	t_shell_status("modprobe -q rdma_rxe");
+	for (i = 0; i < HOSTS; i++)
+		free(t_shell("ip netns add keel_%s", names[i]));
+	free(t_shell("ip link add keel_a netns keel_a mtu 5000 type veth "
+		     "peer name keel_b netns keel_b mtu 5000"));
 }
 
 void hosts_up(void)
@@ -76,16 +139,11 @@ void hosts_up(void)
 		return;
 	hosts_down();
 	module_unload();
-	module_load("default_device=0 lower=all");
-	t_shell_status("modprobe -q rdma_rxe");
-	for (i = 0; i < HOSTS; i++)
-		free(t_shell("ip netns add keel_%s", names[i]));
-	free(t_shell("ip link add keel_a netns keel_a mtu 5000 type veth "
-		     "peer name keel_b netns keel_b mtu 5000"));
+	hosts_prepare();
 	for (i = 0; i < HOSTS; i++) {
 		/* The address of the link scope would need a second to become usable. */
 		free(host_shell(i, "sysctl -qw net.ipv6.conf.all.accept_dad=0"));
-		free(host_shell(i, "ip address add 10.9.0.%d/24 dev keel_%s", i + 1, names[i]));
+		host_address(i);
 		free(host_shell(i, "ip link set keel_%s up", names[i]));
 		free(host_shell(i, "ip link set lo up"));
 		free(host_shell(i, "rdma link add keel_%s type keel netdev keel_%s", names[i],
@@ -96,14 +154,18 @@ void hosts_up(void)
 
 static void find_gid(struct end *e, int host)
 {
+	union ibv_gid gid = {
+		.raw = { [10] = 0xff, 0xff, 10, 9, 0, host + 1 },
+	};
 	struct ibv_gid_entry entry;
 	int i;
 
+	if (hosts_share())
+		gid = (union ibv_gid){ .raw = { 0xfe, 0x80, [15] = host + 1 } };
 	for (i = 0; i < 100; i++) {
 		for (e->sgid = 0; e->sgid < 16; e->sgid++) {
 			if (ibv_query_gid_ex(e->ctx, 1, e->sgid, &entry, 0) ||
-			    entry.gid.raw[10] != 0xff || entry.gid.raw[12] != 10 ||
-			    entry.gid.raw[15] != host + 1)
+			    memcmp(&entry.gid, &gid, sizeof(gid)))
 				continue;
 			e->gid = entry.gid;
 			return;
@@ -155,7 +217,7 @@ struct end end_new_xrc(int host)
 
 struct end end_new_lower(int host)
 {
-	return end_new_of("rxe", host, IBV_QPT_UD);
+	return end_new_of(hosts_over(), host, IBV_QPT_UD);
 }
 
 void end_free(struct end *e)

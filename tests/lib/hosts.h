@@ -2,6 +2,10 @@
 /*
  * Two hosts: two network namespaces, which a veth pair connects. Each has a device of
  * rxe, and a device of keel that uses it. The process of a test opens both.
+ *
+ * With KEEL_OVER=siw in the environment, the devices are those of siw. Its kernel users reach
+ * only the initial namespace: both hosts are there, with addresses of the link scope. IPv6
+ * sends from one to the other by the netdev of the sender, although both are its own.
  */
 #ifndef HOSTS_H
 #define HOSTS_H
@@ -50,7 +54,13 @@ char *host_shell(int host, const char *fmt, ...) __attribute__((format(printf, 2
 int host_shell_status(int host, const char *command);
 /* How many connections the link between the hosts has had, as host @host counts them. */
 int host_connections(int host);
-/* Create or delete the device of rxe of a host. */
+/* The type of the lower devices, and the first part of their names: "rxe" or "siw". */
+const char *hosts_over(void);
+/* The address of a host as programs on host @from write it. */
+const char *host_at(int host, int from);
+/* Give a host its address, if its netdev has lost it. */
+void host_address(int host);
+/* Create or delete the lower device of a host. */
 void host_lower(int host, int up);
 
 /* Open the device of a host, with a QP in RESET. */

@@ -172,7 +172,7 @@ static void cable(int round)
 	free(host_shell(1, "ip link set keel_b down"));
 	usleep(round % 2 ? 50000 : 1000000);
 	free(host_shell(1, "ip link set keel_b up"));
-	free(host_shell(1, "ip address replace 10.9.0.2/24 dev keel_b"));
+	host_address(1);
 	/* The GSI of rxe may be in error for ever: Documentation/upstream.rst. */
 	lower(0);
 	lower(1);
