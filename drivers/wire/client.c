@@ -38,6 +38,14 @@ static const struct keel_cm_ops *keel_lower_cm(const struct ib_device *ib)
 	return &keel_cm_iw;
 }
 
+/* Can its QPs and CQs have what a connection needs? */
+static bool keel_lower_suffices(const struct ib_device *ib)
+{
+	return ib->attrs.max_send_sge >= 2 && ib->attrs.max_recv_sge >= 2 &&
+	       ib->attrs.max_qp_wr > max(KEEL_LINK_SENDS, KEEL_LINK_RECVS) &&
+	       ib->attrs.max_cqe >= KEEL_LINK_SENDS + KEEL_LINK_RECVS + 2;
+}
+
 static int keel_lower_new(struct ib_device *ib)
 {
 	struct keel_lower *lower = kzalloc_obj(*lower, GFP_KERNEL);
@@ -49,6 +57,9 @@ static int keel_lower_new(struct ib_device *ib)
 	lower->cm = keel_lower_cm(ib);
 	kref_init(&lower->ref);
 	init_completion(&lower->gone);
+	ret = keel_lower_suffices(ib) ? 0 : -EOPNOTSUPP;
+	if (ret)
+		goto err_lower;
 	lower->pd = ib_alloc_pd(ib, 0);
 	if (IS_ERR(lower->pd)) {
 		ret = PTR_ERR(lower->pd);

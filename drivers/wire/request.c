@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What two hosts tell each other to establish a connection, and how one that another host
- * asks for gets to its link. The same for each kind of lower device.
+ * The part of the establishment of connections that is the same for each kind of lower device:
+ * the hello that two hosts send each other, and the way of a request to its link.
  */
 #include <kunit/visibility.h>
 #include <linux/err.h>

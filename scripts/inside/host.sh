@@ -12,12 +12,28 @@
 # Indexes of GIDs of the devices of keel.
 declare -A gid=()
 # The address of a host with its prefix length, and as a GID.
-declare -A address=([a]=10.9.0.1/24 [b]=10.9.0.2/24)
-declare -A gid_text=([a]=0000:0000:0000:0000:0000:ffff:0a09:0001
-	[b]=0000:0000:0000:0000:0000:ffff:0a09:0002)
+declare -A address=() gid_text=()
 # The address of host b as programs of each host write it, and as TCP needs it.
-declare -A server_at=([a]=10.9.0.2 [b]=10.9.0.2)
-tcp_at=10.9.0.2
+declare -A server_at=()
+tcp_at=
+
+# For hosts that have a network namespace each.
+address_ipv4() {
+	address=([a]=10.9.0.1/24 [b]=10.9.0.2/24)
+	gid_text=([a]=0000:0000:0000:0000:0000:ffff:0a09:0001
+		[b]=0000:0000:0000:0000:0000:ffff:0a09:0002)
+	server_at=([a]=10.9.0.2 [b]=10.9.0.2)
+	tcp_at=10.9.0.2
+}
+
+# For hosts in one namespace.
+address_link() {
+	address=([a]=fe80::1/64 [b]=fe80::2/64)
+	gid_text=([a]=fe80:0000:0000:0000:0000:0000:0000:0001
+		[b]=fe80:0000:0000:0000:0000:0000:0000:0002)
+	server_at=([a]=fe80::2%keel_a [b]=fe80::2%keel_b)
+	tcp_at=127.0.0.1
+}
 
 # soon COMMAND...: wait until a command succeeds, 15 seconds at most.
 soon() {

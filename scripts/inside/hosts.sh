@@ -8,7 +8,7 @@
 # shellcheck disable=SC2034  # host.sh and the callers use them
 . "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/host.sh"
 
-# What comes before a command of a host.
+# The words before a command of a host.
 declare -A enter=()
 
 on() {
@@ -34,9 +34,10 @@ kernel_of() {
 	"$@"
 }
 
-# Addresses of two namespaces, which are those of host.sh.
+# Two network namespaces; MTU.
 apart() {
 	local h
+	address_ipv4
 	for h in a b; do
 		ip netns add "keel_$h"
 		enter[$h]="ip netns exec keel_$h"
@@ -44,14 +45,10 @@ apart() {
 	ip link add keel_a netns keel_a mtu "$1" type veth peer name keel_b netns keel_b mtu "$1"
 }
 
-# Addresses of one.
+# One; MTU.
 together() {
+	address_link
 	enter=([a]= [b]=)
-	address=([a]=fe80::1/64 [b]=fe80::2/64)
-	gid_text=([a]=fe80:0000:0000:0000:0000:0000:0000:0001
-		[b]=fe80:0000:0000:0000:0000:0000:0000:0002)
-	server_at=([a]=fe80::2%keel_a [b]=fe80::2%keel_b)
-	tcp_at=127.0.0.1
 	ip link add keel_a mtu "$1" type veth peer name keel_b mtu "$1"
 }
 

@@ -46,7 +46,7 @@ struct mpa {
 	struct hello hello;
 };
 
-/* What comes before and after a frame: all are big-endian. */
+/* A frame with the headers before it and the trailer: all numbers are big-endian. */
 struct fpdu {
 	uint16_t len;
 	uint16_t ctrl;
