@@ -194,6 +194,7 @@ enum keel_conn_event {
  * @psn: the first one that this side expects
  * @cookie: &keel_frame.cookie of the frames that this side accepts
  * @since: when it was made or accepted, jiffies; only for @work of the link
+ * @repeats: how often KEEL_FRAME_ASK was repeated; only for @work of the link
  * @untold: buffers to receive that the other side has got no credits for at first
  * @hello: of the other side; valid for @work of the link after an event
  * @events: enum keel_conn_event, for @work of the link
@@ -229,6 +230,7 @@ struct keel_conn {
 	u32 psn;
 	__le64 cookie;
 	unsigned long since;
+	u32 repeats;
 	u32 untold;
 	struct keel_hello hello;
 	unsigned long events;

@@ -22,6 +22,9 @@
 /* How long the resolution of an address, and an answer to ASK, may take. */
 #define KEEL_RESOLVE_MS		2000
 #define KEEL_ASK_TIME		(2 * HZ)
+/* When, and how often, the first ASK is repeated over iWARP. */
+#define KEEL_ASK_REPEAT		(HZ / 10 ?: 1)
+#define KEEL_ASK_REPEATS	(KEEL_LINK_SPARE - 1)
 /* How long it may take until a connection is up. */
 #define KEEL_CONNECT_TIME	(5 * HZ)
 /* How long those that wait for a link that is up get no credit. */
@@ -226,6 +229,32 @@ static void keel_link_ask(struct keel_link *link)
 	keel_conn_tell(link->conn, KEEL_FRAME_ASK);
 }
 
+/*
+ * siw may leave the first frame of a connection unread until another one comes:
+ * siw_accept() answers before it lets the QP read. So the side that has asked for the
+ * connection repeats its first KEEL_FRAME_ASK. The guest has a buffer for each.
+ */
+static bool keel_link_repeats(struct keel_link *link)
+	__must_hold(&link->lock)
+{
+	const struct keel_conn *conn = link->up;
+
+	return conn && link->asked && conn->active && conn->lower->cm->by_netdev &&
+	       conn->repeats < KEEL_ASK_REPEATS;
+}
+
+static void keel_link_repeat(struct keel_link *link)
+{
+	scoped_guard(spinlock, &link->lock) {
+		if (!keel_link_repeats(link) ||
+		    time_before(jiffies, link->asked +
+					 (link->up->repeats + 1) * KEEL_ASK_REPEAT))
+			return;
+		link->up->repeats++;
+	}
+	keel_conn_tell(link->conn, KEEL_FRAME_ASK);
+}
+
 /* Callback of rdma_resolve_ip(); keel_link_unresolve() waits for it. */
 static void keel_link_resolved(int status, struct sockaddr *src, struct rdma_dev_addr *addr,
 			       void *context)
@@ -374,8 +403,11 @@ static void keel_link_plan(struct keel_link *link)
 	if (test_bit(KEEL_LINK_WANTED, &link->events) && !link->conn && !link->lower)
 		next = keel_link_sooner(next, link->retry);
 	scoped_guard(spinlock, &link->lock)
-		if (link->asked)
+		if (link->asked) {
 			next = keel_link_sooner(next, link->asked + KEEL_ASK_TIME);
+			if (keel_link_repeats(link))
+				next = min(next, (unsigned long)KEEL_ASK_REPEAT);
+		}
 	if (next != ULONG_MAX)
 		keel_link_later(link, max(next, 1UL));
 }
@@ -394,6 +426,7 @@ void keel_link_work(struct work_struct *work)
 	keel_link_see_guests(link);
 	keel_link_see_held(link);
 	keel_link_ask(link);
+	keel_link_repeat(link);
 	keel_guests_accept(link);
 	keel_link_resolve_end(link);
 	keel_link_connect(link);

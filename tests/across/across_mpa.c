@@ -165,6 +165,24 @@ static void send_frame(int fd, int type, uint64_t cookie, uint32_t msn)
 	CHECK_EQ(send(fd, &pdu, sizeof(pdu), 0), sizeof(pdu));
 }
 
+/*
+ * Ask until there is an answer: siw may leave the first frame unread until another one comes
+ * (upstream.rst).
+ */
+static void ask_frame(int fd, uint64_t cookie, struct fpdu *pdu)
+{
+	uint32_t msn;
+	ssize_t n = -1;
+
+	set_timeout(fd, 1);
+	for (msn = 1; n < 0 && msn < 3; msn++) {
+		send_frame(fd, ASK, cookie, msn);
+		n = recv(fd, pdu, sizeof(*pdu), MSG_WAITALL);
+	}
+	CHECK_EQ(n, sizeof(*pdu));
+	CHECK_EQ(pdu->frame[0], ALIVE);
+}
+
 TEST(guest, "HOST-3", "over iWARP, a host that sends no frame is a guest, and its connection ends")
 {
 	struct hello hello = honest();
@@ -194,11 +212,10 @@ TEST(frame, "HOST-3", "over iWARP, a frame with the cookie confirms a connection
 	fd = dial();
 	ask(fd, &hello, sizeof(hello));
 	cookie = accepted(fd).cookie;
-	send_frame(fd, ASK, cookie, 1);
-	CHECK_EQ(recv(fd, &pdu, sizeof(pdu), MSG_WAITALL), sizeof(pdu));
+	ask_frame(fd, cookie, &pdu);
 	CHECK_EQ(ntohs(pdu.ctrl), SEND);
-	CHECK_EQ(pdu.frame[0], ALIVE);
-	CHECK_EQ(pdu.frame[2], 125);
+	/* All but the four of the guest, and those that were used. */
+	CHECK(pdu.frame[2] == 125 || pdu.frame[2] == 126);
 	CHECK_EQ(*(uint64_t *)(pdu.frame + 24), 0x1234);
 	links = t_read_file(LINKS);
 	CHECK(strstr(links, "link fe80::1 to fe80::3 users 0 connections 1 over siw_a"));
@@ -368,9 +385,7 @@ TEST(ipv4, "HOST-3", "over iWARP, hosts may ask by IPv4")
 	inet_pton(AF_INET, "10.8.0.1", &to.sin_addr);
 	SYS(connect(fd, (struct sockaddr *)&to, sizeof(to)));
 	ask(fd, &hello, sizeof(hello));
-	send_frame(fd, ASK, accepted(fd).cookie, 1);
-	CHECK_EQ(recv(fd, &pdu, sizeof(pdu), MSG_WAITALL), sizeof(pdu));
-	CHECK_EQ(pdu.frame[0], ALIVE);
+	ask_frame(fd, accepted(fd).cookie, &pdu);
 	close(fd);
 	free(t_shell("ip netns delete keel_m; ip link delete keel_m 2>&1 || true"));
 	hosts_down();
