@@ -5,7 +5,7 @@
 # rxe: the hosts are two network namespaces. siw: its kernel users reach only the initial one.
 # So both hosts are there, with addresses of the link scope: IPv6 sends from one to the other
 # by the netdev of the sender, although both are its own.
-# shellcheck disable=SC2034  # host.sh and the callers use them
+# shellcheck disable=SC1091,SC2034  # host.sh and the callers use them
 . "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/host.sh"
 
 # The words before a command of a host.
@@ -48,7 +48,7 @@ apart() {
 # One; MTU.
 together() {
 	address_link
-	enter=([a]= [b]=)
+	enter=([a]="" [b]="")
 	ip link add keel_a mtu "$1" type veth peer name keel_b mtu "$1"
 }
 
