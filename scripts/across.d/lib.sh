@@ -11,6 +11,10 @@
 count=0
 failed=0
 port=18600
+# The IDs in titles, the seconds that a program may take, and how often it is tried.
+ids=HOST-1
+patience=60
+attempts=1
 
 tcp_listens() {
 	[ -n "$(on b ss -Hltn "sport = $1")" ]
@@ -33,24 +37,24 @@ both() {
 	server=${server//@AT/${server_at[b]}}
 	client=${client//@AT/${server_at[a]}}
 	client=${client//@TCP/$tcp_at}
-	begin b timeout -k 5 60 bash -c "exec ${server//@GID/${gid[b]}}" >server 2>&1
+	begin b timeout -k 5 "$patience" bash -c "exec ${server//@GID/${gid[b]}}" >server 2>&1
 	# shellcheck disable=SC2086  # words
 	soon $1 || rc=1
 	[ "$rc" -ne 0 ] ||
-		on a timeout -k 5 60 bash -c "exec ${client//@GID/${gid[a]}}" >client 2>&1 ||
+		on a timeout -k 5 "$patience" bash -c "exec ${client//@GID/${gid[a]}}" >client 2>&1 ||
 		rc=$?
 	[ "$rc" -eq 0 ] || kill "$pid" 2>/dev/null || :
 	wait "$pid" || rc=$?
 	return "$rc"
 }
 
-# carried N READY SERVER CLIENT: the same; the link has carried N messages at least. Then the
-# counters are no longer those that ib_core has cached.
+# carried N COMMAND...: a command succeeds, and the link has carried N messages at least. Then
+# the counters are no longer those that ib_core has cached.
 carried() {
 	local least=$1 before
 	shift
 	before=$(($(packets a) + $(packets b)))
-	both "$@" || return
+	"$@" || return
 	sleep 0.1
 	if [ $(($(packets a) + $(packets b) - before)) -lt "$least" ]; then
 		echo "the link has carried fewer than $least packets" >>client
@@ -60,16 +64,69 @@ carried() {
 
 # try TITLE COMMAND...: print whether a command succeeds, and if not, the output of both sides.
 try() {
-	local title=$1
+	local title=$1 i
 	shift
 	count=$((count + 1))
-	: >server
-	: >client
-	if "$@"; then
-		echo "ok $count - HOST-1: $title, $where"
-		return
-	fi
+	for ((i = 1; i <= attempts; i++)); do
+		: >server
+		: >client
+		if "$@" >said 2>&1; then
+			echo "ok $count - $ids: $title, $where"
+			[ "$i" -eq 1 ] || echo "# that was attempt $i"
+			return
+		fi
+	done
 	failed=$((failed + 1))
-	echo "not ok $count - HOST-1: $title, $where"
-	tail -n 10 server client | sed 's/^/# /'
+	echo "not ok $count - $ids: $title, $where"
+	tail -n "${TRY_LINES:-10}" said server client | sed 's/^/# /'
+}
+
+# A group sets "carries", and "least" to the packets that a program needs at least.
+carries=both least=()
+
+# pair TITLE READY SERVER CLIENT: try both.
+pair() {
+	local title=$1
+	shift
+	case $carries in
+	both) try "$title" both "$@" ;;
+	carried) try "$title" carried "${least[@]}" both "$@" ;;
+	esac
+}
+
+# pingpong KIND OPTION...: an example of libibverbs. With -c it verifies the data.
+pingpong() {
+	local program="ibv_$1_pingpong" command
+	shift
+	port=$((port + 1))
+	command="$program -d @DEV -g @GID -p $port $*"
+	pair "$program${*:+ $*}" "tcp_listens $port" "$command" "$command @TCP"
+}
+
+# perf PROGRAM OPTION...: a program of perftest. It does not verify the data.
+perf() {
+	local command ready at
+	port=$((port + 1))
+	command="$* -d @DEV -x @GID -F -p $port -n 160"
+	ready="tcp_listens $port" at=@TCP
+	case " $* " in
+	*" -R "*)
+		ready="cm_listens $port" at=@AT
+		case ${server_at[a]} in *:*) command+=" --ipv6-addr" ;; esac
+		;;
+	esac
+	pair "$*" "$ready" "$command" "$command $at"
+}
+
+# cm PORT PROGRAM OPTION...: a program of rdma_cm, with these options on both sides, that
+# listens on PORT.
+cm() {
+	local listens="cm_listens $1"
+	shift
+	try "$*" both "$listens" "$* -b @AT" "$* -s @AT"
+}
+
+# rping OPTION...: it verifies the data with -V.
+rping() {
+	try "rping $*" carried 40 both "cm_listens 7174" "rping -s -a @AT $*" "rping -c -a @AT $*"
 }
