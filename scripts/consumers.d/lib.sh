@@ -217,7 +217,7 @@ file_survives() {
 
 # start_load OPTION...: start fio, which writes blocks and verifies them.
 start_load() {
-	timeout -k 5 100 fio --name=load --direct=1 --ioengine=libaio --bs=16k \
+	timeout -k 5 "${LOAD_TIME:-100}" fio --name=load --direct=1 --ioengine=libaio --bs=16k \
 		--iodepth=16 --rw=randwrite --size=64m --io_size=192m \
 		--verify=crc32c --verify_fatal=1 --do_verify=1 "$@" >load 2>&1 &
 	load=$!
