@@ -20,13 +20,17 @@ cache:
 	scripts/cache herd
 	scripts/cache clang
 
-demo test torture bench bench-across bench-isolation bench-objects tools consumers across \
-	soak matrix install-test removal upstream mutate:
+demo test torture bench bench-across bench-isolation bench-objects tools consumers soak \
+	matrix install-test removal upstream mutate:
 	scripts/$@
 
 deb:
 	scripts/deb
 	scripts/deb-run
+
+across:
+	scripts/across
+	scripts/two-guests
 
 bar:
 	scripts/bar-test
@@ -69,7 +73,7 @@ help:
 	@echo 'make bench-objects  measure what objects cost, with few and with many alive'
 	@echo 'make tools        run the usual RDMA programs on keel, in a guest'
 	@echo 'make consumers    run what Debian has for RDMA on keel and rxe, print a table'
-	@echo 'make across       run RDMA programs between two hosts, in a guest'
+	@echo 'make across       run RDMA programs between two hosts: in a guest, and in two'
 	@echo 'make matrix       build for every kernel, boot each, print a table'
 	@echo 'make soak         run a stress test with random kills for 10 minutes'
 	@echo 'make bar          test device memory behind a PCI BAR, in guests'
