@@ -8,45 +8,18 @@
 #include <signal.h>
 #include <sys/wait.h>
 
+#include "cm.h"
 #include "hosts.h"
 #include "qp.h"
 #include "t.h"
 
 #define LINKS		"/sys/kernel/debug/keel/keel_a/links"
-/* The QP and the Q_Key of the GSI. */
-#define GSI_QPN		1
-#define GSI_QKEY	0x80010000
-#define CM_REQ		0x10
 /* Names: 10.9.0.NAME to 10.9.0.NAME + NAMES - 1. */
 #define NAME		32
 #define NAMES		200
 
-/* A MAD with the message REQ, as the IBTA specification has it. */
-struct req {
-	uint8_t base_version, mgmt_class, class_version, method;
-	uint16_t status, class_specific;
-	uint64_t tid;
-	uint16_t attr_id, reserved;
-	uint32_t attr_mod;
-	uint32_t comm_id, reserved4;
-	uint64_t service_id, ca_guid;
-	uint32_t reserved24, qkey;
-	uint32_t qpn_resources, eecn_depth, eecn_timeout, psn_timeout;
-	uint16_t pkey;
-	uint8_t mtu, cm_retries;
-	uint16_t lids[2];
-	union ibv_gid from, to;
-	uint32_t flow_label;
-	uint8_t tclass, hop_limit, sl, ack_timeout;
-	uint8_t alternate[44];
-	/* Of keel: struct keel_hello. */
-	uint32_t magic;
-	uint16_t version, credits;
-	uint64_t cookie;
-	uint8_t rest[76];
-} __attribute__((packed));
-
-_Static_assert(sizeof(struct req) == 256, "a MAD has 256 bytes");
+/* 10.9.0.0 */
+#define NET		0x0a090000
 
 static struct end a, b, forger;
 static struct ibv_ah *victim;
@@ -56,48 +29,13 @@ void t_end(void)
 	hosts_down();
 }
 
-static union ibv_gid gid_of(int last)
-{
-	return (union ibv_gid){
-		.raw = { [10] = 0xff, [11] = 0xff, [12] = 10, [13] = 9, [15] = last },
-	};
-}
-
 /* A request that an honest host with the address 10.9.0.@last would send. */
-static struct req honest(int last)
+static struct cm_req honest(int last)
 {
-	static uint32_t id;
-
-	id++;
-	return (struct req){
-		.base_version = 1,
-		.mgmt_class = 7,
-		.class_version = 2,
-		.method = 3,
-		.tid = htobe64(id),
-		.attr_id = htons(CM_REQ),
-		.comm_id = htonl(id),
-		.service_id = htobe64(0x1000006b65656c01),
-		.ca_guid = htobe64(0x1234),
-		.qpn_resources = htonl((0x1000 + id) << 8 | 1),
-		.eecn_depth = htonl(1),
-		.eecn_timeout = htonl(18 << 3),
-		.psn_timeout = htonl(0x1234 << 8 | 18 << 3 | 7),
-		.pkey = 0xffff,
-		.mtu = IBV_MTU_4096 << 4,
-		.cm_retries = 3 << 4,
-		.from = gid_of(last),
-		.to = gid_of(1),
-		.hop_limit = 64,
-		.ack_timeout = 14 << 3,
-		.magic = htole32(0x6b65656c),
-		.version = htole16(3),
-		.credits = htole16(128),
-		.cookie = htole64(id),
-	};
+	return cm_req_of(NET + last, NET + 1);
 }
 
-static void send_req(const struct req *req)
+static void send_req(const struct cm_req *req)
 {
 	struct ibv_send_wr *wr;
 
@@ -117,7 +55,7 @@ static void forger_new(void)
 
 	forger = end_new_lower(1);
 	to.grh.sgid_index = forger.sgid;
-	to.grh.dgid = gid_of(1);
+	to.grh.dgid = gid_of_ipv4(NET + 1);
 	victim = MUST(ibv_create_ah(forger.pd, &to));
 	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 						 IBV_QP_QKEY));
@@ -153,7 +91,7 @@ static void names_exist(void)
 static pid_t flood(void)
 {
 	pid_t pid = SYS(fork());
-	struct req req;
+	struct cm_req req;
 	int i;
 
 	/* The memory of the QP of the parent is not that of the child. */
@@ -215,9 +153,9 @@ static void wait_link(int last)
 }
 
 /* A request has no effect, as the link of a later one shows. */
-static void ignored(const struct req *req, int last)
+static void ignored(const struct cm_req *req, int last)
 {
-	struct req control = honest(last);
+	struct cm_req control = honest(last);
 
 	send_req(req);
 	send_req(&control);
@@ -229,16 +167,16 @@ static void ignored(const struct req *req, int last)
 
 TEST_SLOW(values, "HOST-3", "requests with values that no host of keel sends are ignored", 60)
 {
-	struct req req;
+	struct cm_req req;
 	int last = NAME;
 
 	begin();
 	names_exist();
 	req = honest(NAME);
-	req.version = htole16(77);
+	req.hello.version = htole16(77);
 	ignored(&req, ++last);
 	req = honest(NAME);
-	req.magic = 0;
+	req.hello.magic = 0;
 	ignored(&req, ++last);
 	req = honest(NAME);
 	req.ack_timeout = 31 << 3;
