@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Memory of a stranger: that of a MAD, of the frames that it sends, and of those that it
+ * receives. For stranger*.c alone.
+ */
+#ifndef STRANGER_MEM_H
+#define STRANGER_MEM_H
+
+#include "stranger.h"
+
+#define STRANGER_SENDS	64
+#define STRANGER_RECVS	160
+/* The first slot is that of the MAD. */
+#define STRANGER_BYTES	((1 + STRANGER_SENDS + STRANGER_RECVS) * FRAME_ROOM)
+
+void stranger_post_recvs(struct stranger *s);
+
+#endif /* STRANGER_MEM_H */
