@@ -35,7 +35,14 @@ struct op {
 	int weight;		/* how often the mutator chooses it */
 };
 
-/* The tables; the order is part of the format of binary inputs. */
+/* Tables of a fuzzer, which has its own; the order is part of the format of binary inputs. */
+struct op_table {
+	const struct op *ops;
+	const int *count;
+};
+
+extern const struct op_table op_tables[];
+extern const int op_tables_count;
 const struct op *op_of(uint8_t number);
 int op_count(void);
 

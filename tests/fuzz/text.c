@@ -11,39 +11,26 @@
 #include "fuzz.h"
 #include "text.h"
 
-static const struct {
-	const struct op *ops;
-	const int *count;
-} tables[] = {
-	{ object_ops, &object_ops_count }, { handle_ops, &handle_ops_count },
-	{ queue_ops, &queue_ops_count }, { qp_ops, &qp_ops_count },
-	{ post_ops, &post_ops_count }, { proc_ops, &proc_ops_count },
-	{ kernel_ops, &kernel_ops_count },
-};
-
 /* The first bytes of an input as text. No binary input starts with them. */
 #define MAGIC	"# SPDX"
-#define TABLES	(sizeof(tables) / sizeof(*tables))
 
 int op_count(void)
 {
-	size_t i;
-	int n = 0;
+	int n = 0, i;
 
-	for (i = 0; i < TABLES; i++)
-		n += *tables[i].count;
+	for (i = 0; i < op_tables_count; i++)
+		n += *op_tables[i].count;
 	return n;
 }
 
 /* Any number is an operation. */
 const struct op *op_of(uint8_t number)
 {
-	int n = number % op_count();
-	size_t i;
+	int n = number % op_count(), i;
 
-	for (i = 0; n >= *tables[i].count; i++)
-		n -= *tables[i].count;
-	return &tables[i].ops[n];
+	for (i = 0; n >= *op_tables[i].count; i++)
+		n -= *op_tables[i].count;
+	return &op_tables[i].ops[n];
 }
 
 static int op_find(const char *name)
