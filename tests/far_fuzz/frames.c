@@ -267,6 +267,31 @@ static void op_spoil(const uint8_t *a)
 	nfaults++;
 }
 
+#define MEMBER(_m)	{ offsetof(struct frame, _m), sizeof(((struct frame *)0)->_m) }
+
+static const struct {
+	uint8_t at, width;
+} members[] = {
+	MEMBER(type), MEMBER(flags), MEMBER(credits), MEMBER(len), MEMBER(to), MEMBER(from),
+	MEMBER(psn), MEMBER(srqn), MEMBER(gen), MEMBER(request.opcode),
+	MEMBER(request.transport), MEMBER(request.kind), MEMBER(request.imm),
+	MEMBER(request.rkey), MEMBER(request.bytes), MEMBER(request.addr),
+	MEMBER(request.left), MEMBER(request.a), MEMBER(answer.result),
+	MEMBER(answer.status), MEMBER(answer.why), MEMBER(datagram.qkey),
+};
+
+/* member NUMBER HOW VALUE...: the same, for a whole member */
+static void op_member(const uint8_t *a)
+{
+	size_t i = a[0] % (sizeof(members) / sizeof(*members));
+	uint8_t spoil[] = {
+		members[i].at / members[i].width,
+		(a[1] & 0xf0) | __builtin_ctz(members[i].width), a[2], a[3], a[4], a[5],
+	};
+
+	op_spoil(spoil);
+}
+
 /* length N UNITS: the next message is longer, or shorter */
 static void op_length(const uint8_t *a)
 {
@@ -352,7 +377,8 @@ const struct op frame_ops[] = {
 	{ "answer", op_answer, 14 },
 	{ "datagram", op_datagram, 8 },
 	{ "control", op_control, 4 },
-	{ "spoil", op_spoil, 8 },
+	{ "spoil", op_spoil, 5 },
+	{ "member", op_member, 10 },
 	{ "length", op_length, 1 },
 	{ "replay", op_replay, 5 },
 	{ "flood", op_flood, 2 },

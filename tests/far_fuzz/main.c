@@ -229,7 +229,7 @@ static void batch_run(void)
 	int i;
 
 	far_world_open();
-	for (i = 0; i < BATCH && time(NULL) < until; i++) {
+	for (i = 0; i < BATCH && (f->next < f->ncorpus || time(NULL) < until); i++) {
 		next = f->next;
 		input = input_next();
 		execute(&input);
@@ -352,14 +352,14 @@ static void fuzz(void)
 	corpus_read_all();
 	honest = honest_start();
 	honest_check(honest);
-	until = time(NULL) + 1;
-	batch(batch_run);
 	before = t_kmalloc();
-	until = started + atoi(getenv("FAR_FUZZ_SECONDS") ?: "20");
-	while (time(NULL) < until) {
+	/* The known inputs are executed in any case. */
+	until = time(NULL) + atoi(getenv("FAR_FUZZ_SECONDS") ?: "20");
+	while (f->next < f->ncorpus || time(NULL) < until) {
 		batch(batch_run);
 		honest_check(honest);
 	}
+	CHECK(f->execs > 0);
 	honest_end(honest);
 	check_empty();
 	log_check();
