@@ -23,7 +23,7 @@
 #define REJECTED	0x2000
 #define REVISION	2
 #define MAGIC		0x6b65656c
-#define VERSION		2
+#define VERSION		3
 #define ASK		4
 #define ALIVE		5
 #define HEADER		88
