@@ -33,6 +33,7 @@ struct frame_case {
 #define REQUEST		KEEL_FRAME_REQUEST
 #define ANSWER		KEEL_FRAME_ANSWER
 #define CREDIT		KEEL_FRAME_CREDIT
+#define DATAGRAM	KEEL_FRAME_DATAGRAM
 
 static const struct frame_case frame_cases[] = {
 	{ "request", REQUEST, true },
@@ -72,14 +73,35 @@ static const struct frame_case frame_cases[] = {
 	{ "HOST-3: answer, first unused byte", ANSWER, false, AT(answer.unused, 0), 1 },
 	{ "HOST-3: answer, last unused byte", ANSWER, false, AT(answer.unused, 31), 1 },
 	{ "answer, any status", ANSWER, true, AT(answer.status, 0), 0 },
+	{ "datagram", DATAGRAM, true },
+	{ "datagram, no flags", DATAGRAM, true, AT(flags, 0), 0 },
+	{ "datagram, with immediate data", DATAGRAM, true, AT(datagram.opcode, 0),
+	  IB_WR_SEND_WITH_IMM },
+	{ "HOST-3: datagram, RDMA write", DATAGRAM, false, AT(datagram.opcode, 0),
+	  IB_WR_RDMA_WRITE },
+	{ "HOST-3: datagram, opcode 255", DATAGRAM, false, AT(datagram.opcode, 0), 255 },
+	{ "HOST-3: datagram, flag of a packet", DATAGRAM, false, AT(flags, 0),
+	  KEEL_FRAME_F_FIRST },
+	{ "HOST-3: datagram, other flag of a packet", DATAGRAM, false, AT(flags, 0),
+	  KEEL_FRAME_F_LAST },
+	{ "HOST-3: datagram, unknown flag", DATAGRAM, false, AT(flags, 0), 0x10 },
+	{ "HOST-3: datagram, to", DATAGRAM, false, AT(to, 3), 1 },
+	{ "HOST-3: datagram, from", DATAGRAM, false, AT(from, 3), 1 },
+	{ "HOST-3: datagram, psn", DATAGRAM, false, AT(psn, 3), 1 },
+	{ "HOST-3: datagram, SRQ", DATAGRAM, false, AT(srqn, 0), 1 },
+	{ "HOST-3: datagram, reserved", DATAGRAM, false, AT(datagram.reserved, 0), 1 },
+	{ "HOST-3: datagram, first unused byte", DATAGRAM, false, AT(datagram.unused, 0), 1 },
+	{ "HOST-3: datagram, last unused byte", DATAGRAM, false, AT(datagram.unused, 31), 1 },
+	{ "HOST-3: datagram of type 7", DATAGRAM, false, TYPE, KEEL_FRAME_DATAGRAM + 1 },
 	{ "credit", CREDIT, true },
 	{ "credit, other credits", CREDIT, true, AT(credits, 0), 7 },
 	{ "ask", KEEL_FRAME_ASK, true },
 	{ "alive", KEEL_FRAME_ALIVE, true },
 	{ "HOST-3: type 0", 0, false },
-	{ "HOST-3: request of type 6", REQUEST, false, TYPE, KEEL_FRAME_ALIVE + 1 },
+	{ "HOST-3: request of type 7", REQUEST, false, TYPE, KEEL_FRAME_DATAGRAM + 1 },
 	{ "HOST-3: answer of type 255", ANSWER, false, TYPE, 255 },
-	{ "HOST-3: credit of type 6", CREDIT, false, TYPE, KEEL_FRAME_ALIVE + 1 },
+	{ "HOST-3: credit of type 7", CREDIT, false, TYPE, KEEL_FRAME_DATAGRAM + 1 },
+	{ "HOST-3: credit of type 6", CREDIT, false, TYPE, DATAGRAM },
 	{ "HOST-3: credit of type 0x43", CREDIT, false, TYPE, 0x43 },
 	{ "HOST-3: request that is an answer", REQUEST, false, TYPE, ANSWER },
 	{ "HOST-3: answer that is a credit", ANSWER, false, TYPE, CREDIT },
@@ -96,7 +118,7 @@ static struct keel_frame frame_of(u8 type, u32 len)
 		.len = cpu_to_le32(len),
 	};
 
-	if (type != REQUEST && type != ANSWER)
+	if (type != REQUEST && type != ANSWER && type != DATAGRAM)
 		return frame;
 	frame.to = cpu_to_le32(KEEL_PSN_MASK);
 	frame.from = cpu_to_le32(KEEL_PSN_MASK);
@@ -108,6 +130,11 @@ static struct keel_frame frame_of(u8 type, u32 len)
 		frame.srqn = cpu_to_le32(U32_MAX);
 		frame.request.transport = KEEL_TRANSPORT_XRC;
 		frame.request.bytes = cpu_to_le32(KEEL_FRAME_DATA);
+	} else if (type == DATAGRAM) {
+		frame.flags = KEEL_FRAME_F_DATAGRAM;
+		frame.datagram.opcode = IB_WR_SEND;
+		frame.datagram.reserved = 0;
+		memset(frame.datagram.unused, 0, sizeof(frame.datagram.unused));
 	} else {
 		frame.answer.result = KEEL_RESULT_DONE;
 		frame.answer.reserved = 0;
