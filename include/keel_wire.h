@@ -78,15 +78,15 @@ struct keel_ends {
  * struct keel_cm_ops - how connections are established over a kind of lower device
  * @by_netdev: a link finds a device by its netdev alone, and only if no other kind of device
  *	has the GID
- * @listen: accept connections on a device. Return: 0 or a negative errno.
+ * @listen: accept connections on a device: 0 or a negative errno
  * @unlisten: undo this; waits for handlers
  * @connect: ask another host for a connection, which has a QP; @attr: the GID of the lower
  *	device, or NULL with @by_netdev; @addr: the resolved address of the other host.
- *	Return: 0 or a negative errno. KEEL_CONN_REPLIED, or KEEL_CONN_ENDED, comes as an event.
+ *	After 0, KEEL_CONN_REPLIED or KEEL_CONN_ENDED comes as an event. Else a negative errno.
  * @accept: accept a connection that another host has asked for, and that has a QP.
- *	Return: 0 or a negative errno. KEEL_CONN_CONFIRMED comes as an event, and then the
- *	caller gives the connection its other buffers.
- * @replied: use a connection that the other host has accepted. Return: 0 or a negative errno.
+ *	After 0, KEEL_CONN_CONFIRMED comes as an event, and then the caller gives the
+ *	connection its other buffers. Else a negative errno.
+ * @replied: use a connection that the other host has accepted: 0 or a negative errno
  * @end: end a connection that has an ID of the CM; waits for handlers
  *
  * All may sleep. @connect, @accept and @replied are for the work of a link: they must not wait

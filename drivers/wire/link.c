@@ -101,8 +101,10 @@ static bool keel_link_is_up(struct keel_link *link)
  */
 static void keel_link_see_held(struct keel_link *link)
 {
-	if (keel_link_is_up(link) && keel_conn_room(link->conn))
-		keel_link_release_held(link);
+	scoped_guard(spinlock, &link->lock)
+		if (!link->up || !link->nheld || !keel_conn_room(link->up))
+			return;
+	keel_link_release_held(link);
 }
 
 /* A guest is confirmed: is it used, rather than the connection that there is? */

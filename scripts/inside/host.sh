@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=bash
-# What a host needs, host a or host b: a device of keel, keel_a or keel_b, on a netdev of the
+# The needs of a host, a or b: a device of keel, keel_a or keel_b, on a netdev of the
 # same name, and a lower device that carries its messages, low_a or low_b.
 #
 # The caller defines how to reach the hosts:
