@@ -287,7 +287,7 @@ enum keel_link_origin {
  * @user: who is charged for it, or NULL; likewise
  * @origin: why there is one; likewise
  * @age: among those of the same @origin, the one that was asked for last at the end;
- *	likewise
+ *	likewise. Out of the table, it is of keel_links_remove().
  * @ousted: it had to give way to another one: nobody finds it; likewise
  * @kdev: the device of this side; valid as long as a connection can be up
  * @ends: the addresses

@@ -6,6 +6,7 @@
 #include <linux/in6.h>
 #include <linux/netdevice.h>
 #include <linux/slab.h>
+#include <net/ipv6.h>
 #include <net/net_namespace.h>
 #include <rdma/ib_addr.h>
 
@@ -13,83 +14,92 @@
 
 #define NETDEV	7
 
-static struct sockaddr_storage iw_v4(u32 addr)
+/* An address of a family, 4 or 6, or of none. */
+static void iw_at(struct sockaddr_storage *at, int family, u8 last)
 {
-	struct sockaddr_storage at = {};
-	struct sockaddr_in *in = (struct sockaddr_in *)&at;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)at;
+	struct sockaddr_in *in = (struct sockaddr_in *)at;
 
-	in->sin_family = AF_INET;
-	in->sin_addr.s_addr = htonl(addr);
-	in->sin_port = htons(1234);
-	return at;
-}
-
-static struct sockaddr_storage iw_v6(u32 first, u32 last)
-{
-	struct sockaddr_storage at = {};
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&at;
-
-	in6->sin6_family = AF_INET6;
-	in6->sin6_addr.s6_addr32[0] = htonl(first);
-	in6->sin6_addr.s6_addr32[3] = htonl(last);
-	return at;
+	memset(at, 0, sizeof(*at));
+	if (family == 4) {
+		in->sin_family = AF_INET;
+		in->sin_addr.s_addr = htonl(0x0a090000 + last);
+		in->sin_port = htons(1234);
+	} else if (family == 6) {
+		in6->sin6_family = AF_INET6;
+		in6->sin6_addr.s6_addr[0] = 0x20;
+		in6->sin6_addr.s6_addr[15] = last;
+	}
 }
 
 /**
  * struct iw_case - two addresses
  * @name: what they are
- * @local: of this side
- * @remote: of the other side
+ * @local: family of this side
+ * @local_last: last byte of its address
+ * @remote: family of the other side
+ * @remote_last: last byte of its address
  * @ok: are they those of a link?
  */
 struct iw_case {
 	const char *name;
-	struct sockaddr_storage local;
-	struct sockaddr_storage remote;
+	int local;
+	u8 local_last;
+	int remote;
+	u8 remote_last;
 	bool ok;
 };
 
 /* Two addresses are those of a link, unless they are the same, or of two families. */
-static void host_3_ends(struct kunit *test)
+static const struct iw_case iw_cases[] = {
+	{ "IPv4", 4, 1, 4, 2, true },
+	{ "IPv6", 6, 1, 6, 2, true },
+	{ "the same", 4, 1, 4, 1, false },
+	{ "the same, IPv6", 6, 1, 6, 1, false },
+	{ "two families", 4, 1, 6, 2, false },
+	{ "two families", 6, 1, 4, 2, false },
+	{ "none", 0, 0, 0, 0, false },
+};
+
+static struct net_device *iw_netdev(struct kunit *test)
 {
-	const struct iw_case cases[] = {
-		{ "IPv4", iw_v4(0x0a090001), iw_v4(0x0a090002), true },
-		{ "IPv6", iw_v6(0x20010db8, 1), iw_v6(0x20010db8, 2), true },
-		{ "the same", iw_v4(0x0a090001), iw_v4(0x0a090001), false },
-		{ "the same, IPv6", iw_v6(0xfe800000, 1), iw_v6(0xfe800000, 1), false },
-		{ "two families", iw_v4(0x0a090001), iw_v6(0x20010db8, 2), false },
-		{ "two families", iw_v6(0x20010db8, 1), iw_v4(0x0a090002), false },
-		{ "none", {}, {}, false },
-	};
 	struct net_device *netdev = kunit_kzalloc(test, sizeof(*netdev), GFP_KERNEL);
-	struct keel_ends ends;
-	int i;
 
 	KUNIT_ASSERT_NOT_NULL(test, netdev);
 	dev_net_set(netdev, &init_net);
 	netdev->ifindex = NETDEV;
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct iw_case c = cases[i];
+	return netdev;
+}
 
-		memset(&ends, 0xee, sizeof(ends));
-		KUNIT_EXPECT_EQ_MSG(test, c.ok,
-				    keel_iw_ends(netdev, &c.local, &c.remote, &ends), "%s",
-				    c.name);
-	}
-	{
-		struct sockaddr_storage local = iw_v4(0x0a090001), remote = iw_v4(0x0a090002);
-		struct keel_ends want = { .net = init_net.net_cookie, .netdev = NETDEV };
+static void host_3_pairs(struct kunit *test)
+{
+	struct net_device *netdev = iw_netdev(test);
+	struct sockaddr_storage local, remote;
+	struct keel_ends ends;
+	int i;
 
-		want.sgid.raw[10] = 0xff;
-		want.sgid.raw[11] = 0xff;
-		want.dgid = want.sgid;
-		*(__be32 *)&want.sgid.raw[12] = htonl(0x0a090001);
-		*(__be32 *)&want.dgid.raw[12] = htonl(0x0a090002);
-		memset(&ends, 0xee, sizeof(ends));
-		KUNIT_EXPECT_TRUE(test, keel_iw_ends(netdev, &local, &remote, &ends));
-		/* They are compared as a whole, with those of RoCE. */
-		KUNIT_EXPECT_MEMEQ(test, &want, &ends, sizeof(want));
+	for (i = 0; i < ARRAY_SIZE(iw_cases); i++) {
+		iw_at(&local, iw_cases[i].local, iw_cases[i].local_last);
+		iw_at(&remote, iw_cases[i].remote, iw_cases[i].remote_last);
+		KUNIT_EXPECT_EQ_MSG(test, iw_cases[i].ok,
+				    keel_iw_ends(netdev, &local, &remote, &ends), "%s",
+				    iw_cases[i].name);
 	}
+}
+
+/* They are compared as a whole, with those of RoCE. */
+static void host_3_ends(struct kunit *test)
+{
+	struct keel_ends ends, want = { .net = init_net.net_cookie, .netdev = NETDEV };
+	struct sockaddr_storage local, remote;
+
+	ipv6_addr_set_v4mapped(htonl(0x0a090001), (struct in6_addr *)&want.sgid);
+	ipv6_addr_set_v4mapped(htonl(0x0a090002), (struct in6_addr *)&want.dgid);
+	memset(&ends, 0xee, sizeof(ends));
+	iw_at(&local, 4, 1);
+	iw_at(&remote, 4, 2);
+	KUNIT_EXPECT_TRUE(test, keel_iw_ends(iw_netdev(test), &local, &remote, &ends));
+	KUNIT_EXPECT_MEMEQ(test, &want, &ends, sizeof(want));
 }
 
 /* Only addresses of the link scope name the netdev. */
@@ -106,7 +116,7 @@ static void host_1_addr(struct kunit *test)
 	keel_iw_addr(&gid, NETDEV, &at);
 	KUNIT_EXPECT_EQ(test, AF_INET6, at.ss_family);
 	KUNIT_EXPECT_EQ(test, NETDEV, in6->sin6_scope_id);
-	KUNIT_EXPECT_EQ(test, 0, in6->sin6_port);
+	KUNIT_EXPECT_EQ(test, 0, ntohs(in6->sin6_port));
 	KUNIT_EXPECT_MEMEQ(test, gid.raw, in6->sin6_addr.s6_addr, sizeof(gid));
 	gid.raw[0] = 0x20;
 	keel_iw_addr(&gid, NETDEV, &at);
@@ -118,7 +128,7 @@ static void host_1_addr(struct kunit *test)
 	gid.raw[15] = 3;
 	keel_iw_addr(&gid, NETDEV, &at);
 	KUNIT_EXPECT_EQ(test, AF_INET, at.ss_family);
-	KUNIT_EXPECT_EQ(test, htonl(0x0a000003), in->sin_addr.s_addr);
+	KUNIT_EXPECT_EQ(test, 0x0a000003, ntohl(in->sin_addr.s_addr));
 }
 
 static void iw_no_work(struct work_struct *work)
@@ -160,6 +170,7 @@ static void host_3_hello(struct kunit *test)
 }
 
 static struct kunit_case link_iw_cases[] = {
+	KUNIT_CASE(host_3_pairs),
 	KUNIT_CASE(host_3_ends),
 	KUNIT_CASE(host_1_addr),
 	KUNIT_CASE(host_3_hello),

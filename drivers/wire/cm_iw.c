@@ -288,7 +288,8 @@ static int keel_iw_call(void *data)
 	struct iw_cm_conn_param param;
 	struct keel_hello hello;
 
-	allow_signal(SIGTERM);
+	/* Nobody else may send it. */
+	allow_kernel_signal(SIGTERM);
 	keel_hello_set(&hello, conn, KEEL_LINK_RECVS);
 	keel_iw_param(&param, conn, &hello);
 	if (iw_cm_connect(conn->iw, &param))
@@ -365,7 +366,7 @@ static int keel_iw_replied(struct keel_conn *conn)
 static void keel_iw_end(struct keel_conn *conn)
 {
 	if (conn->caller) {
-		/* It may not have called allow_signal() yet. */
+		/* It may not have called allow_kernel_signal() yet. */
 		do
 			send_sig(SIGTERM, conn->caller, 1);
 		while (!wait_for_completion_timeout(&conn->called, KEEL_GIVE_UP_TIME));

@@ -21,7 +21,8 @@ static u32 keel_requests __guarded_by(&keel_requests_lock);
 int keel_links_start(const struct keel_wire_ops *ops)
 {
 	keel_wire_ops = ops;
-	keel_wire_wq = alloc_workqueue("keel_wire", WQ_UNBOUND, 0);
+	/* The works of many links may wait for hosts that are silent: see &keel_cm_ops.end. */
+	keel_wire_wq = alloc_workqueue("keel_wire", WQ_UNBOUND, WQ_MAX_ACTIVE);
 	return keel_wire_wq ? 0 : -ENOMEM;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_links_start);

@@ -404,11 +404,18 @@ static struct keel_link *keel_links_take(struct keel_dev *kdev)
  */
 void keel_links_remove(struct keel_dev *kdev)
 {
-	struct keel_link *link;
+	struct keel_link *link, *next;
+	LIST_HEAD(links);
 
+	/* All end at the same time, because each may take long: see &keel_cm_ops.end. */
 	while ((link = keel_links_take(kdev))) {
 		keel_link_stop(link);
 		keel_link_queue(link);
+		/* It is out of the table: nobody else uses this. */
+		list_add_tail(&link->age, &links);
+	}
+	list_for_each_entry_safe(link, next, &links, age) {
+		list_del_init(&link->age);
 		flush_work(&link->work);
 		keel_link_put(link);
 	}

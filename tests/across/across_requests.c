@@ -15,7 +15,7 @@ static void check_requests(const struct wrong *cases, int n, struct frame (*base
 {
 	struct frame frame;
 	uint32_t len;
-	bool written;
+	bool written, wanted;
 	int i;
 
 	for (i = 0; i < n; i++) {
@@ -27,8 +27,8 @@ static void check_requests(const struct wrong *cases, int n, struct frame (*base
 		wrong_send(&frame, len, &cases[i]);
 		wrong_effect(&cases[i], &frame);
 		written = !memcmp(wrong_victim.mem, wrong_data, BYTES);
-		if (frame.request.opcode == IBV_WR_RDMA_WRITE &&
-		    written != (cases[i].effect == SUCCESS))
+		wanted = cases[i].effect == SUCCESS;
+		if (frame.request.opcode == IBV_WR_RDMA_WRITE && written != wanted)
 			FAIL("%s: %swritten", cases[i].what, written ? "" : "not ");
 		if (written)
 			CHECK_ALL(wrong_victim.mem + BYTES, 0, FRAME_DATA);

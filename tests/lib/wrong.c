@@ -7,7 +7,7 @@
 
 struct end wrong_victim;
 struct stranger wrong_stranger;
-const char wrong_data[FRAME_DATA] = "8 bytes";
+const uint8_t wrong_data[FRAME_DATA] = "8 bytes";
 
 void wrong_begin(struct end (*new)(int host))
 {

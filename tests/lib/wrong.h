@@ -45,7 +45,7 @@ struct wrong {
 extern struct end wrong_victim;
 extern struct stranger wrong_stranger;
 /* Bytes of all frames. */
-extern const char wrong_data[FRAME_DATA];
+extern const uint8_t wrong_data[FRAME_DATA];
 
 /* Make hosts, the stranger, and the QP; and destroy the latter two. */
 void wrong_begin(struct end (*new)(int host));
