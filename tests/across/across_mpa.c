@@ -348,7 +348,7 @@ TEST_SLOW(mute, "HOST-2", "a host that answers by TCP, but not by MPA, holds up 
 #define MUTES	8
 
 /* One after the other, they would take longer than this case may. */
-TEST_SLOW(mutes, "HOST-2", "several hosts that answer by TCP, but not by MPA, hold up removal at the same time", 60)
+TEST_SLOW(mutes, "HOST-2", "several hosts that answer by TCP, but not by MPA, hold up removal at the same time", 35)
 {
 	struct sockaddr_in6 at = { .sin6_family = AF_INET6, .sin6_port = htons(PORT) };
 	int fd = SYS(socket(AF_INET6, SOCK_STREAM, 0)), i;
