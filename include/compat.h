@@ -389,6 +389,16 @@ static inline void ib_mark_name_assigned_by_user(struct ib_device *ibdev)
 }
 #endif
 
+/*
+ * Since Linux 6.11, iw_destroy_cm_id() waits for handlers. No header tells so: this stands for
+ * Linux 6.12.
+ */
+#ifdef KEEL_HAVE_GET_NETDEV
+#define KEEL_IW_WAITS	true
+#else
+#define KEEL_IW_WAITS	false
+#endif
+
 /* Not exported by older kernels. Returns NULL if the netdev is being removed. */
 #ifndef KEEL_HAVE_GET_NETDEV
 static inline struct net_device *ib_device_get_netdev(struct ib_device *ibdev,

@@ -56,7 +56,7 @@ struct seq_file;
 #define KEEL_BACKOFF_MIN	(HZ / 2)
 /* The same of all links, while they are not confirmed. */
 #define KEEL_GUESTS_MAX		64
-/* Requests of other hosts that are looked at, are guests, or end. */
+/* Requests of other hosts that are looked at, are guests, or end: over RoCE, over iWARP. */
 #define KEEL_REQUESTS_MAX	128
 
 /**
@@ -481,8 +481,8 @@ void keel_link_wake(struct keel_link *link, u32 room);
 void keel_link_expire(struct keel_link *link);
 bool keel_link_has_waiters(struct keel_link *link);
 bool keel_link_is_dead(struct keel_link *link);
-bool keel_request_begin(void);
-void keel_request_end(void);
+bool keel_request_begin(const struct keel_lower *lower);
+void keel_request_end(const struct keel_lower *lower);
 unsigned long keel_link_sooner(unsigned long next, unsigned long end);
 void keel_link_unwait(struct keel_link *link, struct keel_link_wait *wait);
 
@@ -563,6 +563,7 @@ extern const struct keel_cm_ops keel_cm_ib;
 /* cm_iw.c */
 extern const struct keel_cm_ops keel_cm_iw;
 #if IS_ENABLED(CONFIG_KUNIT)
+bool keel_iw_is_root(struct sockaddr_storage *addr);
 bool keel_iw_ends(const struct net_device *netdev, struct sockaddr_storage *local,
 		  struct sockaddr_storage *remote, struct keel_ends *ends);
 void keel_iw_addr(const union ib_gid *gid, int netdev, struct sockaddr_storage *addr);

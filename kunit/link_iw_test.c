@@ -131,6 +131,26 @@ static void host_1_addr(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0x0a000003, ntohl(in->sin_addr.s_addr));
 }
 
+/* Only root has ports below 1024. */
+static void host_3_root(struct kunit *test)
+{
+	struct sockaddr_storage at;
+	int family;
+
+	for (family = 4; family <= 6; family += 2) {
+		iw_at(&at, family, 1);
+		/* Both have it at the same place. */
+		((struct sockaddr_in *)&at)->sin_port = htons(1023);
+		KUNIT_EXPECT_TRUE(test, keel_iw_is_root(&at));
+		((struct sockaddr_in *)&at)->sin_port = htons(1024);
+		KUNIT_EXPECT_FALSE(test, keel_iw_is_root(&at));
+		((struct sockaddr_in *)&at)->sin_port = htons(0xff);
+		KUNIT_EXPECT_TRUE(test, keel_iw_is_root(&at));
+		((struct sockaddr_in *)&at)->sin_port = htons(0xff00);
+		KUNIT_EXPECT_FALSE(test, keel_iw_is_root(&at));
+	}
+}
+
 static void iw_no_work(struct work_struct *work)
 {
 	keel_link_put(container_of(work, struct keel_link, work));
@@ -173,6 +193,7 @@ static struct kunit_case link_iw_cases[] = {
 	KUNIT_CASE(host_3_pairs),
 	KUNIT_CASE(host_3_ends),
 	KUNIT_CASE(host_1_addr),
+	KUNIT_CASE(host_3_root),
 	KUNIT_CASE(host_3_hello),
 	{}
 };

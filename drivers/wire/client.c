@@ -46,6 +46,17 @@ static bool keel_lower_suffices(const struct ib_device *ib)
 	       ib->attrs.max_cqe >= KEEL_LINK_SENDS + KEEL_LINK_RECVS + 2;
 }
 
+/* End all connections over a device that no new one finds. */
+static void keel_lower_end(struct keel_lower *lower)
+{
+	WRITE_ONCE(lower->lost, true);
+	keel_links_lost();
+	keel_lower_put(lower);
+	/* The work of each link that uses it ends its connection now. */
+	wait_for_completion(&lower->gone);
+	ib_dealloc_pd(lower->pd);
+}
+
 static int keel_lower_new(struct ib_device *ib)
 {
 	struct keel_lower *lower = kzalloc_obj(*lower, GFP_KERNEL);
@@ -67,13 +78,14 @@ static int keel_lower_new(struct ib_device *ib)
 	}
 	ret = lower->cm->listen(lower);
 	if (ret)
-		goto err_pd;
+		goto err_listen;
 	ib_set_client_data(ib, &keel_wire_client, lower);
 	keel_lower_add(lower);
 	return 0;
 
-err_pd:
-	ib_dealloc_pd(lower->pd);
+err_listen:
+	/* One of two listeners may have had requests by then: their connections end. */
+	keel_lower_end(lower);
 err_lower:
 	kfree(lower);
 	dev_warn(&ib->dev, "keel cannot use it for links: %pe\n", ERR_PTR(ret));
@@ -85,11 +97,7 @@ static void keel_lower_remove(struct keel_lower *lower)
 	/* Waits for handlers: no request comes from here on. */
 	lower->cm->unlisten(lower);
 	keel_lower_del(lower);
-	keel_links_lost();
-	keel_lower_put(lower);
-	/* The work of each link that uses it ends its connection now. */
-	wait_for_completion(&lower->gone);
-	ib_dealloc_pd(lower->pd);
+	keel_lower_end(lower);
 	kfree(lower);
 }
 

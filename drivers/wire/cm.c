@@ -109,13 +109,13 @@ static int keel_cm_request(struct keel_lower *lower, struct ib_cm_id *id,
 	netdev = keel_gid_netdev(req->ppath_sgid_attr);
 	if (!netdev)
 		return ret;
-	if (keel_request_begin()) {
+	if (keel_request_begin(lower)) {
 		/* Messages to a host that is not there would hold up those to others. */
 		if (keel_way_is_known(&ends, netdev))
 			ret = keel_cm_answer(lower, id, netdev, &ends, &hello);
 		/* Else keel_conn_destroy() does it, or keel_link_adopt(). */
 		if (ret)
-			keel_request_end();
+			keel_request_end(lower);
 	}
 	dev_put(netdev);
 	return ret;

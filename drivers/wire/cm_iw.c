@@ -25,8 +25,12 @@
 
 #include "keel_wire.h"
 
-/* The number of the UDP port of RoCE v2, which no TCP service has. */
-#define KEEL_TCP_PORT		4791
+/*
+ * No service has it. On both sides the port is below this one, so that nobody but root of a
+ * host poses as that host.
+ */
+#define KEEL_TCP_PORT		791
+#define KEEL_TCP_LOCAL		(PROT_SOCK / 2)
 /* How often a thread that is to give up is told so. */
 #define KEEL_GIVE_UP_TIME	(HZ / 20 ?: 1)
 
@@ -96,7 +100,8 @@ VISIBLE_IF_KUNIT bool keel_iw_ends(const struct net_device *netdev,
 {
 	/* It is compared as a whole. */
 	memset(ends, 0, sizeof(*ends));
-	ends->net = dev_net(netdev)->net_cookie;
+	/* All links over iWARP are there. The netdev may be elsewhere by now. */
+	ends->net = init_net.net_cookie;
 	ends->netdev = netdev->ifindex;
 	return local->ss_family == remote->ss_family &&
 	       !rdma_ip2gid((struct sockaddr *)local, &ends->sgid) &&
@@ -104,6 +109,24 @@ VISIBLE_IF_KUNIT bool keel_iw_ends(const struct net_device *netdev,
 	       memcmp(&ends->dgid, &ends->sgid, sizeof(ends->sgid));
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_iw_ends);
+
+static __be16 *keel_iw_port(struct sockaddr_storage *addr)
+{
+	return addr->ss_family == AF_INET ? &((struct sockaddr_in *)addr)->sin_port :
+					    &((struct sockaddr_in6 *)addr)->sin6_port;
+}
+
+/**
+ * keel_iw_is_root() - has root of the other host made this connection?
+ * @addr: address of the other side
+ *
+ * Return: true if its port is one that only root binds.
+ */
+VISIBLE_IF_KUNIT bool keel_iw_is_root(struct sockaddr_storage *addr)
+{
+	return ntohs(*keel_iw_port(addr)) < PROT_SOCK;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_iw_is_root);
 
 /* As keel_iw_request(), with the netdev of the device. */
 static int keel_iw_answer(struct keel_lower *lower, struct net_device *netdev,
@@ -113,7 +136,7 @@ static int keel_iw_answer(struct keel_lower *lower, struct net_device *netdev,
 	struct keel_conn *conn;
 	struct keel_ends ends;
 
-	if (event->private_data_len < sizeof(hello) ||
+	if (event->private_data_len < sizeof(hello) || !keel_iw_is_root(&event->remote_addr) ||
 	    !keel_iw_ends(netdev, &event->local_addr, &event->remote_addr, &ends))
 		return -EINVAL;
 	memcpy(&hello, event->private_data, sizeof(hello));
@@ -143,11 +166,11 @@ static int keel_iw_request(struct iw_cm_id *id, struct iw_cm_event *event)
 	netdev = keel_iw_netdev(lower->ib);
 	if (!netdev)
 		return -ENODEV;
-	if (keel_request_begin()) {
+	if (keel_request_begin(lower)) {
 		ret = keel_iw_answer(lower, netdev, id, event);
 		/* Else keel_conn_destroy() does it, or keel_link_adopt(). */
 		if (ret)
-			keel_request_end();
+			keel_request_end(lower);
 	}
 	dev_put(netdev);
 	return ret;
@@ -162,10 +185,7 @@ static struct iw_cm_id *keel_iw_listener(struct keel_lower *lower, int family)
 	if (IS_ERR(id))
 		return id;
 	id->local_addr.ss_family = family;
-	if (family == AF_INET)
-		((struct sockaddr_in *)&id->local_addr)->sin_port = htons(KEEL_TCP_PORT);
-	else
-		((struct sockaddr_in6 *)&id->local_addr)->sin6_port = htons(KEEL_TCP_PORT);
+	*keel_iw_port(&id->local_addr) = htons(KEEL_TCP_PORT);
 	/* The other listener has those of IPv4. */
 	id->afonly = family == AF_INET6;
 	ret = iw_cm_listen(id, KEEL_REQUESTS_MAX);
@@ -317,11 +337,10 @@ static int keel_iw_connect(struct keel_conn *conn, const struct ib_gid_attr *att
 	conn->active = true;
 	keel_iw_addr(&ends->sgid, ends->netdev, &id->local_addr);
 	keel_iw_addr(&ends->dgid, ends->netdev, &id->remote_addr);
-	/* The port of this side is any. */
-	if (id->remote_addr.ss_family == AF_INET)
-		((struct sockaddr_in *)&id->remote_addr)->sin_port = htons(KEEL_TCP_PORT);
-	else
-		((struct sockaddr_in6 *)&id->remote_addr)->sin6_port = htons(KEEL_TCP_PORT);
+	*keel_iw_port(&id->remote_addr) = htons(KEEL_TCP_PORT);
+	/* If another connection to this host has it, the link tries again, with another one. */
+	*keel_iw_port(&id->local_addr) = htons(KEEL_TCP_LOCAL +
+					       get_random_u32() % KEEL_TCP_LOCAL);
 	ret = keel_iw_ready(conn);
 	if (ret)
 		return ret;

@@ -583,10 +583,10 @@ void keel_conn_destroy(struct keel_conn *conn)
 		keel_buf_unmap(conn, &conn->sends[i], DMA_TO_DEVICE);
 	for (i = 0; i < KEEL_LINK_RECVS; i++)
 		keel_buf_unmap(conn, &conn->recvs[i], DMA_FROM_DEVICE);
-	keel_lower_put(conn->lower);
 	/* It may have taken long: see &keel_cm_ops.end. */
 	if (conn->request)
-		keel_request_end();
+		keel_request_end(conn->lower);
+	keel_lower_put(conn->lower);
 	keel_conn_put(conn);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_destroy);

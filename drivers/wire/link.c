@@ -95,18 +95,6 @@ static bool keel_link_is_up(struct keel_link *link)
 	return link->up;
 }
 
-/*
- * Send the datagrams that have waited for a connection. Over iWARP, this side has only the
- * credits of a guest at first: keel_link_wake() tells when there are more.
- */
-static void keel_link_see_held(struct keel_link *link)
-{
-	scoped_guard(spinlock, &link->lock)
-		if (!link->up || !link->nheld || !keel_conn_room(link->up))
-			return;
-	keel_link_release_held(link);
-}
-
 /* A guest is confirmed: is it used, rather than the connection that there is? */
 static bool keel_link_yields(struct keel_link *link)
 {
@@ -133,7 +121,7 @@ static void keel_link_adopt(struct keel_link *link, struct keel_conn *conn)
 	link->conn = conn;
 	conn->since = jiffies;
 	if (conn->request)
-		keel_request_end();
+		keel_request_end(conn->lower);
 	conn->request = false;
 	if (keel_conn_fill(conn))
 		keel_link_drop(link, "no memory");
@@ -426,7 +414,7 @@ void keel_link_work(struct work_struct *work)
 	keel_link_proceed(link);
 	/* Before there are others, for which one of them might have to go. */
 	keel_link_see_guests(link);
-	keel_link_see_held(link);
+	keel_link_release_held(link);
 	keel_link_ask(link);
 	keel_link_repeat(link);
 	keel_guests_accept(link);

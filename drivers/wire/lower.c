@@ -65,7 +65,7 @@ bool keel_lower_may(const struct ib_device *ib)
 			return named || keel_lower_is_named(keel_lowers_wanted, "all");
 		/* Not all of them: another host can crash this one over siw (upstream.rst). */
 		if (rdma_cap_iw_cm(ib, port))
-			return named;
+			return named && KEEL_IW_WAITS;
 	}
 	return false;
 }
@@ -151,7 +151,9 @@ static bool keel_lower_is_at(struct ib_device *ib, u32 port, const struct keel_e
 
 	if (!netdev)
 		return false;
-	is = dev_net(netdev)->net_cookie == ends->net && netdev->ifindex == ends->netdev;
+	/* It may move to another namespace at any time, and that may end: it is not looked at. */
+	is = net_eq(dev_net(netdev), &init_net) && ends->net == init_net.net_cookie &&
+	     netdev->ifindex == ends->netdev;
 	dev_put(netdev);
 	return is;
 }

@@ -10,7 +10,8 @@
 static struct workqueue_struct *keel_wire_wq;
 static const struct keel_wire_ops *keel_wire_ops;
 static DEFINE_SPINLOCK(keel_requests_lock);
-static u32 keel_requests __guarded_by(&keel_requests_lock);
+/* Those over RoCE, and over iWARP: a host can hold up those over siw as long as it likes. */
+static u32 keel_requests[2] __guarded_by(&keel_requests_lock);
 
 /**
  * keel_links_start() - prepare for links
@@ -282,29 +283,31 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_is_dead);
 
 /**
  * keel_request_begin() - begin to look at a request of another host
+ * @lower: the device that has received it
  *
  * Context: any but interrupts.
  * Return: false if there are too many.
  */
-bool keel_request_begin(void)
+bool keel_request_begin(const struct keel_lower *lower)
 {
 	guard(spinlock)(&keel_requests_lock);
-	if (keel_requests == KEEL_REQUESTS_MAX)
+	if (keel_requests[lower->cm->by_netdev] == KEEL_REQUESTS_MAX)
 		return false;
-	keel_requests++;
+	keel_requests[lower->cm->by_netdev]++;
 	return true;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_request_begin);
 
 /**
  * keel_request_end() - such a request has its connection, or is gone with all it took
+ * @lower: the same device; the caller has a reference
  *
  * Context: any but interrupts.
  */
-void keel_request_end(void)
+void keel_request_end(const struct keel_lower *lower)
 {
 	guard(spinlock)(&keel_requests_lock);
-	keel_requests--;
+	keel_requests[lower->cm->by_netdev]--;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_request_end);
 

@@ -232,11 +232,14 @@ int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const v
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_datagram);
 
-static struct keel_held *keel_link_take_held(struct keel_link *link)
+/* @room: only if it can be sent now. */
+static struct keel_held *keel_link_take_held(struct keel_link *link, bool room)
 {
 	struct keel_held *held;
 
 	guard(spinlock)(&link->lock);
+	if (room && !(link->up && keel_conn_room(link->up)))
+		return NULL;
 	held = list_first_entry_or_null(&link->held, struct keel_held, node);
 	if (held) {
 		list_del(&held->node);
@@ -247,7 +250,10 @@ static struct keel_held *keel_link_take_held(struct keel_link *link)
 
 /**
  * keel_link_release_held() - send the datagrams that have waited for a link
- * @link: the link, which is up
+ * @link: the link; a call of its work
+ *
+ * Over iWARP, this side has only the credits of a guest at first, and others may take those
+ * that follow. So some may have to wait: keel_link_wake() tells when there are more credits.
  *
  * Context: may sleep.
  */
@@ -255,7 +261,7 @@ void keel_link_release_held(struct keel_link *link)
 {
 	struct keel_held *held;
 
-	while ((held = keel_link_take_held(link))) {
+	while ((held = keel_link_take_held(link, true))) {
 		keel_link_datagram(link, &held->frame, held->data, held->len, held->gfp);
 		kfree(held);
 	}
@@ -271,7 +277,7 @@ void keel_link_drop_held(struct keel_link *link)
 {
 	struct keel_held *held;
 
-	while ((held = keel_link_take_held(link)))
+	while ((held = keel_link_take_held(link, false)))
 		kfree(held);
 }
 

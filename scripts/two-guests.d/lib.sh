@@ -22,7 +22,7 @@ guest_boot() {
 	share=$work/$name
 	mkdir "$share"
 	cp -r "$KEEL_SCRIPTS"/{consumers.d,inside/command-server} "$share/"
-	cp "$KEEL_SCRIPTS"/{two-guests.d/nvme-steps.sh,config/kernel-reports} "$share/"
+	cp "$KEEL_SCRIPTS/two-guests.d/nvme-steps.sh" "$share/"
 	wire="dgram,id=wire,local.type=unix,local.path=$work/wire.$1,remote.type=unix"
 	wire+=",remote.path=$work/wire.$(other_host "$1")"
 	say "guest $1 boots"
@@ -34,7 +34,6 @@ guest_boot() {
 		--share "$share" -- /share/command-server >"$work/$name.log" 2>&1 </dev/null &
 	guest_pid[$1]=$!
 	guest_name[$1]=$name
-	KEEL_HELPERS+=("$!")
 }
 
 # guest_wait HOST: wait until it is up, and its devices are there.
@@ -89,10 +88,21 @@ no_objects() {
 	diff <(echo "${guest_objects[$1]}") - <<<"$left"
 }
 
+# reported: print what a kernel has reported.
+reported() {
+	grep -E -f <(sed '/^#/d' "$KEEL_SCRIPTS/config/kernel-reports")
+}
+
 # no_reports HOST: its kernel has reported nothing since keel was loaded.
 no_reports() {
-	on "$1" bash -c '! dmesg | sed -n "/keel-guest: ready/,\$p" |
-		grep -E -f <(sed "/^#/d" /share/kernel-reports)'
+	local log
+	log=$(on "$1" dmesg)
+	# The ring of the kernel may have lost the first lines.
+	grep -q 'keel-guest: ready' <<<"$log" || {
+		echo "the log of guest $1 has lost its beginning"
+		return 1
+	}
+	! sed -n '/keel-guest: ready/,$p' <<<"$log" | reported
 }
 
 # qemu_of PID: print the process of QEMU below a process.
@@ -111,14 +121,22 @@ qemu_of() {
 	return 1
 }
 
+# guest_wait_end HOST: another process may get the number of this one afterwards.
+guest_wait_end() {
+	local rc=0
+	wait "${guest_pid[$1]}" || rc=$?
+	unset "guest_pid[$1]"
+	return "$rc"
+}
+
 # guest_kill HOST: kill QEMU. The log of the guest must have no report.
 guest_kill() {
 	local qemu log=$results/two-guests-${guest_name[$1]}.dmesg
 	qemu=$(qemu_of "${guest_pid[$1]}") || return
 	kill -KILL "$qemu"
-	wait "${guest_pid[$1]}" || :
-	! sed -n '/keel-guest: ready/,$p' "$log" |
-		grep -E -f <(sed '/^#/d' "$KEEL_SCRIPTS/config/kernel-reports")
+	guest_wait_end "$1" || :
+	grep -q 'keel-guest: ready' "$log" || return
+	! sed -n '/keel-guest: ready/,$p' "$log" | reported
 }
 
 # guest_stop HOST: end it, and judge it.
@@ -131,12 +149,12 @@ guest_stopped() {
 	local rc=0
 	no_objects "$1" || rc=1
 	: >"$work/${guest_name[$1]}/stop"
-	wait "${guest_pid[$1]}" || rc=$?
+	guest_wait_end "$1" || rc=$?
 	cat "$work/${guest_name[$1]}.log"
 	return "$rc"
 }
 
-# The guests remove their own files.
+# The guests remove their own files, and end with this script: see guest_boot.
 guests_end() {
 	local host
 	for host in "${!guest_pid[@]}"; do

