@@ -88,7 +88,7 @@ static inline void tree(void)
 	fflush(stdout);
 }
 
-static inline struct ibv_context *open_keel(void)
+static inline struct ibv_context *open_named(const char *name)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *context = NULL;
@@ -96,11 +96,16 @@ static inline struct ibv_context *open_keel(void)
 
 	must(list);
 	for (i = 0; list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), "keel0"))
+		if (!strcmp(ibv_get_device_name(list[i]), name))
 			context = ibv_open_device(list[i]);
 	ibv_free_device_list(list);
 	must(context);
 	return context;
+}
+
+static inline struct ibv_context *open_keel(void)
+{
+	return open_named("keel0");
 }
 
 /* Two processes take turns with a byte in a pipe. */

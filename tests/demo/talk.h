@@ -34,8 +34,11 @@ static inline struct ibv_qp *new_qp(struct ibv_pd *pd, struct ibv_cq *cq,
 	return qp;
 }
 
-/* Connect to the queue pair number @to, through all states up to RTS. */
-static inline void connect_to(struct ibv_qp *qp, uint32_t to)
+/*
+ * Connect to the queue pair number @to of the device that has the address @gid, through all
+ * states up to RTS. @sgid is the index of an address of this device.
+ */
+static inline void connect_at(struct ibv_qp *qp, uint32_t to, const union ibv_gid *gid, int sgid)
 {
 	int receives = qp->qp_type != IBV_QPT_XRC_SEND;
 	struct ibv_qp_attr attr = {
@@ -45,10 +48,12 @@ static inline void connect_to(struct ibv_qp *qp, uint32_t to)
 		.min_rnr_timer = 12, .max_dest_rd_atomic = 1,
 		.timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
 		.max_rd_atomic = 1,
-		.ah_attr = { .is_global = 1, .port_num = 1 },
+		.ah_attr = {
+			.is_global = 1, .port_num = 1,
+			.grh = { .dgid = *gid, .sgid_index = sgid, .hop_limit = 64 },
+		},
 	};
 
-	must(!ibv_query_gid(qp->context, 1, 0, &attr.ah_attr.grh.dgid));
 	must(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX |
 			    IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
 	attr.qp_state = IBV_QPS_RTR;
@@ -62,6 +67,15 @@ static inline void connect_to(struct ibv_qp *qp, uint32_t to)
 	must(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT |
 			    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+/* The same on one host. */
+static inline void connect_to(struct ibv_qp *qp, uint32_t to)
+{
+	union ibv_gid gid;
+
+	must(!ibv_query_gid(qp->context, 1, 0, &gid));
+	connect_at(qp, to, &gid, 0);
 }
 
 /* Wait for the next completion. */
