@@ -238,13 +238,11 @@ static struct keel_held *keel_link_take_held(struct keel_link *link, bool room)
 	struct keel_held *held;
 
 	guard(spinlock)(&link->lock);
-	if (room && !(link->up && keel_conn_room(link->up)))
-		return NULL;
 	held = list_first_entry_or_null(&link->held, struct keel_held, node);
-	if (held) {
-		list_del(&held->node);
-		link->nheld--;
-	}
+	if (!held || (room && !(link->up && keel_conn_room(link->up))))
+		return NULL;
+	list_del(&held->node);
+	link->nheld--;
 	return held;
 }
 
