@@ -60,7 +60,7 @@ static void keel_lower_end(struct keel_lower *lower)
 static int keel_lower_new(struct ib_device *ib)
 {
 	struct keel_lower *lower = kzalloc_obj(*lower, GFP_KERNEL);
-	int ret;
+	int ret = 0;
 
 	if (!lower)
 		return -ENOMEM;
@@ -68,7 +68,9 @@ static int keel_lower_new(struct ib_device *ib)
 	lower->cm = keel_lower_cm(ib);
 	kref_init(&lower->ref);
 	init_completion(&lower->gone);
-	ret = keel_lower_suffices(ib) ? 0 : -EOPNOTSUPP;
+	/* Without KEEL_IW_WAITS, handlers may run after their ID is gone. */
+	if (!keel_lower_suffices(ib) || (lower->cm->by_netdev && !KEEL_IW_WAITS))
+		ret = -EOPNOTSUPP;
 	if (ret)
 		goto err_lower;
 	lower->pd = ib_alloc_pd(ib, 0);

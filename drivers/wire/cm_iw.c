@@ -25,12 +25,10 @@
 
 #include "keel_wire.h"
 
-/*
- * No service has it. On both sides the port is below this one, so that nobody but root of a
- * host poses as that host.
- */
+/* On both sides the port is below PROT_SOCK: nobody but root of a host poses as that host. */
 #define KEEL_TCP_PORT		791
-#define KEEL_TCP_LOCAL		(PROT_SOCK / 2)
+/* As sunrpc: management controllers of some NICs take packets to ports below. */
+#define KEEL_TCP_LOCAL		665
 /* How often a thread that is to give up is told so. */
 #define KEEL_GIVE_UP_TIME	(HZ / 20 ?: 1)
 
@@ -120,7 +118,7 @@ static __be16 *keel_iw_port(struct sockaddr_storage *addr)
  * keel_iw_is_root() - has root of the other host made this connection?
  * @addr: address of the other side
  *
- * Return: true if its port is one that only root binds.
+ * Return: true if its port is below PROT_SOCK: by default, only root binds those.
  */
 VISIBLE_IF_KUNIT bool keel_iw_is_root(struct sockaddr_storage *addr)
 {
@@ -136,8 +134,9 @@ static int keel_iw_answer(struct keel_lower *lower, struct net_device *netdev,
 	struct keel_conn *conn;
 	struct keel_ends ends;
 
-	if (event->private_data_len < sizeof(hello) || !keel_iw_is_root(&event->remote_addr) ||
-	    !keel_iw_ends(netdev, &event->local_addr, &event->remote_addr, &ends))
+	/* Those of TCP. iwpmd replaces those of @event by what any host tells it. */
+	if (event->private_data_len < sizeof(hello) || !keel_iw_is_root(&id->m_remote_addr) ||
+	    !keel_iw_ends(netdev, &id->m_local_addr, &id->m_remote_addr, &ends))
 		return -EINVAL;
 	memcpy(&hello, event->private_data, sizeof(hello));
 	conn = keel_request_new(lower, &ends, netdev, &hello);
@@ -339,8 +338,8 @@ static int keel_iw_connect(struct keel_conn *conn, const struct ib_gid_attr *att
 	keel_iw_addr(&ends->dgid, ends->netdev, &id->remote_addr);
 	*keel_iw_port(&id->remote_addr) = htons(KEEL_TCP_PORT);
 	/* If another connection to this host has it, the link tries again, with another one. */
-	*keel_iw_port(&id->local_addr) = htons(KEEL_TCP_LOCAL +
-					       get_random_u32() % KEEL_TCP_LOCAL);
+	*keel_iw_port(&id->local_addr) =
+		htons(KEEL_TCP_LOCAL + get_random_u32() % (KEEL_TCP_PORT - KEEL_TCP_LOCAL));
 	ret = keel_iw_ready(conn);
 	if (ret)
 		return ret;

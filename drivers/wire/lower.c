@@ -65,7 +65,7 @@ bool keel_lower_may(const struct ib_device *ib)
 			return named || keel_lower_is_named(keel_lowers_wanted, "all");
 		/* Not all of them: another host can crash this one over siw (upstream.rst). */
 		if (rdma_cap_iw_cm(ib, port))
-			return named && KEEL_IW_WAITS;
+			return named;
 	}
 	return false;
 }

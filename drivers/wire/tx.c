@@ -232,7 +232,7 @@ int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const v
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_datagram);
 
-/* @room: only if it can be sent now. */
+/* @room: only if there is room for frames of QPs. */
 static struct keel_held *keel_link_take_held(struct keel_link *link, bool room)
 {
 	struct keel_held *held;
@@ -244,6 +244,13 @@ static struct keel_held *keel_link_take_held(struct keel_link *link, bool room)
 	list_del(&held->node);
 	link->nheld--;
 	return held;
+}
+
+static void keel_link_put_held(struct keel_link *link, struct keel_held *held)
+{
+	guard(spinlock)(&link->lock);
+	list_add(&held->node, &link->held);
+	link->nheld++;
 }
 
 /**
@@ -260,7 +267,12 @@ void keel_link_release_held(struct keel_link *link)
 	struct keel_held *held;
 
 	while ((held = keel_link_take_held(link, true))) {
-		keel_link_datagram(link, &held->frame, held->data, held->len, held->gfp);
+		if (keel_link_datagram(link, &held->frame, held->data, held->len,
+				       held->gfp) == -EAGAIN) {
+			/* Others have its buffers: keel_link_wake() tells when they are back. */
+			keel_link_put_held(link, held);
+			break;
+		}
 		kfree(held);
 	}
 }

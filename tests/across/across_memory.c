@@ -293,6 +293,8 @@ TEST(shared_pd, "HOST-1", "by a QP of one process of a shared domain, another ho
 	CHECK_WC(a.cq, 2, IBV_WC_SUCCESS);
 	peer_tell(&peer);
 	peer_wait(&peer);
+	/* Nobody joins it from another host. */
+	CHECK_NULL(ibv_share_pd(a.ctx, &told.shpd, KEY), EACCES);
 	/* The process of the QP sends from memory of the other one. */
 	post_recv(a.qp, 4, (struct mem){ a.mem, END_BYTES, a.mr->lkey });
 	post_send(b.qp, 3, (struct mem){ (void *)told.addr, 2 * SIZE, told.lkey });

@@ -4,6 +4,8 @@
  * processes of host b. A process is one of the host whose device it opens. Numbers and keys
  * are plain data: here a pipe carries them, and elsewhere the network.
  */
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <infiniband/keeldv.h>
@@ -93,6 +95,16 @@ static int server(int in, int out, int stop, struct told *told)
 	return strcmp(map + 100, text) ? 1 : 0;
 }
 
+/* A child ends with this process. */
+static pid_t start(void)
+{
+	pid_t child = fork();
+
+	if (!child)
+		must(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	return child;
+}
+
 static void join(pid_t child)
 {
 	int status;
@@ -112,11 +124,11 @@ int main(void)
 
 	must(!pipe(up) && !pipe(down) && !pipe(stop) && !pipe(done));
 	say("Host b: one process shares a domain, and another one joins it and has a queue pair.");
-	first = fork();
+	first = start();
 	if (!first)
 		exit(owner(up[1], done[0]));
 	must(read(up[0], &told, sizeof(told)) == sizeof(told));
-	second = fork();
+	second = start();
 	if (!second)
 		exit(server(down[0], up[1], stop[0], &told));
 	must(read(up[0], &told, sizeof(told)) == sizeof(told));
@@ -145,12 +157,13 @@ int main(void)
 
 	say("That process has ended. The domain lives on, but its keys are refused.");
 	must(rdma_write(qp, mr, sizeof(text), told.addr, told.rkey) == IBV_WC_REM_ACCESS_ERR);
-	tell(stop[1]);
-	join(second);
 
 	say("Objects belong to one host: the handle of the domain is worth nothing here.");
 	must(!ibv_share_pd(context, &told.shpd, KEY) && errno == EACCES);
 	did("host a: ibv_share_pd(handle 0x%08x, the key) -> NULL, EACCES", told.shpd.handle);
+	tell(stop[1]);
+	join(second);
+
 	must_be(ibv_destroy_qp(qp), 0);
 	must_be(ibv_dereg_mr(mr), 0);
 	must_be(ibv_dealloc_pd(pd), 0);
