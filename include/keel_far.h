@@ -2,8 +2,8 @@
 /*
  * QPs that are connected to a QP on another host.
  *
- * The requester divides a message into packets of at most 4096 bytes, and sends them over
- * a link. The responder executes them one after the other, in the turns of its QP, and
+ * The requester divides a message into packets of at most 4096 bytes, or 128 KiB if the
+ * responder has room for such long ones, and sends them over a link. The responder executes them one after the other, in the turns of its QP, and
  * answers each. A packet of RC that is not answered in time is sent again; the responder
  * knows by its number whether it was executed.
  */
@@ -26,21 +26,41 @@ struct keel_srq;
 #define KEEL_FAR_WINDOW	8
 /* Packets that a QP keeps, unless it is for datagrams: requests that it received, and answers. */
 #define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
+/* Long packets that a QP keeps in each direction: those with more than KEEL_FRAME_DATA bytes. */
+#define KEEL_FAR_LONGS	3
+/* A message with more bytes is worth the memory for long packets. */
+#define KEEL_FAR_WORTH	(KEEL_FAR_WINDOW * KEEL_FRAME_DATA)
 /* Most datagrams that a QP keeps: as many as it may have receive WQEs, but no more. */
 #define KEEL_FAR_DGRAMS	64
+
+/**
+ * struct keel_far_longs - memory for the data of long packets
+ * @wanted: there is a message that it is worth for: keel_far_grow()
+ * @data: KEEL_FAR_LONGS times KEEL_CHUNK_DATA bytes, or NULL
+ * @used: bits: those that packets have
+ */
+struct keel_far_longs {
+	bool wanted;
+	u8 *data;
+	unsigned long used;
+};
 
 /**
  * struct keel_far_slot - a packet that was received
  * @node: in one of the lists of struct keel_far
  * @frame: its header
  * @ends: datagram: those of the link that it came from
- * @mem: describes @data as memory
+ * @longs: those that one is used of for its data, or NULL: it has @data
+ * @nr: the one that is used
+ * @mem: describes the data as memory
  * @data: its data; RDMA read: that of the answer
  */
 struct keel_far_slot {
 	struct list_head node;
 	struct keel_frame frame;
 	struct keel_ends ends;
+	struct keel_far_longs *longs;
+	u32 nr;
 	struct keel_mem mem;
 	u8 data[KEEL_FRAME_DATA] __aligned(16);
 };
@@ -51,6 +71,8 @@ struct keel_far_slot {
  * @link: the link to that host, or NULL; changes under the locks of the send queue, of
  *	@from, and @lock
  * @lock: protects the members up to @heard_psn
+ * @long_requests: for @requests
+ * @long_answers: for @answers
  * @free: unused slots
  * @requests: packets of the other side that are to be executed
  * @answers: answers of the other side, for the requester
@@ -89,6 +111,9 @@ struct keel_far_slot {
  * @una: number of the first packet that is not answered
  * @next: number of the next packet
  * @tip: number behind the last packet that was ever sent
+ * @sizes: bytes of the packets from @una to @tip, by number: they are the same when one is sent
+ *	again
+ * @granted: how many of them may be long
  * @acked: bytes of the message @index before packet @una
  * @sent: bytes of the message @at before packet @next
  * @whole: the last packet of that message was sent
@@ -112,6 +137,8 @@ struct keel_far {
 	struct keel_qp *qp;
 	struct keel_link *link;
 	spinlock_t lock;
+	struct keel_far_longs long_requests __guarded_by(&lock);
+	struct keel_far_longs long_answers __guarded_by(&lock);
 	struct list_head free __guarded_by(&lock);
 	struct list_head requests __guarded_by(&lock);
 	struct list_head answers __guarded_by(&lock);
@@ -146,6 +173,8 @@ struct keel_far {
 	u32 una;
 	u32 next;
 	u32 tip;
+	u32 sizes[KEEL_FAR_WINDOW];
+	u32 granted;
 	u64 acked;
 	u64 sent;
 	bool whole;
@@ -218,6 +247,27 @@ static inline bool keel_far_was_executed(const struct keel_far *far, u32 psn)
 	s32 before = keel_psn_diff(far->done, psn);
 
 	return before > 0 && before <= (s32)far->executed;
+}
+
+/* far_long.c */
+void keel_far_grow(struct keel_far *far);
+void keel_far_free(struct keel_far *far);
+bool keel_far_use_long(struct keel_far_slot *slot, struct keel_far_longs *longs);
+void keel_far_unuse_long(struct keel_far_slot *slot);
+u32 keel_far_grant(struct keel_far *far);
+u32 keel_far_size(const struct keel_xfer *x) __must_hold(&x->from->lock);
+bool keel_far_may_send(const struct keel_xfer *x, s32 window) __must_hold(&x->from->lock);
+u32 keel_far_una_size(const struct keel_xfer *x);
+
+/**
+ * keel_far_data() - the data of a packet
+ * @slot: the packet
+ *
+ * Return: its address.
+ */
+static inline void *keel_far_data(const struct keel_far_slot *slot)
+{
+	return (void *)(uintptr_t)slot->mem.start;
 }
 
 /* far_tx.c */

@@ -3,8 +3,9 @@
  * The frames that two hosts send each other: Documentation/across-hosts.rst.
  *
  * A link is a connection of a lower device. Each of its messages is a frame: a header of
- * 88 bytes, and up to 4096 bytes of data. All members are little-endian. A sender sets
- * members that have no meaning to 0, and a receiver ends the link if they are not; but it
+ * 96 bytes, and up to 4096 bytes of data. More data is in a chunk: memory of the receiver,
+ * which the sender has written by an RDMA write before. All members are little-endian. A sender
+ * sets members that have no meaning to 0, and a receiver ends the link if they are not; but it
  * ignores those that a request has for other operations than its own.
  */
 #ifndef KEEL_FRAME_H
@@ -16,12 +17,15 @@
 #include <linux/types.h>
 
 /*
- * Changes with every incompatible change of this file, and of what a responder has to keep: 3,
- * because those before kept the result of one atomic operation.
+ * Changes with every incompatible change of this file, and of what a responder has to keep: 4,
+ * because those before had no chunks.
  */
-#define KEEL_FRAME_VERSION	3
+#define KEEL_FRAME_VERSION	4
 /* Most bytes of data in a frame. */
 #define KEEL_FRAME_DATA		SZ_4K
+/* Most bytes of data in a chunk, and how many chunks each side of a link has. */
+#define KEEL_CHUNK_DATA		SZ_128K
+#define KEEL_CHUNKS		8
 /* Numbers of packets have as many bits as a PSN. */
 #define KEEL_PSN_MASK		0xffffff
 
@@ -34,6 +38,7 @@
  *	link works
  * @KEEL_FRAME_ALIVE: answers KEEL_FRAME_ASK
  * @KEEL_FRAME_DATAGRAM: a datagram
+ * @KEEL_FRAME_CHUNKS: tells where the chunks of the sender are; at most once in a connection
  */
 enum keel_frame_type {
 	KEEL_FRAME_REQUEST	= 1,
@@ -42,6 +47,7 @@ enum keel_frame_type {
 	KEEL_FRAME_ASK		= 4,
 	KEEL_FRAME_ALIVE	= 5,
 	KEEL_FRAME_DATAGRAM	= 6,
+	KEEL_FRAME_CHUNKS	= 7,
 };
 
 /**
@@ -84,7 +90,7 @@ enum keel_frame_result {
  * @type: enum keel_frame_type
  * @flags: request, datagram: KEEL_FRAME_F_*; else 0
  * @credits: number of frames that the receiver of this frame may send in addition
- * @len: bytes of data behind the header
+ * @len: bytes of data behind the header, or in the chunk
  * @to: number of the QP that the frame is for; from here on: requests, datagrams, answers
  * @from: number of the QP that sends it
  * @psn: number of the packet; an answer has that of its request
@@ -92,6 +98,10 @@ enum keel_frame_result {
  * @cookie: &keel_hello.cookie of the receiver of the frame. Local users can learn the other
  *	numbers of the connection, and send a message to its QP.
  * @gen: generation of the requester; an answer has that of its request
+ * @chunk: request, answer: the chunk of the receiver that has the data, counted from 1;
+ *	0: it is behind the header
+ * @freed: bits: chunks of the sender of this frame that the receiver may write again
+ * @reserved: 0
  * @request: request
  * @request.opcode: enum ib_uverbs_wr_opcode
  * @request.transport: enum keel_frame_transport
@@ -109,6 +119,8 @@ enum keel_frame_result {
  * @answer.status: enum ib_wc_status of the requester's completion
  * @answer.why: its vendor error
  * @answer.rnr: min_rnr_timer of the responder
+ * @answer.chunks: number of packets with more than KEEL_FRAME_DATA bytes, or reads that return
+ *	more, that may be under way from now on
  * @answer.word: atomics: the original value
  * @datagram: datagram
  * @datagram.opcode: IB_WR_SEND or IB_WR_SEND_WITH_IMM
@@ -117,6 +129,9 @@ enum keel_frame_result {
  * @datagram.imm: immediate data as the application passed it
  * @datagram.qkey: its Q_Key
  * @datagram.flow_label: flow label
+ * @chunks: KEEL_FRAME_CHUNKS
+ * @chunks.addr: address of the first one. The others follow.
+ * @chunks.rkey: the rkey of all
  * @rest: the union
  */
 struct keel_frame {
@@ -130,6 +145,9 @@ struct keel_frame {
 	__le32 srqn;
 	__le64 cookie;
 	__le64 gen;
+	__le16 chunk;
+	__le16 freed;
+	__le32 reserved;
 	union {
 		struct {
 			__u8 opcode;
@@ -147,7 +165,7 @@ struct keel_frame {
 			__u8 result;
 			__u8 status;
 			__u8 rnr;
-			__u8 reserved;
+			__u8 chunks;
 			__le32 why;
 			__le64 word;
 			__u8 unused[32];
@@ -162,15 +180,21 @@ struct keel_frame {
 			__le32 flow_label;
 			__u8 unused[32];
 		} datagram;
+		struct {
+			__le64 addr;
+			__le32 rkey;
+			__u8 unused[36];
+		} chunks;
 		__u8 rest[48];
 	};
 };
 
-static_assert(sizeof(struct keel_frame) == 88);
+static_assert(sizeof(struct keel_frame) == 96);
 static_assert(offsetof(struct keel_frame, cookie) == 24);
 static_assert(offsetof(struct keel_frame, gen) == 32);
-static_assert(offsetof(struct keel_frame, request.addr) == 56);
-static_assert(offsetof(struct keel_frame, answer.word) == 48);
+static_assert(offsetof(struct keel_frame, chunk) == 40);
+static_assert(offsetof(struct keel_frame, request.addr) == 64);
+static_assert(offsetof(struct keel_frame, answer.word) == 56);
 
 #define KEEL_HELLO_MAGIC	0x6b65656c
 

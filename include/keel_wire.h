@@ -38,6 +38,10 @@ struct seq_file;
 /* Frames that each side has buffers to receive, and to send. */
 #define KEEL_LINK_RECVS		128
 #define KEEL_LINK_SENDS		64
+/* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
+#define KEEL_PART		(PAGE_SIZE > SZ_32K ? PAGE_SIZE : SZ_32K)
+#define KEEL_CHUNK_PARTS	(KEEL_CHUNK_DATA / KEEL_PART)
+#define KEEL_AREA_PARTS		(KEEL_CHUNKS * KEEL_CHUNK_PARTS)
 /* How often those that wait for a link that is up are woken at least, jiffies. */
 #define KEEL_WAKE_TIME		(HZ / 10 ?: 1)
 /* Credits, and buffers, that only KEEL_FRAME_CREDIT, ASK and ALIVE use. */
@@ -145,10 +149,12 @@ struct keel_home {
  * @node: send: in &keel_conn.free
  * @dgram: it carries a frame that waits for no buffer
  * @kernel: likewise, a datagram of the kernel
+ * @chunk: send: the chunk that it has, counted from 1, or 0
  * @frame: the header
- * @data: the bytes behind it: a page
+ * @page: the bytes behind it
+ * @data: send: where the data goes: @page, or the chunk
  * @frame_dma: address of @frame for the device, or 0
- * @data_dma: the same for @data
+ * @page_dma: the same for @page
  */
 struct keel_buf {
 	struct ib_cqe cqe;
@@ -156,10 +162,38 @@ struct keel_buf {
 	struct list_head node;
 	bool dgram;
 	bool kernel;
+	u32 chunk;
 	struct keel_frame *frame;
+	void *page;
 	void *data;
 	u64 frame_dma;
-	u64 data_dma;
+	u64 page_dma;
+};
+
+/**
+ * struct keel_area - the memory of all chunks of one direction
+ * @data: the first chunk, which the others follow
+ * @parts: the same memory, in parts
+ * @dma: their addresses for the lower device, or 0
+ */
+struct keel_area {
+	u8 *data;
+	void *parts[KEEL_AREA_PARTS];
+	u64 dma[KEEL_AREA_PARTS];
+};
+
+/**
+ * struct keel_chunks - the chunks of a connection
+ * @cqe: for the work requests that have no buffer
+ * @mr: the MR of @recv
+ * @send: data for the chunks of the other side: each chunk has its counterpart there
+ * @recv: chunks of this side: the other side may write to them at any time
+ */
+struct keel_chunks {
+	struct ib_cqe cqe;
+	struct ib_mr *mr;
+	struct keel_area send;
+	struct keel_area recv;
 };
 
 /* States of a connection. */
@@ -202,7 +236,7 @@ enum keel_conn_event {
  * @qp: the QP
  * @posted: number of @recvs that were posted
  * @headers: memory of all headers
- * @lock: protects the members up to @owes_alive
+ * @lock: protects the members up to @chunks_moved
  * @state: its state
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
@@ -211,6 +245,17 @@ enum keel_conn_event {
  * @credits: number of frames that the other side can receive
  * @owed: number of frames that this side has received, and not given credits for
  * @owes_alive: KEEL_FRAME_ASK was received, and not answered
+ * @chunks: its chunks, or NULL: not yet, or the lower device or memory does not allow it
+ * @owes_chunks: KEEL_FRAME_CHUNKS is to be sent
+ * @told_chunks: KEEL_FRAME_CHUNKS was received, with @chunks_addr and @chunks_rkey
+ * @chunks_addr: &keel_frame.chunks.addr of the other side
+ * @chunks_rkey: likewise, the rkey
+ * @chunks_free: bits: chunks of the other side that nobody has
+ * @chunks_out: bits: those that were sent, and that the other side has not freed
+ * @chunks_writing: bits: those that the lower device still reads on this side
+ * @chunks_freed: bits: chunks of this side that were read, and that the other side does not
+ *	know of
+ * @chunks_moved: when one was taken last, jiffies
  * @sends: buffers to send
  * @recvs: buffers to receive
  */
@@ -247,6 +292,16 @@ struct keel_conn {
 	u32 credits __guarded_by(&lock);
 	u32 owed __guarded_by(&lock);
 	bool owes_alive __guarded_by(&lock);
+	struct keel_chunks *chunks __guarded_by(&lock);
+	bool owes_chunks __guarded_by(&lock);
+	bool told_chunks __guarded_by(&lock);
+	u64 chunks_addr __guarded_by(&lock);
+	u32 chunks_rkey __guarded_by(&lock);
+	unsigned long chunks_free __guarded_by(&lock);
+	unsigned long chunks_out __guarded_by(&lock);
+	unsigned long chunks_writing __guarded_by(&lock);
+	unsigned long chunks_freed __guarded_by(&lock);
+	unsigned long chunks_moved __guarded_by(&lock);
 	struct keel_buf sends[KEEL_LINK_SENDS];
 	struct keel_buf recvs[KEEL_LINK_RECVS];
 };
@@ -511,10 +566,35 @@ u32 keel_conn_room_locked(struct keel_conn *conn) __must_hold(&conn->lock);
 u32 keel_conn_room(struct keel_conn *conn);
 bool keel_conn_has_kernel_room(struct keel_conn *conn) __must_hold(&conn->lock);
 bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type);
-struct keel_buf *keel_conn_take(struct keel_conn *conn) __must_hold(&conn->lock);
+struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len) __must_hold(&conn->lock);
 void keel_conn_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);
+
+/* area.c */
+struct keel_chunks *keel_chunks_new(struct keel_lower *lower);
+void keel_chunks_unmap(struct keel_lower *lower, struct keel_chunks *chunks);
+void keel_chunks_free(struct keel_chunks *chunks);
+int keel_chunks_post(struct keel_chunks *chunks, struct ib_qp *qp);
+void *keel_chunk_data(const struct keel_area *area, u32 chunk);
+void keel_chunk_to_device(struct keel_lower *lower, const struct keel_area *area, u32 chunk,
+			  u32 len);
+void keel_chunk_to_cpu(struct keel_lower *lower, const struct keel_area *area, u32 chunk,
+		       u32 len);
+
+/* chunk.c */
+bool keel_conn_has_chunks(struct keel_conn *conn) __must_hold(&conn->lock);
+bool keel_conn_chunks_stuck(struct keel_conn *conn, unsigned long time);
+bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame);
+bool keel_chunk_is_free(const struct keel_conn *conn) __must_hold(&conn->lock);
+void keel_chunk_take(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+void keel_chunk_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+void keel_chunk_sent(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+bool keel_chunks_return(struct keel_conn *conn, unsigned long freed)
+	__must_hold(&conn->lock);
+void keel_chunk_wr(struct keel_buf *buf, u32 len, struct ib_rdma_wr *wr, struct ib_sge *sge)
+	__must_hold(&buf->conn->lock);
+const void *keel_chunk_get(struct keel_conn *conn, const struct keel_frame *frame);
 
 /* turn.c */
 void keel_turns_init(struct keel_turns *turns);
@@ -535,8 +615,9 @@ static inline bool keel_turns_empty(const struct keel_turns *turns)
 }
 
 /* tx.c */
-struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait,
+struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u32 len,
 			      u64 *epoch);
+bool keel_link_has_chunks(struct keel_link *link);
 void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len);
 void keel_link_unsend(struct keel_buf *buf);
 int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,

@@ -38,8 +38,8 @@ static void far_host_bufs(struct kunit *test, struct far_host *h)
 		buf = &conn->sends[i];
 		buf->conn = conn;
 		buf->frame = &h->headers[i];
-		buf->data = kunit_kzalloc(test, KEEL_FRAME_DATA, GFP_KERNEL);
-		KUNIT_ASSERT_NOT_NULL(test, buf->data);
+		buf->page = kunit_kzalloc(test, KEEL_FRAME_DATA, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, buf->page);
 		list_add_tail(&buf->node, &conn->free);
 	}
 	conn->nfree = FAR_SENDS;

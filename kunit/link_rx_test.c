@@ -196,7 +196,7 @@ static void rx_complete(const struct keel_frame *frame, struct ib_wc wc)
 	struct keel_buf *buf = &rx->conn->recvs[rx->next++ % KEEL_LINK_RECVS];
 
 	*buf->frame = *frame;
-	strscpy(buf->data, "data", sizeof(rx->data));
+	strscpy(buf->page, "data", sizeof(rx->data));
 	wc.wr_cqe = &buf->cqe;
 	buf->cqe.done(NULL, &wc);
 }

@@ -119,7 +119,7 @@ static bool tx_try(struct kunit *test, struct keel_link_wait *wait)
 {
 	struct keel_frame frame = { .type = KEEL_FRAME_REQUEST };
 	u64 epoch = 0;
-	struct keel_buf *buf = keel_link_tx(&tx->link, wait, &epoch);
+	struct keel_buf *buf = keel_link_tx(&tx->link, wait, 0, &epoch);
 	int sent = tx->sent;
 
 	KUNIT_EXPECT_EQ(test, 3, epoch);
@@ -242,7 +242,7 @@ static void host_4_datagrams(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tx_try(test, NULL));
 	tx_room(test, KEEL_LINK_DGRAMS + 2);
 	for (i = 0; i < KEEL_LINK_DGRAMS; i++) {
-		bufs[i] = keel_link_tx(&tx->link, NULL, &epoch);
+		bufs[i] = keel_link_tx(&tx->link, NULL, 0, &epoch);
 		KUNIT_ASSERT_NOT_NULL(test, bufs[i]);
 	}
 	KUNIT_EXPECT_FALSE(test, tx_try(test, NULL));
@@ -366,7 +366,7 @@ static void host_4_unsend(struct kunit *test)
 	u64 epoch;
 
 	tx_room(test, 1);
-	buf = keel_link_tx(&tx->link, NULL, &epoch);
+	buf = keel_link_tx(&tx->link, NULL, 0, &epoch);
 	KUNIT_ASSERT_NOT_NULL(test, buf);
 	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
 	keel_link_unsend(buf);

@@ -84,6 +84,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_far_first);
  */
 void keel_far_free_slot(struct keel_far *far, struct keel_far_slot *slot)
 {
+	keel_far_unuse_long(slot);
 	list_move(&slot->node, &far->free);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_free_slot);
@@ -134,9 +135,13 @@ void keel_far_leave(struct keel_far *far)
 /* Forget all packets. */
 static void keel_far_clear(struct keel_far *far)
 {
+	struct keel_far_slot *slot, *next;
+
 	guard(spinlock)(&far->lock);
-	list_splice_init(&far->requests, &far->free);
-	list_splice_init(&far->answers, &far->free);
+	list_for_each_entry_safe(slot, next, &far->requests, node)
+		keel_far_free_slot(far, slot);
+	list_for_each_entry_safe(slot, next, &far->answers, node)
+		keel_far_free_slot(far, slot);
 	far->requests_n = 0;
 	far->answers_n = 0;
 	far->heard = false;
@@ -301,5 +306,6 @@ void keel_far_detach(struct keel_far *far)
 	far->primed = false;
 	far->begun = false;
 	far->una = far->next;
+	far->granted = 0;
 	far->staged = false;
 }

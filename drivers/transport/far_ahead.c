@@ -68,7 +68,7 @@ static bool keel_far_push(struct keel_xfer *x, u32 index)
 	bool more = true;
 
 	while (more && far->at == index && !far->whole &&
-	       keel_psn_diff(far->next, far->una) < KEEL_FAR_WINDOW) {
+	       keel_far_may_send(x, KEEL_FAR_WINDOW)) {
 		if (keel_far_one(x, &more) != KEEL_COPY_DONE) {
 			/* If it fails, it does so when it is the first one. */
 			keel_fetch_discard(&x->from->fetch);

@@ -54,7 +54,7 @@ static bool keel_far_lengths_ok(const struct keel_far *far, const struct keel_fr
 	if (opcode == IB_WR_RDMA_READ) {
 		if (len || left > KEEL_MAX_MSG)
 			return false;
-		return last ? left == bytes : bytes == KEEL_FRAME_DATA && left > bytes;
+		return last ? left == bytes : bytes >= KEEL_FRAME_DATA && left > bytes;
 	}
 	if (bytes)
 		return false;
@@ -66,7 +66,7 @@ static bool keel_far_lengths_ok(const struct keel_far *far, const struct keel_fr
 		return false;
 	if (left > KEEL_MAX_MSG || far->offset + left > KEEL_MAX_MSG)
 		return false;
-	return last ? left == len : len == KEEL_FRAME_DATA && left > len;
+	return last ? left == len : len >= KEEL_FRAME_DATA && left > len;
 }
 
 /**

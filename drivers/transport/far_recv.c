@@ -24,15 +24,20 @@ static bool keel_far_accepts(const struct keel_far *far, const struct keel_frame
 	       READ_ONCE(qp->attr.dest_qp_num) == le32_to_cpu(frame->from);
 }
 
-/* Return: an empty slot at the end of @list, which has *@n, or NULL. */
+/*
+ * Return: an empty slot for @bytes at the end of @list, which has *@n, or NULL. @longs: for long
+ * ones, or NULL.
+ */
 static struct keel_far_slot *keel_far_new_slot(struct keel_far *far, struct list_head *list,
-					       u32 *n)
+					       u32 *n, u32 bytes, struct keel_far_longs *longs)
 	__must_hold(&far->lock)
 {
 	u32 most = keel_qp_is_dgram(far->qp) ? far->nslots : KEEL_FAR_WINDOW;
 	struct keel_far_slot *slot = keel_far_first(far, &far->free);
 
 	if (*n == most || !slot)
+		return NULL;
+	if (bytes > KEEL_FRAME_DATA && (!longs || !keel_far_use_long(slot, longs)))
 		return NULL;
 	list_move_tail(&slot->node, list);
 	++*n;
@@ -43,7 +48,24 @@ static void keel_far_fill(struct keel_far_slot *slot, const struct keel_frame *f
 			  const void *data)
 {
 	slot->frame = *frame;
-	memcpy(slot->data, data, le32_to_cpu(frame->len));
+	memcpy(keel_far_data(slot), data, le32_to_cpu(frame->len));
+}
+
+/* Bytes that a slot for a request has to have. */
+static u32 keel_far_request_bytes(const struct keel_frame *frame)
+{
+	if (frame->request.opcode == IB_WR_RDMA_READ)
+		return max(le32_to_cpu(frame->request.bytes), le32_to_cpu(frame->len));
+	return le32_to_cpu(frame->len);
+}
+
+/* There is a message for which the QP should be able to keep long packets. */
+static void keel_far_is_worth(struct keel_far *far, const struct keel_frame *frame)
+	__must_hold(&far->lock)
+{
+	if (!far->long_requests.data && far->qp->type == IB_QPT_RC &&
+	    le64_to_cpu(frame->request.left) > KEEL_FAR_WORTH)
+		WRITE_ONCE(far->long_requests.wanted, true);
 }
 
 /* Return: false if the QP is not ready for it, or does not want it. */
@@ -71,10 +93,12 @@ static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *
 	/* One that was executed is answered again. One that was lost comes again. */
 	if (!next && !keel_far_was_executed(far, psn))
 		return true;
-	slot = keel_far_new_slot(far, &far->requests, &far->requests_n);
+	slot = keel_far_new_slot(far, &far->requests, &far->requests_n,
+				 keel_far_request_bytes(frame), &far->long_requests);
 	if (!slot)
 		return true;
 	keel_far_fill(slot, frame, data);
+	keel_far_is_worth(far, frame);
 	if (next) {
 		far->expected = (psn + 1) & KEEL_PSN_MASK;
 		far->peer_gen = gen;
@@ -134,7 +158,8 @@ static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *l
 		keel_far_hear(far, le32_to_cpu(frame->psn));
 		return true;
 	}
-	slot = keel_far_new_slot(far, &far->answers, &far->answers_n);
+	slot = keel_far_new_slot(far, &far->answers, &far->answers_n, le32_to_cpu(frame->len),
+				 &far->long_answers);
 	if (slot)
 		keel_far_fill(slot, frame, data);
 	return slot;
@@ -165,7 +190,8 @@ static u8 keel_far_keep_datagram(struct keel_far *far, const struct keel_link *l
 	/* With the lock, as keel_far_accepts(). */
 	if (!keel_ud_takes(far->qp, le32_to_cpu(frame->datagram.qkey)))
 		return KEEL_RESULT_NOT_READY;
-	slot = keel_far_new_slot(far, &far->requests, &far->requests_n);
+	slot = keel_far_new_slot(far, &far->requests, &far->requests_n, le32_to_cpu(frame->len),
+				 NULL);
 	if (!slot)
 		return KEEL_RESULT_RNR;
 	keel_far_fill(slot, frame, data);

@@ -44,6 +44,7 @@ static void keel_far_reply(struct keel_far *far, const struct keel_far_slot *slo
 		.answer.status = x->status,
 		.answer.why = cpu_to_le32(x->why),
 		.answer.rnr = READ_ONCE(far->qp->attr.min_rnr_timer),
+		.answer.chunks = keel_far_grant(far),
 	};
 	far->replies = true;
 }
@@ -101,7 +102,7 @@ static void keel_far_executed(struct keel_far *far, struct keel_far_slot *slot,
 	}
 	if (x->status == IB_WC_SUCCESS && x->op->flags & KEEL_OP_READ &&
 	    x->op->flags & KEEL_OP_ATOMIC) {
-		memcpy(&far->words[i], slot->data, sizeof(far->words[i]));
+		memcpy(&far->words[i], keel_far_data(slot), sizeof(far->words[i]));
 		far->answer.answer.word = cpu_to_le64(far->words[i]);
 		bit = BIT(i);
 	}
@@ -275,9 +276,9 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 		return KEEL_FAR_MORE;
 	}
 	/* Others need the buffer, but this thread is not preempted with it. */
-	buf = keel_link_tx(far->link, wait, &epoch);
+	buf = keel_link_tx(far->link, wait, len, &epoch);
 	if (buf) {
-		memcpy(buf->data, slot->data, len);
+		memcpy(buf->data, keel_far_data(slot), len);
 		/* Before the other side can send the next one. */
 		keel_far_drop(far, slot);
 		keel_link_send(buf, &far->answer, len);

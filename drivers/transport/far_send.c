@@ -124,23 +124,17 @@ static void keel_far_begin(struct keel_xfer *x, struct keel_far *far, u64 now)
 	x->from->fetch.ctl.done = 0;
 }
 
-/* Bytes of the first packet that is not answered. */
-static u32 keel_far_una_bytes(const struct keel_xfer *x, const struct keel_far *far)
-{
-	return min_t(u64, x->len - far->acked, KEEL_FRAME_DATA);
-}
-
 /* Copy what a read or an atomic operation has returned. */
 static enum keel_copy_result keel_far_take(struct keel_xfer *x, struct keel_far_slot *slot)
 	__must_hold(&x->from->lock)
 {
 	struct keel_from *from = x->from;
-	u32 n = keel_far_una_bytes(x, x->qp->far);
+	u32 n = keel_far_una_size(x);
 
 	u64 word = le64_to_cpu(slot->frame.answer.word);
 
 	if (x->op->flags & KEEL_OP_ATOMIC)
-		memcpy(slot->data, &word, sizeof(word));
+		memcpy(keel_far_data(slot), &word, sizeof(word));
 	keel_segs_one(&from->remote, &slot->mem, 0, n);
 	return keel_far_copy(x, &from->segs, x->qp->far->acked, &from->remote, 0, n);
 }
@@ -169,7 +163,7 @@ static enum keel_xfer_result keel_far_done(struct keel_xfer *x, struct keel_far_
 	bool data = x->op->flags & KEEL_OP_READ && !(x->op->flags & KEEL_OP_ATOMIC);
 	const struct keel_frame *frame = &slot->frame;
 	struct keel_far *far = x->qp->far;
-	u32 n = keel_far_una_bytes(x, far);
+	u32 n = keel_far_una_size(x);
 	enum keel_copy_result copied;
 
 	if (frame->answer.status != IB_WC_SUCCESS)
@@ -242,6 +236,7 @@ static enum keel_xfer_result keel_far_answer(struct keel_xfer *x, struct keel_fa
 		return KEEL_XFER_UNDERWAY;
 	switch (slot->frame.answer.result) {
 	case KEEL_RESULT_DONE:
+		far->granted = min(slot->frame.answer.chunks, KEEL_FAR_LONGS);
 		return keel_far_done(x, slot);
 	case KEEL_RESULT_RNR:
 		return keel_far_rnr(x, &slot->frame);
@@ -288,8 +283,7 @@ static enum keel_xfer_result keel_far_transmit(struct keel_xfer *x)
 
 	if (more)
 		far->hold_until = 0;
-	while (more && far->at == far->index && !far->whole &&
-	       keel_psn_diff(far->next, far->una) < window) {
+	while (more && far->at == far->index && !far->whole && keel_far_may_send(x, window)) {
 		copied = keel_far_one(x, &more);
 		if (copied != KEEL_COPY_DONE)
 			return keel_far_uncopied(x, copied);

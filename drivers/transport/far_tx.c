@@ -47,7 +47,7 @@ void keel_far_tell(struct keel_link *link, const struct keel_frame *request, u8 
 
 	/* Others need the buffer: this thread is not preempted with it. */
 	keel_resp_stay();
-	buf = keel_link_tx(link, NULL, &epoch);
+	buf = keel_link_tx(link, NULL, 0, &epoch);
 	if (buf)
 		keel_link_send(buf, &frame, 0);
 	keel_resp_relax();
@@ -321,6 +321,7 @@ static enum keel_copy_result keel_far_packet(struct keel_xfer *x, struct keel_bu
 	keel_link_send(buf, &frame, bytes);
 	keel_count(x->qp->kdev, far_packets, 1);
 	far->staged = false;
+	far->sizes[far->next % KEEL_FAR_WINDOW] = n;
 	far->sent += n;
 	far->whole = far->sent == x->len;
 	far->next = (far->next + 1) & KEEL_PSN_MASK;
@@ -350,16 +351,17 @@ enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
 	__must_hold(&x->from->lock)
 {
 	struct keel_far *far = x->qp->far;
-	u32 n = min_t(u64, x->len - far->sent, KEEL_FRAME_DATA);
+	bool read = x->op->flags & KEEL_OP_READ;
 	enum keel_copy_result copied = KEEL_COPY_DONE;
+	u32 n = keel_far_size(x);
 	struct keel_buf *buf;
 	u64 epoch;
 
-	if (!(x->op->flags & KEEL_OP_READ))
+	if (!read)
 		copied = keel_far_stage(x, n);
 	if (copied != KEEL_COPY_DONE)
 		return copied;
-	buf = keel_link_tx(far->link, &far->rx_wait, &epoch);
+	buf = keel_link_tx(far->link, &far->rx_wait, read ? 0 : n, &epoch);
 	if (!buf) {
 		*more = false;
 		/* The link works: this message only waits for its turn. */

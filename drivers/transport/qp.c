@@ -33,7 +33,7 @@ static void keel_qp_release(struct keel_obj *obj)
 	keel_worker_put(qp->worker);
 	keel_events_free(&qp->events);
 	kvfree(qp->resp.dgram);
-	kvfree(qp->far);
+	keel_far_free(qp->far);
 	kfree_rcu(qp, obj.rcu);
 }
 

@@ -78,8 +78,10 @@ static void keel_qp_run_turn(struct keel_qp *qp, const struct keel_turn *turn)
 		keel_rq_flush(qp);
 	/* Pairs with keel_far_give(). */
 	far = smp_load_acquire(&qp->far);
-	if (far)
+	if (far) {
+		keel_far_grow(far);
 		keel_far_run(far, NULL);
+	}
 	if (qp->resp.dgram)
 		keel_ud_run(qp);
 	if (qp->sq.ring.head)

@@ -230,8 +230,8 @@ static int keel_cm_modify(struct keel_conn *conn, enum ib_qp_state state)
 	if (ret)
 		return ret;
 	mask &= ~(IB_QP_ALT_PATH | IB_QP_PATH_MIG_STATE);
-	/* Nobody has a key for its memory. */
-	attr.qp_access_flags = 0;
+	/* The other side has a key for its chunks, and for nothing else. */
+	attr.qp_access_flags = IB_ACCESS_REMOTE_WRITE;
 	attr.path_mtu = clamp(attr.path_mtu, IB_MTU_256, IB_MTU_4096);
 	attr.max_dest_rd_atomic = 1;
 	attr.max_rd_atomic = 1;

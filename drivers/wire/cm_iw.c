@@ -260,8 +260,8 @@ static int keel_iw_ready(struct keel_conn *conn)
 	for (i = 0; i < ARRAY_SIZE(state); i++) {
 		attr.qp_state = state[i];
 		ret = iw_cm_init_qp_attr(conn->iw, &attr, &mask);
-		/* Nobody has a key for its memory. */
-		attr.qp_access_flags = 0;
+		/* The other side has a key for its chunks, and for nothing else. */
+		attr.qp_access_flags = IB_ACCESS_REMOTE_WRITE;
 		ret = ret ?: ib_modify_qp(conn->qp, &attr, mask);
 		if (ret)
 			return ret;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The connection of a link: its QP, its buffers, and its credits. Each side sends only
- * as many frames as the other side has buffers for.
+ * as many frames as the other side has buffers for. chunk.c has what is too long for those.
  */
 #include <kunit/visibility.h>
+#include <linux/bitops.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 
 #include "keel_point.h"
@@ -21,9 +23,11 @@ static void keel_conn_release(struct kref *ref)
 
 	/* Only now: threads with a lent buffer may have written to it. */
 	for (i = 0; i < KEEL_LINK_SENDS; i++)
-		free_page((unsigned long)conn->sends[i].data);
+		free_page((unsigned long)conn->sends[i].page);
 	for (i = 0; i < KEEL_LINK_RECVS; i++)
-		free_page((unsigned long)conn->recvs[i].data);
+		free_page((unsigned long)conn->recvs[i].page);
+	/* Likewise. No other thread has the connection any more. */
+	context_unsafe(keel_chunks_free(conn->chunks));
 	kfree(conn->headers);
 	keel_link_put(conn->link);
 	kfree(conn);
@@ -93,7 +97,7 @@ static int keel_buf_sges(const struct keel_buf *buf, struct ib_sge *sge, u32 len
 	u32 lkey = buf->conn->lower->pd->local_dma_lkey;
 
 	sge[0] = (struct ib_sge){ buf->frame_dma, sizeof(*buf->frame), lkey };
-	sge[1] = (struct ib_sge){ buf->data_dma, len, lkey };
+	sge[1] = (struct ib_sge){ buf->page_dma, len, lkey };
 	return len ? 2 : 1;
 }
 
@@ -129,18 +133,25 @@ EXPORT_SYMBOL_IF_KUNIT(keel_conn_give_back);
 /**
  * keel_conn_take() - take a buffer to send, and a credit
  * @conn: the connection
+ * @len: bytes of data for it, at most KEEL_CHUNK_DATA
  *
  * Context: any but interrupts.
  * Return: the buffer, for keel_conn_send() or keel_conn_give_back(); or NULL.
  */
-struct keel_buf *keel_conn_take(struct keel_conn *conn)
+struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len)
 {
+	bool chunk = len > KEEL_FRAME_DATA;
 	struct keel_buf *buf;
 
-	if (conn->state != KEEL_CONN_UP || !conn->credits || !conn->nfree)
+	if (conn->state != KEEL_CONN_UP || !conn->credits || !conn->nfree ||
+	    (chunk && !keel_chunk_is_free(conn)))
 		return NULL;
 	buf = list_first_entry(&conn->free, struct keel_buf, node);
 	list_del(&buf->node);
+	buf->data = buf->page;
+	if (chunk)
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_chunk_take(buf));
 	conn->nfree--;
 	conn->credits--;
 	return buf;
@@ -201,6 +212,27 @@ u32 keel_conn_room(struct keel_conn *conn)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_room);
 
+/* Send the frame of a buffer, behind the data of its chunk. */
+static int keel_conn_post_send(struct keel_buf *buf, u32 len)
+	__must_hold(&buf->conn->lock)
+{
+	struct ib_sge sge[2], parts[KEEL_CHUNK_PARTS];
+	struct ib_send_wr wr = {
+		.wr_cqe = &buf->cqe,
+		.sg_list = sge,
+		.opcode = IB_WR_SEND,
+		.send_flags = IB_SEND_SIGNALED,
+	};
+	struct ib_rdma_wr write;
+
+	wr.num_sge = keel_buf_sges(buf, sge, buf->chunk ? 0 : len);
+	if (!buf->chunk)
+		return ib_post_send(buf->conn->qp, &wr, NULL);
+	keel_chunk_wr(buf, len, &write, parts);
+	write.wr.next = &wr;
+	return ib_post_send(buf->conn->qp, &write.wr, NULL);
+}
+
 /**
  * keel_conn_send() - send a frame
  * @buf: from keel_conn_take(), with its data
@@ -213,24 +245,19 @@ void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 {
 	struct keel_conn *conn = buf->conn;
 	struct ib_device *ib = conn->lower->ib;
-	struct ib_sge sge[2];
-	struct ib_send_wr wr = {
-		.wr_cqe = &buf->cqe,
-		.sg_list = sge,
-		.opcode = IB_WR_SEND,
-		.send_flags = IB_SEND_SIGNALED,
-	};
 
 	*buf->frame = *frame;
 	buf->frame->len = cpu_to_le32(len);
 	buf->frame->cookie = conn->hello.cookie;
 	buf->frame->credits = cpu_to_le16(conn->owed);
+	buf->frame->chunk = cpu_to_le16(buf->chunk);
+	buf->frame->freed = cpu_to_le16(conn->chunks_freed);
 	conn->owed = 0;
+	conn->chunks_freed = 0;
 	ib_dma_sync_single_for_device(ib, buf->frame_dma, sizeof(*frame), DMA_TO_DEVICE);
-	if (len)
-		ib_dma_sync_single_for_device(ib, buf->data_dma, len, DMA_TO_DEVICE);
-	wr.num_sge = keel_buf_sges(buf, sge, len);
-	if (!ib_post_send(conn->qp, &wr, NULL))
+	if (len && !buf->chunk)
+		ib_dma_sync_single_for_device(ib, buf->page_dma, len, DMA_TO_DEVICE);
+	if (!keel_conn_post_send(buf, len))
 		return;
 	keel_conn_give_back(buf);
 	conn->state = KEEL_CONN_OVER;
@@ -240,9 +267,13 @@ void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 static bool keel_conn_tell_locked(struct keel_conn *conn, enum keel_frame_type type)
 	__must_hold(&conn->lock)
 {
-	const struct keel_frame frame = { .type = type };
-	struct keel_buf *buf = keel_conn_take(conn);
+	struct keel_buf *buf = keel_conn_take(conn, 0);
+	struct keel_frame frame = { .type = type };
 
+	if (type == KEEL_FRAME_CHUNKS) {
+		frame.chunks.addr = cpu_to_le64(conn->chunks->mr->iova);
+		frame.chunks.rkey = cpu_to_le32(conn->chunks->mr->rkey);
+	}
 	if (buf)
 		/* It is a buffer of this connection. */
 		context_unsafe(keel_conn_send(buf, &frame, 0));
@@ -264,14 +295,17 @@ bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_tell);
 
-/* Send what this side owes the other one: an answer to ASK, and credits. */
+/* Send what this side owes the other one: an answer to ASK, its chunks, and credits. */
 static void keel_conn_settle(struct keel_conn *conn)
 	__must_hold(&conn->lock)
 {
 	if (conn->owes_alive && keel_conn_tell_locked(conn, KEEL_FRAME_ALIVE))
 		conn->owes_alive = false;
+	if (conn->owes_chunks && keel_conn_tell_locked(conn, KEEL_FRAME_CHUNKS))
+		conn->owes_chunks = false;
 	/* All frames carry credits, so this comes last. */
-	if (conn->owed >= KEEL_LINK_RECVS / 2)
+	if (conn->owed >= KEEL_LINK_RECVS / 2 ||
+	    hweight_long(conn->chunks_freed) >= KEEL_CHUNKS / 2)
 		keel_conn_tell_locked(conn, KEEL_FRAME_CREDIT);
 }
 
@@ -303,6 +337,8 @@ static void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 
 	scoped_guard(spinlock, &conn->lock) {
 		/* It is a buffer of this connection. */
+		context_unsafe(keel_chunk_sent(buf));
+		/* Likewise. */
 		context_unsafe(keel_conn_give_back(buf));
 		keel_conn_settle(conn);
 	}
@@ -312,17 +348,28 @@ static void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 		keel_link_wake(conn->link, keel_conn_room(conn));
 }
 
-/* Return: false if the other side does not follow the protocol. */
-static bool keel_conn_credit(struct keel_conn *conn, u32 credits)
+/* &keel_chunks.cqe: a request that no buffer waits for has failed. */
+static void keel_conn_chunk_failed(struct ib_cq *cq, struct ib_wc *wc)
 {
+	if (wc->status != IB_WC_SUCCESS)
+		keel_conn_end(cq->cq_context);
+}
+
+/* Return: false if the other side does not follow the protocol. */
+static bool keel_conn_credit(struct keel_conn *conn, const struct keel_frame *frame)
+{
+	u32 credits = le16_to_cpu(frame->credits);
+
 	guard(spinlock)(&conn->lock);
-	if (conn->credits + credits > KEEL_CREDITS_MAX)
+	if (conn->credits + credits > KEEL_CREDITS_MAX ||
+	    !keel_chunks_return(conn, le16_to_cpu(frame->freed)))
 		return false;
 	conn->credits += credits;
 	return true;
 }
 
-static void keel_conn_frame(struct keel_conn *conn, const struct keel_frame *frame,
+/* Return: false if the other side does not follow the protocol. */
+static bool keel_conn_frame(struct keel_conn *conn, const struct keel_frame *frame,
 			    const void *data)
 {
 	struct keel_link *link = conn->link;
@@ -343,16 +390,19 @@ static void keel_conn_frame(struct keel_conn *conn, const struct keel_frame *fra
 		scoped_guard(spinlock, &conn->lock)
 			conn->owes_alive = true;
 		break;
+	case KEEL_FRAME_CHUNKS:
+		return keel_conn_learn(conn, frame);
 	default:
 		break;
 	}
+	return true;
 }
 
 /*
- * Receive into a buffer again, for which the other side gets @credits. Return: true if the
- * connection is over.
+ * Receive into a buffer again, for which the other side gets @credits, and the chunk of its frame.
+ * Return: true if the connection is over.
  */
-static bool keel_conn_repost(struct keel_buf *buf, u32 credits)
+static bool keel_conn_repost(struct keel_buf *buf, u32 credits, u32 chunk)
 {
 	struct keel_conn *conn = buf->conn;
 
@@ -362,6 +412,7 @@ static bool keel_conn_repost(struct keel_buf *buf, u32 credits)
 			return true;
 		if (!keel_conn_post_recv(buf)) {
 			conn->owed += credits;
+			conn->chunks_freed |= chunk ? BIT(chunk - 1) : 0;
 			keel_conn_settle(conn);
 			return false;
 		}
@@ -377,12 +428,20 @@ static bool keel_conn_knows(const struct keel_conn *conn, const struct keel_fram
 	return bytes >= sizeof(*frame) && frame->cookie == conn->cookie;
 }
 
+static void keel_conn_invalid(struct keel_conn *conn)
+{
+	pr_notice_ratelimited("keel: %pI6c sent an invalid frame: the link ends\n",
+			      conn->link->ends.dgid.raw);
+	keel_conn_end(conn);
+}
+
 static void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct keel_buf *buf = container_of(wc->wr_cqe, struct keel_buf, cqe);
 	struct keel_conn *conn = buf->conn;
 	struct ib_device *ib = conn->lower->ib;
 	struct keel_frame frame;
+	const void *data = buf->page;
 
 	/* No other message of a lower device is a frame. */
 	if (wc->status != IB_WC_SUCCESS || wc->opcode != IB_WC_RECV) {
@@ -390,26 +449,28 @@ static void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
 		return;
 	}
 	ib_dma_sync_single_for_cpu(ib, buf->frame_dma, sizeof(frame), DMA_FROM_DEVICE);
-	ib_dma_sync_single_for_cpu(ib, buf->data_dma, KEEL_FRAME_DATA, DMA_FROM_DEVICE);
+	ib_dma_sync_single_for_cpu(ib, buf->page_dma, KEEL_FRAME_DATA, DMA_FROM_DEVICE);
 	frame = *buf->frame;
 	if (!keel_conn_knows(conn, &frame, wc->byte_len)) {
-		keel_conn_repost(buf, 0);
+		keel_conn_repost(buf, 0, 0);
 		return;
 	}
-	if (!keel_frame_is_valid(&frame, wc->byte_len) ||
-	    !keel_conn_credit(conn, le16_to_cpu(frame.credits))) {
-		pr_notice_ratelimited("keel: %pI6c sent an invalid frame: the link ends\n",
-				      conn->link->ends.dgid.raw);
-		keel_conn_end(conn);
+	if (!keel_frame_is_valid(&frame, wc->byte_len) || !keel_conn_credit(conn, &frame)) {
+		keel_conn_invalid(conn);
 		return;
 	}
+	if (frame.chunk)
+		data = keel_chunk_get(conn, &frame);
 	/* Messages of ib_cm can be forged. A frame has the numbers of the QP. */
 	if (!test_bit(KEEL_CONN_CONFIRMED, &conn->events))
 		keel_conn_event(conn, KEEL_CONN_CONFIRMED);
-	keel_conn_frame(conn, &frame, buf->data);
+	if (!data || !keel_conn_frame(conn, &frame, data)) {
+		keel_conn_invalid(conn);
+		return;
+	}
 	ib_dma_sync_single_for_device(ib, buf->frame_dma, sizeof(frame), DMA_FROM_DEVICE);
-	ib_dma_sync_single_for_device(ib, buf->data_dma, KEEL_FRAME_DATA, DMA_FROM_DEVICE);
-	if (keel_conn_repost(buf, 1))
+	ib_dma_sync_single_for_device(ib, buf->page_dma, KEEL_FRAME_DATA, DMA_FROM_DEVICE);
+	if (keel_conn_repost(buf, 1, le16_to_cpu(frame.chunk)))
 		return;
 	keel_link_wake(conn->link, keel_conn_room(conn));
 }
@@ -422,17 +483,17 @@ static int keel_buf_map(struct keel_conn *conn, struct keel_buf *buf,
 	buf->conn = conn;
 	buf->cqe.done = dir == DMA_TO_DEVICE ? keel_conn_sent : keel_conn_received;
 	buf->frame = frame;
-	buf->data = (void *)get_zeroed_page(GFP_KERNEL);
-	if (!buf->data)
+	buf->page = (void *)get_zeroed_page(GFP_KERNEL);
+	if (!buf->page)
 		return -ENOMEM;
 	buf->frame_dma = ib_dma_map_single(ib, buf->frame, sizeof(*buf->frame), dir);
 	if (ib_dma_mapping_error(ib, buf->frame_dma)) {
 		buf->frame_dma = 0;
 		return -EIO;
 	}
-	buf->data_dma = ib_dma_map_single(ib, buf->data, KEEL_FRAME_DATA, dir);
-	if (ib_dma_mapping_error(ib, buf->data_dma)) {
-		buf->data_dma = 0;
+	buf->page_dma = ib_dma_map_single(ib, buf->page, KEEL_FRAME_DATA, dir);
+	if (ib_dma_mapping_error(ib, buf->page_dma)) {
+		buf->page_dma = 0;
 		return -EIO;
 	}
 	return 0;
@@ -443,8 +504,8 @@ static void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf,
 {
 	if (buf->frame_dma)
 		ib_dma_unmap_single(conn->lower->ib, buf->frame_dma, sizeof(*buf->frame), dir);
-	if (buf->data_dma)
-		ib_dma_unmap_single(conn->lower->ib, buf->data_dma, KEEL_FRAME_DATA, dir);
+	if (buf->page_dma)
+		ib_dma_unmap_single(conn->lower->ib, buf->page_dma, KEEL_FRAME_DATA, dir);
 }
 
 static void keel_conn_fault(struct ib_event *event, void *context)
@@ -470,10 +531,11 @@ int keel_conn_begin(struct keel_conn *conn)
 	struct ib_qp_init_attr init = {
 		.event_handler = keel_conn_fault,
 		.cap = {
-			/* One more each for ib_drain_qp(). */
-			.max_send_wr = KEEL_LINK_SENDS + 1,
+			/* One for each chunk and its MR, and one more each for ib_drain_qp(). */
+			.max_send_wr = KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + 1,
 			.max_recv_wr = KEEL_LINK_RECVS + 1,
-			.max_send_sge = 2,
+			.max_send_sge = clamp(conn->lower->ib->attrs.max_send_sge, 2,
+					      max_t(int, KEEL_CHUNK_PARTS, 2)),
 			.max_recv_sge = 2,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
@@ -487,7 +549,8 @@ int keel_conn_begin(struct keel_conn *conn)
 	if (!conn->headers)
 		return -ENOMEM;
 	conn->cq = ib_alloc_cq_any(conn->lower->ib, conn,
-				   KEEL_LINK_SENDS + KEEL_LINK_RECVS + 2, IB_POLL_WORKQUEUE);
+				   KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + KEEL_LINK_RECVS + 2,
+				   IB_POLL_WORKQUEUE);
 	if (IS_ERR(conn->cq)) {
 		ret = PTR_ERR(conn->cq);
 		conn->cq = NULL;
@@ -529,9 +592,27 @@ int keel_conn_post(struct keel_conn *conn, int n)
 	return 0;
 }
 
+/* Give a connection its chunks. It works without them, too, but long messages are slower. */
+static void keel_conn_add_chunks(struct keel_conn *conn)
+{
+	struct keel_chunks *chunks = keel_chunks_new(conn->lower);
+
+	if (!chunks)
+		return;
+	chunks->cqe.done = keel_conn_chunk_failed;
+	if (keel_chunks_post(chunks, conn->qp)) {
+		keel_chunks_unmap(conn->lower, chunks);
+		keel_chunks_free(chunks);
+		return;
+	}
+	guard(spinlock)(&conn->lock);
+	conn->chunks = chunks;
+	conn->owes_chunks = true;
+}
+
 /**
  * keel_conn_fill() - give a connection all its buffers
- * @conn: the connection, whose QP is ready for them
+ * @conn: the connection, whose QP is ready for them, and to send
  *
  * Not before the other side has answered, so that requests alone take little memory.
  *
@@ -552,6 +633,7 @@ int keel_conn_fill(struct keel_conn *conn)
 			/* It is a buffer of this connection. */
 			context_unsafe(keel_conn_give_back(buf));
 	}
+	keel_conn_add_chunks(conn);
 	return keel_conn_post(conn, KEEL_LINK_RECVS);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_fill);
@@ -579,6 +661,8 @@ void keel_conn_destroy(struct keel_conn *conn)
 	}
 	if (conn->cq)
 		ib_free_cq(conn->cq);
+	/* Only the work of the link sets it, and calls this. */
+	context_unsafe(keel_chunks_unmap(conn->lower, conn->chunks));
 	for (i = 0; i < KEEL_LINK_SENDS; i++)
 		keel_buf_unmap(conn, &conn->sends[i], DMA_TO_DEVICE);
 	for (i = 0; i < KEEL_LINK_RECVS; i++)

@@ -16,12 +16,12 @@ static bool keel_request_is_valid(const struct keel_frame *frame)
 	return !(frame->flags & ~KEEL_FRAME_F_REQUEST) &&
 	       frame->request.transport <= KEEL_TRANSPORT_XRC &&
 	       (!frame->srqn || frame->request.transport == KEEL_TRANSPORT_XRC) &&
-	       le32_to_cpu(frame->request.bytes) <= KEEL_FRAME_DATA;
+	       le32_to_cpu(frame->request.bytes) <= KEEL_CHUNK_DATA;
 }
 
 static bool keel_answer_is_valid(const struct keel_frame *frame)
 {
-	return !frame->flags && !frame->answer.reserved &&
+	return !frame->flags && frame->answer.chunks <= KEEL_CHUNKS &&
 	       frame->answer.result >= KEEL_RESULT_DONE &&
 	       frame->answer.result <= KEEL_RESULT_NOT_READY &&
 	       !memchr_inv(frame->answer.unused, 0, sizeof(frame->answer.unused));
@@ -39,7 +39,31 @@ static bool keel_datagram_is_valid(const struct keel_frame *frame)
 static bool keel_control_is_valid(const struct keel_frame *frame)
 {
 	return !frame->flags && !frame->len && !frame->to && !frame->from && !frame->psn &&
-	       !frame->gen && !memchr_inv(frame->rest, 0, sizeof(frame->rest));
+	       !frame->gen;
+}
+
+/* Likewise, without members of their own. */
+static bool keel_plain_is_valid(const struct keel_frame *frame)
+{
+	return keel_control_is_valid(frame) && !memchr_inv(frame->rest, 0, sizeof(frame->rest));
+}
+
+static bool keel_chunks_are_valid(const struct keel_frame *frame)
+{
+	return keel_control_is_valid(frame) &&
+	       !memchr_inv(frame->chunks.unused, 0, sizeof(frame->chunks.unused));
+}
+
+/* Is the data where the header says? */
+static bool keel_place_is_valid(const struct keel_frame *frame, u32 behind)
+{
+	u32 len = le32_to_cpu(frame->len), chunk = le16_to_cpu(frame->chunk);
+
+	if (!chunk)
+		return len == behind && behind <= KEEL_FRAME_DATA;
+	return !behind && chunk <= KEEL_CHUNKS &&
+	       (frame->type == KEEL_FRAME_REQUEST || frame->type == KEEL_FRAME_ANSWER) &&
+	       len > KEEL_FRAME_DATA && len <= KEEL_CHUNK_DATA;
 }
 
 /**
@@ -52,8 +76,8 @@ static bool keel_control_is_valid(const struct keel_frame *frame)
  */
 bool keel_frame_is_valid(const struct keel_frame *frame, u32 bytes)
 {
-	if (bytes < sizeof(*frame) || bytes - sizeof(*frame) > KEEL_FRAME_DATA ||
-	    le32_to_cpu(frame->len) != bytes - sizeof(*frame))
+	if (bytes < sizeof(*frame) || !keel_place_is_valid(frame, bytes - sizeof(*frame)) ||
+	    frame->reserved)
 		return false;
 	if ((le32_to_cpu(frame->to) | le32_to_cpu(frame->from) | le32_to_cpu(frame->psn)) &
 	    ~KEEL_PSN_MASK)
@@ -70,7 +94,9 @@ bool keel_frame_is_valid(const struct keel_frame *frame, u32 bytes)
 	case KEEL_FRAME_CREDIT:
 	case KEEL_FRAME_ASK:
 	case KEEL_FRAME_ALIVE:
-		return keel_control_is_valid(frame);
+		return keel_plain_is_valid(frame);
+	case KEEL_FRAME_CHUNKS:
+		return keel_chunks_are_valid(frame);
 	default:
 		return false;
 	}

@@ -140,8 +140,11 @@ static void keel_link_see_guests(struct keel_link *link)
 static bool keel_link_is_stuck(struct keel_link *link)
 	__must_hold(&link->lock)
 {
-	return link->up && !keel_turns_empty(&link->turns) && !keel_conn_room(link->up) &&
-	       time_after_eq(jiffies, link->moved + KEEL_STUCK_TIME);
+	if (!link->up || keel_turns_empty(&link->turns))
+		return false;
+	return keel_conn_chunks_stuck(link->up, KEEL_STUCK_TIME) ||
+	       (!keel_conn_room(link->up) &&
+		time_after_eq(jiffies, link->moved + KEEL_STUCK_TIME));
 }
 
 /* Has the connection of a link to end? Return: why, or NULL. */

@@ -34,7 +34,7 @@ static bool keel_link_lets_pass(struct keel_conn *conn, bool kernel, u32 room)
 }
 
 static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn *conn,
-				       struct keel_link_wait *wait, bool kernel)
+				       struct keel_link_wait *wait, u32 len, bool kernel)
 	__must_hold(&link->lock)
 {
 	struct keel_buf *buf = NULL;
@@ -44,7 +44,7 @@ static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn 
 	room = keel_conn_room_locked(conn);
 	if (keel_link_is_next(link, wait, room) ||
 	    (!wait && keel_link_lets_pass(conn, kernel, room)))
-		buf = keel_conn_take(conn);
+		buf = keel_conn_take(conn, len);
 	if (buf && !wait) {
 		buf->dgram = true;
 		conn->dgrams++;
@@ -70,16 +70,42 @@ static void keel_link_enqueue(struct keel_link *link, struct keel_link_wait *wai
 	keel_link_waits(link, first);
 }
 
+/**
+ * keel_link_has_chunks() - can a link carry more than KEEL_FRAME_DATA bytes in a frame?
+ * @link: the link
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_link_has_chunks(struct keel_link *link)
+{
+	guard(spinlock)(&link->lock);
+	if (!link->up)
+		return false;
+	guard(spinlock)(&link->up->lock);
+	return keel_conn_has_chunks(link->up);
+}
+
+/* Is a connection useless for a frame? */
+static bool keel_conn_is_short(struct keel_conn *conn, u32 len)
+{
+	guard(spinlock)(&conn->lock);
+	return len > KEEL_FRAME_DATA && !keel_conn_has_chunks(conn);
+}
+
 /* As keel_link_tx(); @kernel: for a datagram of the kernel. */
 static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_link_wait *wait,
-					  bool kernel, u64 *epoch)
+					  u32 len, bool kernel, u64 *epoch)
 {
 	struct keel_buf *buf = NULL;
 
 	guard(spinlock)(&link->lock);
 	*epoch = link->up ? link->epoch : 0;
-	if (link->up)
-		buf = keel_link_take(link, link->up, wait, kernel);
+	/* The other side has not told of its chunks yet, or has none. */
+	if (link->up && keel_conn_is_short(link->up, len))
+		*epoch = 0;
+	else if (link->up)
+		buf = keel_link_take(link, link->up, wait, len, kernel);
 	if (!buf) {
 		if (wait)
 			keel_link_enqueue(link, wait);
@@ -99,14 +125,16 @@ static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_li
  * @link: the link
  * @wait: waits in turn if there is none now; &keel_wire_ops.wake wakes it; or NULL: do not
  *	wait
- * @epoch: gets &keel_link.epoch, or 0 if the link is down
+ * @len: bytes of data for it, at most KEEL_CHUNK_DATA
+ * @epoch: gets &keel_link.epoch, or 0 if the link is down, or not able to carry so much
  *
  * Context: any but interrupts.
  * Return: the buffer, for keel_link_send() or keel_link_unsend(); or NULL.
  */
-struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u64 *epoch)
+struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u32 len,
+			      u64 *epoch)
 {
-	return keel_link_get_buf(link, wait, false, epoch);
+	return keel_link_get_buf(link, wait, len, false, epoch);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
 
@@ -114,7 +142,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
  * keel_link_send() - send a frame
  * @buf: from keel_link_tx(), whose data is set
  * @frame: the header; &keel_frame.len and &keel_frame.credits are set here
- * @len: bytes of data
+ * @len: bytes of data, of those that keel_link_tx() was asked for
  *
  * The frame is lost if the connection ends before it arrives.
  *
@@ -146,6 +174,8 @@ void keel_link_unsend(struct keel_buf *buf)
 
 	scoped_guard(spinlock, &conn->lock) {
 		/* It is a buffer of this connection. */
+		context_unsafe(keel_chunk_give_back(buf));
+		/* Likewise. */
 		context_unsafe(keel_conn_give_back(buf));
 		conn->credits++;
 	}
@@ -222,7 +252,7 @@ int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const v
 
 	/* Others need the buffer: this thread is not preempted with it. */
 	keel_link_stay();
-	buf = keel_link_get_buf(link, NULL, !(gfp & __GFP_ACCOUNT), &epoch);
+	buf = keel_link_get_buf(link, NULL, len, !(gfp & __GFP_ACCOUNT), &epoch);
 	if (buf) {
 		memcpy(buf->data, data, len);
 		keel_link_send(buf, frame, len);

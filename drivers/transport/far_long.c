@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Long packets: a message of RC with much data is divided into few of them. The QP that receives
+ * such a packet needs memory for its data. It has some as soon as it has seen a message that it is
+ * worth for, and then tells the other side in its answers. So QPs without such messages take
+ * no more memory, and the owner of the QP is charged.
+ */
+#include <linux/bitops.h>
+#include <linux/minmax.h>
+#include <linux/vmalloc.h>
+
+#include "keel_far.h"
+#include "keel_opcode.h"
+#include "keel_qp.h"
+
+/* @longs is one of @far, for which there may be no memory: then all packets stay short. */
+static void keel_far_grow_one(struct keel_far *far, struct keel_far_longs *longs)
+{
+	gfp_t gfp = far->qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
+	u8 *data;
+
+	/* The worker of the QP is the only one that sets it. */
+	if (!READ_ONCE(longs->wanted))
+		return;
+	data = __vmalloc(KEEL_FAR_LONGS * KEEL_CHUNK_DATA, gfp | __GFP_NORETRY | __GFP_NOWARN);
+	scoped_guard(spinlock, &far->lock) {
+		WRITE_ONCE(longs->wanted, false);
+		if (!longs->data) {
+			longs->data = data;
+			data = NULL;
+		}
+	}
+	vfree(data);
+}
+
+/**
+ * keel_far_grow() - get memory for long packets, if they are worth it
+ * @far: of a QP
+ *
+ * Context: may sleep; a thread that is charged for the QP, or there is none.
+ */
+void keel_far_grow(struct keel_far *far)
+{
+	/* Without such threads, nobody could be charged. */
+	if (far->qp->user && !KEEL_THREAD_HAS_MM)
+		return;
+	/* It takes the lock. */
+	context_unsafe(keel_far_grow_one(far, &far->long_requests));
+	/* Likewise. */
+	context_unsafe(keel_far_grow_one(far, &far->long_answers));
+}
+
+/**
+ * keel_far_free() - free what a QP has for another host
+ * @far: of a QP that is being freed, or NULL
+ *
+ * Context: any but interrupts.
+ */
+void keel_far_free(struct keel_far *far)
+	__context_unsafe(/* no other thread has it any more */)
+{
+	if (!far)
+		return;
+	vfree(far->long_requests.data);
+	vfree(far->long_answers.data);
+	vfree(far);
+}
+
+/**
+ * keel_far_use_long() - let a packet have the memory of a long one
+ * @slot: the packet
+ * @longs: where to take it from; &keel_far.lock is held
+ *
+ * Return: false if there is none.
+ */
+bool keel_far_use_long(struct keel_far_slot *slot, struct keel_far_longs *longs)
+{
+	u32 nr = ffz(longs->used);
+
+	if (!longs->data || nr >= KEEL_FAR_LONGS)
+		return false;
+	longs->used |= BIT(nr);
+	slot->longs = longs;
+	slot->nr = nr;
+	slot->mem.start = (uintptr_t)longs->data + nr * KEEL_CHUNK_DATA;
+	return true;
+}
+
+/**
+ * keel_far_unuse_long() - take that memory back
+ * @slot: the packet, which may have none; &keel_far.lock is held
+ */
+void keel_far_unuse_long(struct keel_far_slot *slot)
+{
+	if (!slot->longs)
+		return;
+	slot->longs->used &= ~BIT(slot->nr);
+	slot->longs = NULL;
+	slot->mem.start = (uintptr_t)slot->data;
+}
+
+/**
+ * keel_far_grant() - how many long packets may the other side have under way?
+ * @far: of a QP
+ *
+ * Context: any but interrupts.
+ * Return: their number.
+ */
+u32 keel_far_grant(struct keel_far *far)
+{
+	guard(spinlock)(&far->lock);
+	return far->long_requests.data ? KEEL_FAR_LONGS : 0;
+}
+
+/* May the next packet of a message be a long one? */
+static bool keel_far_may_be_long(const struct keel_xfer *x)
+	__must_hold(&x->from->lock)
+{
+	struct keel_far *far = x->qp->far;
+
+	/* A packet of memory that may be absent is staged, see keel_far_stage(). */
+	if (!far->granted || x->qp->type != IB_QPT_RC || keel_segs_may_lack(&x->from->segs) ||
+	    !keel_link_has_chunks(far->link))
+		return false;
+	if (!(x->op->flags & KEEL_OP_READ))
+		return true;
+	guard(spinlock)(&far->lock);
+	/* It is worth it. */
+	if (!far->long_answers.data && x->len > KEEL_FAR_WORTH)
+		WRITE_ONCE(far->long_answers.wanted, true);
+	return far->long_answers.data;
+}
+
+/**
+ * keel_far_size() - bytes of the next packet
+ * @x: the message
+ *
+ * Context: the lock of the send queue is held.
+ * Return: at most KEEL_CHUNK_DATA, and at most KEEL_FRAME_DATA if memory may be absent.
+ */
+u32 keel_far_size(const struct keel_xfer *x)
+{
+	const struct keel_far *far = x->qp->far;
+	u64 left = x->len - far->sent;
+	u32 most = KEEL_FRAME_DATA, size;
+
+	if (left <= KEEL_FRAME_DATA)
+		return left;
+	if (keel_psn_diff(far->next, far->tip) < 0) {
+		/* Userspace may have changed the WQE since then. */
+		size = far->sizes[far->next % KEEL_FAR_WINDOW];
+		if (size > KEEL_FRAME_DATA && !keel_segs_may_lack(&x->from->segs))
+			most = size;
+	} else if (keel_far_may_be_long(x)) {
+		most = KEEL_CHUNK_DATA;
+	}
+	return min_t(u64, left, most);
+}
+
+/* How many of the packets under way are long? */
+static u32 keel_far_nlong(const struct keel_far *far)
+{
+	u32 psn, n = 0;
+
+	for (psn = far->una; psn != far->next; psn = (psn + 1) & KEEL_PSN_MASK)
+		n += far->sizes[psn % KEEL_FAR_WINDOW] > KEEL_FRAME_DATA;
+	return n;
+}
+
+/**
+ * keel_far_may_send() - may the next packet of a message be sent before others are answered?
+ * @x: the message
+ * @window: most packets that may be under way
+ *
+ * Context: the lock of the send queue is held.
+ * Return: true if so.
+ */
+bool keel_far_may_send(const struct keel_xfer *x, s32 window)
+{
+	const struct keel_far *far = x->qp->far;
+
+	if (keel_psn_diff(far->next, far->una) >= window)
+		return false;
+	return keel_far_size(x) <= KEEL_FRAME_DATA || keel_far_nlong(far) < KEEL_FAR_LONGS;
+}
+
+/**
+ * keel_far_una_size() - bytes of the first packet that is not answered
+ * @x: its message
+ *
+ * Context: the lock of the send queue is held.
+ * Return: likewise.
+ */
+u32 keel_far_una_size(const struct keel_xfer *x)
+{
+	const struct keel_far *far = x->qp->far;
+
+	return min_t(u64, x->len - far->acked, far->sizes[far->una % KEEL_FAR_WINDOW]);
+}
