@@ -7,17 +7,50 @@
 
 #include "far_host.h"
 
+/* Addresses of parts for the lower device, which never uses them. */
+static u64 far_part(u32 i)
+{
+	return 0x10000 + i * KEEL_PART;
+}
+
 /* A timeout, so that a test fails instead of hanging. */
 #define FAR_PATIENCE	(60 * HZ)
+
+/* Is a work request the one that writes the data of a frame into its chunk? */
+static bool far_is_write(const struct far_host *h, const struct ib_send_wr *wr,
+			 const struct keel_frame *frame)
+{
+	u32 len = 0, chunk = le16_to_cpu(frame->chunk) - 1;
+	int i;
+
+	for (i = 0; i < wr->num_sge; i++) {
+		if (wr->sg_list[i].addr != far_part(chunk * KEEL_CHUNK_PARTS + i))
+			return false;
+		len += wr->sg_list[i].length;
+	}
+	return len == le32_to_cpu(frame->len) && wr->wr_cqe == &h->conn_chunks->cqe &&
+	       rdma_wr(wr)->rkey == FAR_CHUNKS_RKEY &&
+	       rdma_wr(wr)->remote_addr == FAR_CHUNKS + chunk * KEEL_CHUNK_DATA;
+}
 
 /* keel_conn_send() calls this with the lock of the connection. */
 static int far_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad)
 {
 	struct far_host *h = container_of(qp, struct far_host, lower_qp);
-	const struct keel_buf *buf = container_of(wr->wr_cqe, struct keel_buf, cqe);
-	u32 len = le32_to_cpu(buf->frame->len);
+	const struct ib_send_wr *write = wr->opcode == IB_WR_RDMA_WRITE ? wr : NULL;
+	const struct keel_buf *buf;
+	u32 len;
 
+	if (write)
+		wr = write->next;
+	buf = container_of(wr->wr_cqe, struct keel_buf, cqe);
+	len = le32_to_cpu(buf->frame->len);
+	if (write && !far_is_write(h, write, buf->frame))
+		return -EINVAL;
+	/* The data is in the chunk then. */
+	if (write)
+		len = 0;
 	if (wr->opcode != IB_WR_SEND || wr->num_sge != (len ? 2 : 1) ||
 	    wr->sg_list[0].length != sizeof(*buf->frame) ||
 	    (len && wr->sg_list[1].length != len))
@@ -79,6 +112,35 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	/* Its work is never queued. */
 	link->dead = true;
 	link->events = BIT(KEEL_LINK_WANTED) | BIT(KEEL_LINK_DOUBTED);
+}
+
+void far_host_add_chunks(struct far_host *h)
+{
+	struct keel_chunks *chunks = kunit_kzalloc(h->p->test, sizeof(*chunks), GFP_KERNEL);
+	const struct keel_frame frame = {
+		.type = KEEL_FRAME_CHUNKS,
+		.chunks.addr = cpu_to_le64(FAR_CHUNKS),
+		.chunks.rkey = cpu_to_le32(FAR_CHUNKS_RKEY),
+	};
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(h->p->test, chunks);
+	chunks->send.data = kunit_kmalloc(h->p->test, KEEL_CHUNKS * KEEL_CHUNK_DATA, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(h->p->test, chunks->send.data);
+	for (i = 0; i < KEEL_AREA_PARTS; i++)
+		chunks->send.dma[i] = far_part(i);
+	scoped_guard(spinlock, &h->conn.lock)
+		h->conn.chunks = chunks;
+	h->conn_chunks = chunks;
+	KUNIT_EXPECT_TRUE(h->p->test, keel_conn_learn(&h->conn, &frame));
+	/* Told twice. */
+	KUNIT_EXPECT_FALSE(h->p->test, keel_conn_learn(&h->conn, &frame));
+}
+
+const u8 *far_long_data(const struct far_host *h, u32 i)
+{
+	return h->conn_chunks->send.data +
+	       (le16_to_cpu(h->sent[i]->frame->chunk) - 1) * KEEL_CHUNK_DATA;
 }
 
 void far_host_join(struct far_host *h)
@@ -186,7 +248,9 @@ struct keel_frame far_packet(const struct far_host *h, u32 nr, u8 opcode, u8 fla
 
 static bool far_is_valid(const struct keel_frame *frame)
 {
-	return keel_frame_is_valid(frame, sizeof(*frame) + le32_to_cpu(frame->len));
+	u32 behind = frame->chunk ? 0 : le32_to_cpu(frame->len);
+
+	return keel_frame_is_valid(frame, sizeof(*frame) + behind);
 }
 
 void far_request(struct far_host *h, const struct keel_frame *frame)

@@ -24,6 +24,9 @@
 #define FAR_IMM		0x1234
 #define FAR_A		0x1122334455667788ULL
 #define FAR_B		0x99aabbccddeeff00ULL
+/* The chunks of the host. */
+#define FAR_CHUNKS	0x555500000000ULL
+#define FAR_CHUNKS_RKEY	0x5555
 /* Its most bytes: more packets than the window. */
 #define FAR_LONGEST	(10 * KEEL_FRAME_DATA)
 
@@ -45,7 +48,8 @@
  * @sent: frames that the QP has sent
  * @nr_sent: number of them, under the lock of @conn
  * @kept: packets that the QP kept when it sent the last one, likewise
- * @data: data of the next frame for the QP
+ * @conn_chunks: chunks of @conn, or NULL
+ * @data: data of the next frame for the QP, which may be in a chunk
  */
 struct far_host {
 	struct pair *p;
@@ -60,7 +64,8 @@ struct far_host {
 	const struct keel_buf *sent[FAR_SENDS];
 	u32 nr_sent;
 	u32 kept;
-	u8 data[KEEL_FRAME_DATA];
+	struct keel_chunks *conn_chunks;
+	u8 data[KEEL_CHUNK_DATA];
 };
 
 /* Create a pair whose end b is in @state, and connected to the host. The link is closed. */
@@ -69,6 +74,10 @@ struct far_host *far_host_make_type(struct kunit *test, enum ib_qp_type type,
 				    enum ib_qp_state state);
 /* Create a pair whose end b is an XRC_RECV QP, connected to the host. The link is open. */
 struct far_host *far_xrc_make(struct kunit *test);
+/* The connection has chunks, and the host has told where its own are. */
+void far_host_add_chunks(struct far_host *h);
+/* The data of the frame @i that the QP has sent, in a chunk. */
+const u8 *far_long_data(const struct far_host *h, u32 i);
 /* Let the QP use the link, again after a reset. */
 void far_host_join(struct far_host *h);
 /* The link gets a connection, and wakes the QP. */

@@ -34,6 +34,7 @@ struct frame_case {
 #define ANSWER		KEEL_FRAME_ANSWER
 #define CREDIT		KEEL_FRAME_CREDIT
 #define DATAGRAM	KEEL_FRAME_DATAGRAM
+#define CHUNKS		KEEL_FRAME_CHUNKS
 
 static const struct frame_case frame_cases[] = {
 	{ "request", REQUEST, true },
@@ -53,9 +54,13 @@ static const struct frame_case frame_cases[] = {
 	  KEEL_TRANSPORT_UC },
 	{ "HOST-3: request, transport 3", REQUEST, false, AT(request.transport, 0), 3 },
 	{ "HOST-3: request, transport 255", REQUEST, false, AT(request.transport, 0), 255 },
-	{ "request, fewer bytes", REQUEST, true, AT(request.bytes, 1), 0xf },
+	{ "request, fewer bytes", REQUEST, true, AT(request.bytes, 2), 1 },
 	{ "HOST-3: request, one byte too many", REQUEST, false, AT(request.bytes, 0), 1 },
-	{ "HOST-3: request, 4352 bytes", REQUEST, false, AT(request.bytes, 1), 0x11 },
+	{ "HOST-3: request, 128 KiB and 256 bytes", REQUEST, false, AT(request.bytes, 1), 1 },
+	{ "HOST-3: request, chunk without data", REQUEST, false, AT(chunk, 0), 1 },
+	{ "HOST-3: request, reserved", REQUEST, false, AT(reserved, 0), 1 },
+	{ "HOST-3: request, last byte of reserved", REQUEST, false, AT(reserved, 3), 0x80 },
+	{ "request, other chunks that were read", REQUEST, true, AT(freed, 0), 0x55 },
 	{ "HOST-3: request, 2^31 bytes", REQUEST, false, AT(request.bytes, 3), 0x80 },
 	{ "request, opcode", REQUEST, true, AT(request.opcode, 0), 0 },
 	{ "answer", ANSWER, true },
@@ -69,7 +74,11 @@ static const struct frame_case frame_cases[] = {
 	{ "HOST-3: answer, from", ANSWER, false, AT(from, 3), 1 },
 	{ "HOST-3: answer, psn", ANSWER, false, AT(psn, 3), 1 },
 	{ "HOST-3: answer, SRQ", ANSWER, false, AT(srqn, 2), 1 },
-	{ "HOST-3: answer, reserved", ANSWER, false, AT(answer.reserved, 0), 1 },
+	{ "HOST-3: answer, reserved", ANSWER, false, AT(reserved, 2), 1 },
+	{ "answer, no long packets", ANSWER, true, AT(answer.chunks, 0), 0 },
+	{ "HOST-3: answer, more long packets than chunks", ANSWER, false, AT(answer.chunks, 0),
+	  KEEL_CHUNKS + 1 },
+	{ "HOST-3: answer, 255 long packets", ANSWER, false, AT(answer.chunks, 0), 255 },
 	{ "HOST-3: answer, first unused byte", ANSWER, false, AT(answer.unused, 0), 1 },
 	{ "HOST-3: answer, last unused byte", ANSWER, false, AT(answer.unused, 31), 1 },
 	{ "answer, any status", ANSWER, true, AT(answer.status, 0), 0 },
@@ -92,15 +101,27 @@ static const struct frame_case frame_cases[] = {
 	{ "HOST-3: datagram, reserved", DATAGRAM, false, AT(datagram.reserved, 0), 1 },
 	{ "HOST-3: datagram, first unused byte", DATAGRAM, false, AT(datagram.unused, 0), 1 },
 	{ "HOST-3: datagram, last unused byte", DATAGRAM, false, AT(datagram.unused, 31), 1 },
-	{ "HOST-3: datagram of type 7", DATAGRAM, false, TYPE, KEEL_FRAME_DATAGRAM + 1 },
+	{ "HOST-3: datagram of type 8", DATAGRAM, false, TYPE, KEEL_FRAME_CHUNKS + 1 },
+	{ "HOST-3: datagram, chunk", DATAGRAM, false, AT(chunk, 0), 1 },
 	{ "credit", CREDIT, true },
 	{ "credit, other credits", CREDIT, true, AT(credits, 0), 7 },
 	{ "ask", KEEL_FRAME_ASK, true },
 	{ "alive", KEEL_FRAME_ALIVE, true },
+	{ "chunks", CHUNKS, true },
+	{ "HOST-3: chunks, flags", CHUNKS, false, AT(flags, 0), 1 },
+	{ "HOST-3: chunks, to", CHUNKS, false, AT(to, 0), 1 },
+	{ "HOST-3: chunks, from", CHUNKS, false, AT(from, 0), 1 },
+	{ "HOST-3: chunks, psn", CHUNKS, false, AT(psn, 0), 1 },
+	{ "HOST-3: chunks, gen", CHUNKS, false, AT(gen, 7), 1 },
+	{ "HOST-3: chunks, SRQ", CHUNKS, false, AT(srqn, 0), 1 },
+	{ "HOST-3: chunks, chunk", CHUNKS, false, AT(chunk, 0), 1 },
+	{ "HOST-3: chunks, reserved", CHUNKS, false, AT(reserved, 0), 1 },
+	{ "HOST-3: chunks, first unused byte", CHUNKS, false, AT(chunks.unused, 0), 1 },
+	{ "HOST-3: chunks, last unused byte", CHUNKS, false, AT(chunks.unused, 35), 1 },
 	{ "HOST-3: type 0", 0, false },
-	{ "HOST-3: request of type 7", REQUEST, false, TYPE, KEEL_FRAME_DATAGRAM + 1 },
+	{ "HOST-3: request of type 8", REQUEST, false, TYPE, KEEL_FRAME_CHUNKS + 1 },
 	{ "HOST-3: answer of type 255", ANSWER, false, TYPE, 255 },
-	{ "HOST-3: credit of type 7", CREDIT, false, TYPE, KEEL_FRAME_DATAGRAM + 1 },
+	{ "HOST-3: credit of type 8", CREDIT, false, TYPE, KEEL_FRAME_CHUNKS + 1 },
 	{ "HOST-3: credit of type 6", CREDIT, false, TYPE, DATAGRAM },
 	{ "HOST-3: credit of type 0x43", CREDIT, false, TYPE, 0x43 },
 	{ "HOST-3: request that is an answer", REQUEST, false, TYPE, ANSWER },
@@ -116,8 +137,13 @@ static struct keel_frame frame_of(u8 type, u32 len)
 		.type = type,
 		.credits = cpu_to_le16(U16_MAX),
 		.len = cpu_to_le32(len),
+		.freed = cpu_to_le16(U16_MAX),
 	};
 
+	if (type == CHUNKS) {
+		frame.chunks.addr = cpu_to_le64(U64_MAX);
+		frame.chunks.rkey = cpu_to_le32(U32_MAX);
+	}
 	if (type != REQUEST && type != ANSWER && type != DATAGRAM)
 		return frame;
 	frame.to = cpu_to_le32(KEEL_PSN_MASK);
@@ -129,7 +155,7 @@ static struct keel_frame frame_of(u8 type, u32 len)
 		frame.flags = KEEL_FRAME_F_REQUEST;
 		frame.srqn = cpu_to_le32(U32_MAX);
 		frame.request.transport = KEEL_TRANSPORT_XRC;
-		frame.request.bytes = cpu_to_le32(KEEL_FRAME_DATA);
+		frame.request.bytes = cpu_to_le32(KEEL_CHUNK_DATA);
 	} else if (type == DATAGRAM) {
 		frame.flags = KEEL_FRAME_F_DATAGRAM;
 		frame.datagram.opcode = IB_WR_SEND;
@@ -137,7 +163,7 @@ static struct keel_frame frame_of(u8 type, u32 len)
 		memset(frame.datagram.unused, 0, sizeof(frame.datagram.unused));
 	} else {
 		frame.answer.result = KEEL_RESULT_DONE;
-		frame.answer.reserved = 0;
+		frame.answer.chunks = KEEL_CHUNKS;
 		memset(frame.answer.unused, 0, sizeof(frame.answer.unused));
 	}
 	return frame;
@@ -153,7 +179,7 @@ static void frame_members(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->valid, keel_frame_is_valid(&frame, HEAD));
 }
 
-/* HOST-3: nothing but type, credits and cookie is set in a frame that is for no QP. */
+/* HOST-3: nothing but type, credits, cookie and freed is set in a frame that is for no QP. */
 static void host_3_frame_control(struct kunit *test)
 {
 	struct keel_frame frame;
@@ -164,6 +190,8 @@ static void host_3_frame_control(struct kunit *test)
 			/* The connection has compared it. */
 			if (at == AT(cookie, 0))
 				at = AT(gen, 0);
+			if (at == AT(freed, 0))
+				at = AT(reserved, 0);
 			for (bit = 1; bit < 0x100; bit <<= 1) {
 				frame = frame_of(type, 0);
 				((u8 *)&frame)[at] = bit;
@@ -214,6 +242,43 @@ static void host_3_frame_len(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->valid, keel_frame_is_valid(&frame, c->bytes));
 	frame = frame_of(ANSWER, c->len);
 	KUNIT_EXPECT_EQ(test, c->valid, keel_frame_is_valid(&frame, c->bytes));
+}
+
+struct chunk_case {
+	const char *desc;
+	u8 type;
+	u16 chunk;
+	u32 len, behind;
+	bool valid;
+};
+
+static const struct chunk_case chunk_cases[] = {
+	{ "request in the first chunk", REQUEST, 1, KEEL_CHUNK_DATA, 0, true },
+	{ "request in the last one", REQUEST, KEEL_CHUNKS, KEEL_FRAME_DATA + 1, 0, true },
+	{ "answer in a chunk", ANSWER, 3, 5000, 0, true },
+	{ "HOST-3: a chunk that does not exist", REQUEST, KEEL_CHUNKS + 1, 5000, 0 },
+	{ "HOST-3: chunk of 16 bits", ANSWER, 0x101, 5000, 0 },
+	{ "HOST-3: more than a chunk", REQUEST, 1, KEEL_CHUNK_DATA + 1, 0 },
+	{ "HOST-3: as much as a frame has", REQUEST, 1, KEEL_FRAME_DATA, 0 },
+	{ "HOST-3: nothing in a chunk", ANSWER, 1, 0, 0 },
+	{ "HOST-3: longest length", REQUEST, 1, U32_MAX, 0 },
+	{ "HOST-3: long, without a chunk", REQUEST, 0, 5000, 0 },
+	{ "HOST-3: data in both places", REQUEST, 1, 5000, 5000 },
+	{ "HOST-3: one byte behind the header", ANSWER, 1, 5000, 1 },
+	{ "HOST-3: datagram in a chunk", DATAGRAM, 1, 5000, 0 },
+	{ "HOST-3: credit in a chunk", CREDIT, 1, 5000, 0 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(chunk, chunk_cases, desc);
+
+/* HOST-3: data is in a chunk if it is too long for a frame, and only then. */
+static void host_3_frame_chunk(struct kunit *test)
+{
+	const struct chunk_case *c = test->param_value;
+	struct keel_frame frame = frame_of(c->type, c->len);
+
+	frame.chunk = cpu_to_le16(c->chunk);
+	KUNIT_EXPECT_EQ(test, c->valid, keel_frame_is_valid(&frame, HEAD + c->behind));
 }
 
 /* HOST-2: numbers of packets wrap after 2^24. */
@@ -279,6 +344,7 @@ static struct kunit_case frame_test_cases[] = {
 	KUNIT_CASE_PARAM(frame_members, frame_gen_params),
 	KUNIT_CASE(host_3_frame_control),
 	KUNIT_CASE_PARAM(host_3_frame_len, len_gen_params),
+	KUNIT_CASE_PARAM(host_3_frame_chunk, chunk_gen_params),
 	KUNIT_CASE(host_2_psn_diff),
 	KUNIT_CASE_PARAM(host_2_was_executed, executed_gen_params),
 	{}

@@ -5,6 +5,7 @@
  * worth for, and then tells the other side in its answers. So QPs without such messages take
  * no more memory, and the owner of the QP is charged.
  */
+#include <kunit/visibility.h>
 #include <linux/bitops.h>
 #include <linux/minmax.h>
 #include <linux/vmalloc.h>
@@ -111,6 +112,7 @@ u32 keel_far_grant(struct keel_far *far)
 	guard(spinlock)(&far->lock);
 	return far->long_requests.data ? KEEL_FAR_LONGS : 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_far_grant);
 
 /* May the next packet of a message be a long one? */
 static bool keel_far_may_be_long(const struct keel_xfer *x)

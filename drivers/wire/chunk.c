@@ -65,6 +65,7 @@ bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame)
 	conn->chunks_free = KEEL_CHUNKS_ALL;
 	return true;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_learn);
 
 /**
  * keel_chunk_is_free() - is there a chunk for data?
@@ -137,6 +138,7 @@ bool keel_chunks_return(struct keel_conn *conn, unsigned long freed)
 	conn->chunks_free |= freed;
 	return true;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_chunks_return);
 
 /**
  * keel_chunk_wr() - make the work request that writes to a chunk of the other side

@@ -534,8 +534,7 @@ int keel_conn_begin(struct keel_conn *conn)
 			/* One for each chunk and its MR, and one more each for ib_drain_qp(). */
 			.max_send_wr = KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + 1,
 			.max_recv_wr = KEEL_LINK_RECVS + 1,
-			.max_send_sge = clamp(conn->lower->ib->attrs.max_send_sge, 2,
-					      max_t(int, KEEL_CHUNK_PARTS, 2)),
+			.max_send_sge = 2,
 			.max_recv_sge = 2,
 		},
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
@@ -544,6 +543,9 @@ int keel_conn_begin(struct keel_conn *conn)
 	int ret;
 
 	keel_stub(keel_conn_begin, conn);
+	/* For chunks, if there can be any: keel_chunks_new(). */
+	if (conn->lower->ib->attrs.max_send_sge >= (int)KEEL_CHUNK_PARTS)
+		init.cap.max_send_sge = max_t(u32, KEEL_CHUNK_PARTS, 2);
 	conn->headers = kcalloc(KEEL_LINK_SENDS + KEEL_LINK_RECVS, KEEL_HEADER_STRIDE,
 				GFP_KERNEL);
 	if (!conn->headers)

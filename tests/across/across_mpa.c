@@ -25,11 +25,11 @@
 #define REJECTED	0x2000
 #define REVISION	2
 #define MAGIC		0x6b65656c
-#define VERSION		3
+#define VERSION		4
 #define CREDIT		3
 #define ASK		4
 #define ALIVE		5
-#define HEADER		88
+#define HEADER		96
 /* DDP and RDMAP: the last segment of a SEND. */
 #define SEND		0x4143
 

@@ -41,7 +41,7 @@ static void check_requests(const struct wrong *cases, int n, struct frame (*base
 /* Members of all frames; the base is a request. */
 #define WRONG_HEADERS							\
 	{ "type 0", MEMBER(type), 0, ENDS },				\
-	{ "type 7", MEMBER(type), FRAME_TYPES, ENDS },			\
+	{ "type 8", MEMBER(type), FRAME_TYPES, ENDS },			\
 	{ "type 255", MEMBER(type), 255, ENDS },			\
 	{ "answer with members of a request", MEMBER(type), FRAME_ANSWER, ENDS }, \
 	{ "credit with members of a request", MEMBER(type), FRAME_CREDIT, ENDS }, \
@@ -79,7 +79,7 @@ static const struct wrong write_cases[] = {
 	{ "a", MEMBER(request.a), UINT64_MAX, SUCCESS },
 	{ "b", MEMBER(request.b), UINT64_MAX, SUCCESS },
 	{ "bytes", MEMBER(request.bytes), 1, REFUSED, IBV_WC_REM_INV_REQ_ERR },
-	{ "too many bytes", MEMBER(request.bytes), FRAME_DATA + 1, ENDS },
+	{ "too many bytes", MEMBER(request.bytes), FRAME_CHUNK + 1, ENDS },
 	{ "an rkey that is no key", MEMBER(request.rkey), 0xffffffff, REFUSED,
 	  IBV_WC_REM_ACCESS_ERR },
 	{ "an address of no region", MEMBER(request.addr), UINT64_MAX - 4, REFUSED,
@@ -155,7 +155,7 @@ static const struct wrong read_cases[] = {
 	{ "fewer bytes than left", MEMBER(request.left), BYTES + 1, REFUSED,
 	  IBV_WC_REM_INV_REQ_ERR },
 	{ "no bytes", MEMBER(request.bytes), 0, REFUSED, IBV_WC_REM_INV_REQ_ERR },
-	{ "too many bytes", MEMBER(request.bytes), FRAME_DATA + 1, ENDS },
+	{ "too many bytes", MEMBER(request.bytes), FRAME_CHUNK + 1, ENDS },
 	{ "not the last packet, which is short", MEMBER(flags), FRAME_FIRST, REFUSED,
 	  IBV_WC_REM_INV_REQ_ERR },
 	{ "an rkey that is no key", MEMBER(request.rkey), 0, REFUSED, IBV_WC_REM_ACCESS_ERR },

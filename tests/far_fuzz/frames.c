@@ -273,11 +273,13 @@ static const struct {
 	uint8_t at, width;
 } members[] = {
 	MEMBER(type), MEMBER(flags), MEMBER(credits), MEMBER(len), MEMBER(to), MEMBER(from),
-	MEMBER(psn), MEMBER(srqn), MEMBER(gen), MEMBER(request.opcode),
+	MEMBER(psn), MEMBER(srqn), MEMBER(gen), MEMBER(chunk), MEMBER(freed),
+	MEMBER(request.opcode),
 	MEMBER(request.transport), MEMBER(request.kind), MEMBER(request.imm),
 	MEMBER(request.rkey), MEMBER(request.bytes), MEMBER(request.addr),
 	MEMBER(request.left), MEMBER(request.a), MEMBER(answer.result),
-	MEMBER(answer.status), MEMBER(answer.why), MEMBER(datagram.qkey),
+	MEMBER(answer.status), MEMBER(answer.chunks), MEMBER(answer.why),
+	MEMBER(datagram.qkey), MEMBER(chunks.addr), MEMBER(chunks.rkey),
 };
 
 /* member NUMBER HOW VALUE...: the same, for a whole member */

@@ -205,6 +205,8 @@ void stranger_prepare(struct stranger *s)
 	s->posted = 0;
 	s->sent = 0;
 	s->owed = 0;
+	s->chunks_rkey = 0;
+	s->freed = 0;
 }
 
 /* Return the next message of ib_cm about this connection, or NULL. */

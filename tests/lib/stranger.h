@@ -19,14 +19,15 @@
 #define STRANGER_IPV4	0x0a090102
 #define VICTIM_IPV4	0x0a090001
 /* Bytes of a frame without data, with the most data, and those that a message may have. */
-#define FRAME_HEAD	88
+#define FRAME_HEAD	96
 #define FRAME_DATA	4096
+#define FRAME_CHUNK	(128 << 10)
 #define FRAME_ROOM	8192
 
 /* enum keel_frame_type and the other numbers of keel_frame.h */
 enum {
 	FRAME_REQUEST = 1, FRAME_ANSWER, FRAME_CREDIT, FRAME_ASK, FRAME_ALIVE, FRAME_DATAGRAM,
-	FRAME_TYPES,
+	FRAME_CHUNKS, FRAME_TYPES,
 };
 
 enum { FRAME_RC, FRAME_UC, FRAME_XRC };
@@ -39,6 +40,8 @@ struct frame {
 	uint16_t credits;
 	uint32_t len, to, from, psn, srqn;
 	uint64_t cookie, gen;
+	uint16_t chunk, freed;
+	uint32_t reserved;
 	union {
 		struct {
 			uint8_t opcode, transport;
@@ -47,7 +50,7 @@ struct frame {
 			uint64_t addr, left, a, b;
 		} request;
 		struct {
-			uint8_t result, status, rnr, reserved;
+			uint8_t result, status, rnr, chunks;
 			uint32_t why;
 			uint64_t word;
 			uint8_t unused[32];
@@ -57,6 +60,11 @@ struct frame {
 			uint32_t imm, qkey, flow_label;
 			uint8_t unused[32];
 		} datagram;
+		struct {
+			uint64_t addr;
+			uint32_t rkey;
+			uint8_t unused[36];
+		} chunks;
 	};
 };
 
@@ -85,6 +93,9 @@ _Static_assert(sizeof(struct frame) == FRAME_HEAD, "the size of struct keel_fram
  * @posted: frames that were sent since the connection exists
  * @sent: those of them that have a completion
  * @owed: frames that were received, and not given credits for
+ * @chunks_addr: where the chunks of the victim are, if it has told so
+ * @chunks_rkey: their rkey, or 0
+ * @freed: bits: chunks that the victim has read since this was cleared
  * @up: the connection was accepted, and has not ended as far as known
  */
 struct stranger {
@@ -103,6 +114,9 @@ struct stranger {
 	uint32_t id, peer_id, qpn, psn;
 	uint64_t cookie;
 	unsigned int posted, sent, owed;
+	uint64_t chunks_addr;
+	uint32_t chunks_rkey;
+	uint16_t freed;
 	bool up;
 };
 
@@ -130,6 +144,13 @@ bool stranger_send_raw(struct stranger *s, const void *bytes, size_t n);
 void stranger_stamp(struct stranger *s, struct frame *frame, uint32_t len);
 /* Send a frame with @len bytes of data, which were stamped. */
 bool stranger_send(struct stranger *s, struct frame *frame, const void *data, uint32_t len);
+/*
+ * Write into chunks of the victim, from a byte of the first one on, at most FRAME_CHUNK bytes.
+ * False: the connection has ended.
+ */
+bool stranger_write(struct stranger *s, uint32_t at, const void *data, uint32_t len);
+/* Send a frame whose data was written into a chunk, counted from 1. */
+bool stranger_send_chunk(struct stranger *s, struct frame *frame, uint16_t chunk, uint32_t len);
 /* Receive a message without waiting: its bytes, of FRAME_ROOM at most, or 0. */
 size_t stranger_poll(struct stranger *s, void *bytes);
 /* Receive the next frame of a type; those of other types are dropped. False: none came. */

@@ -50,6 +50,20 @@ static void reap(struct stranger *s)
 	}
 }
 
+/* Wait until no more than @most work requests are under way. */
+static void settle(struct stranger *s, unsigned int most)
+{
+	int ms;
+
+	reap(s);
+	for (ms = 0; s->up && s->posted - s->sent > most; ms++) {
+		if (ms > PATIENCE)
+			s->up = false;
+		usleep(1000);
+		reap(s);
+	}
+}
+
 bool stranger_send_raw(struct stranger *s, const void *bytes, size_t n)
 {
 	char *slot = send_slot(s, s->posted);
@@ -58,22 +72,58 @@ bool stranger_send_raw(struct stranger *s, const void *bytes, size_t n)
 		.sg_list = &sge, .num_sge = n ? 1 : 0, .opcode = IBV_WR_SEND,
 		.send_flags = IBV_SEND_SIGNALED,
 	}, *bad;
-	int ms;
 
 	CHECK(n <= FRAME_ROOM);
-	reap(s);
-	for (ms = 0; s->up && s->posted - s->sent >= STRANGER_SENDS; ms++) {
-		if (ms > PATIENCE)
-			s->up = false;
-		usleep(1000);
-		reap(s);
-	}
+	settle(s, STRANGER_SENDS - 1);
 	if (!s->up)
 		return false;
 	memcpy(slot, bytes, n);
 	CHECK_OK(ibv_post_send(s->qp, &wr, &bad));
 	s->posted++;
 	return true;
+}
+
+bool stranger_write(struct stranger *s, uint32_t at, const void *data, uint32_t len)
+{
+	char *mem = s->mem + STRANGER_SLOTS;
+	struct ibv_sge sge = { (uintptr_t)mem, len, s->mr->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = s->chunks_addr + at, .rkey = s->chunks_rkey },
+	}, *bad;
+
+	CHECK(len <= FRAME_CHUNK);
+	settle(s, 0);
+	if (!s->up)
+		return false;
+	memcpy(mem, data, len);
+	CHECK_OK(ibv_post_send(s->qp, &wr, &bad));
+	s->posted++;
+	settle(s, 0);
+	return s->up;
+}
+
+bool stranger_send_chunk(struct stranger *s, struct frame *frame, uint16_t chunk, uint32_t len)
+{
+	stranger_stamp(s, frame, len);
+	frame->chunk = chunk;
+	return stranger_send_raw(s, frame, FRAME_HEAD);
+}
+
+/* What each frame of the victim may tell. */
+static void note(struct stranger *s, const char *bytes, size_t n)
+{
+	struct frame frame;
+
+	if (n < FRAME_HEAD)
+		return;
+	memcpy(&frame, bytes, FRAME_HEAD);
+	s->freed |= frame.freed;
+	if (frame.type == FRAME_CHUNKS) {
+		s->chunks_addr = frame.chunks.addr;
+		s->chunks_rkey = frame.chunks.rkey;
+	}
 }
 
 void stranger_stamp(struct stranger *s, struct frame *frame, uint32_t len)
@@ -109,6 +159,7 @@ size_t stranger_poll(struct stranger *s, void *bytes)
 	}
 	n = wc.byte_len;
 	memcpy(bytes, recv_slot(s, wc.wr_id), n);
+	note(s, bytes, n);
 	post_one(s, wc.wr_id);
 	s->owed++;
 	return n;

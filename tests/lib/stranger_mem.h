@@ -10,8 +10,9 @@
 
 #define STRANGER_SENDS	64
 #define STRANGER_RECVS	160
-/* The first slot is that of the MAD. */
-#define STRANGER_BYTES	((1 + STRANGER_SENDS + STRANGER_RECVS) * FRAME_ROOM)
+/* The first slot is that of the MAD. The data of a chunk is behind the last one. */
+#define STRANGER_SLOTS	((1 + STRANGER_SENDS + STRANGER_RECVS) * FRAME_ROOM)
+#define STRANGER_BYTES	(STRANGER_SLOTS + FRAME_CHUNK)
 
 void stranger_post_recvs(struct stranger *s);
 

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Long packets, between a QP and another host: how many the QP keeps and sends, and where their
+ * data is.
+ */
+#include "far_host.h"
+
+#define PACKET	KEEL_FRAME_DATA
+#define CHUNK	KEEL_CHUNK_DATA
+#define LONGS	KEEL_FAR_LONGS
+/* A message that is worth it, and more than all long packets have. */
+#define BYTES	((LONGS + 1) * CHUNK + 100)
+
+static u32 requests_used(const struct far_host *h)
+{
+	guard(spinlock)(&h->qp->far->lock);
+	return hweight_long(h->qp->far->long_requests.used);
+}
+
+static u32 answers_used(const struct far_host *h)
+{
+	guard(spinlock)(&h->qp->far->lock);
+	return hweight_long(h->qp->far->long_answers.used);
+}
+
+/* A host whose link has chunks, and *@buf with BYTES bytes, which count. */
+static struct far_host *long_make(struct kunit *test, u8 **buf)
+{
+	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+	u32 i;
+
+	far_host_add_chunks(h);
+	far_host_open(h);
+	*buf = kunit_kmalloc(test, BYTES, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, *buf);
+	for (i = 0; i < BYTES; i++)
+		(*buf)[i] = i % 251;
+	return h;
+}
+
+/* Packet @nr was executed, and @chunks long ones may be under way. */
+static void done(struct far_host *h, u32 nr, u32 len, u8 chunks)
+{
+	struct keel_frame answer = far_answer(h, nr, IB_WC_SUCCESS);
+
+	answer.answer.chunks = chunks;
+	answer.len = cpu_to_le32(len);
+	if (len > PACKET)
+		answer.chunk = cpu_to_le16(1);
+	far_give(h, &answer);
+}
+
+/* Frame @i is packet @nr, with @len bytes from @off on: in a chunk, if they are many. */
+static void sends(struct far_host *h, u32 i, u32 nr, const u8 *buf, u32 off, u32 len)
+{
+	const struct keel_frame *frame = far_sent(h, i, nr);
+	struct kunit *test = h->p->test;
+
+	KUNIT_EXPECT_EQ(test, len, le32_to_cpu(frame->len));
+	KUNIT_EXPECT_EQ(test, len > PACKET, frame->chunk != 0);
+	KUNIT_EXPECT_EQ(test, BYTES - off, le64_to_cpu(frame->request.left));
+	KUNIT_EXPECT_EQ(test, FAR_REMOTE + off, le64_to_cpu(frame->request.addr));
+	if (len > PACKET)
+		KUNIT_EXPECT_MEMEQ(test, buf + off, far_long_data(h, i), len);
+	else
+		KUNIT_EXPECT_MEMEQ(test, buf + off, h->sent[i]->data, len);
+}
+
+/* Post a long write, and let the first short packets be answered. The next one is a long one. */
+static void begin_write(struct far_host *h, u8 *buf, u8 chunks)
+{
+	u32 i;
+
+	far_post(h, IB_WR_RDMA_WRITE, buf, BYTES);
+	for (i = 0; i < KEEL_FAR_WINDOW; i++)
+		sends(h, i, i, buf, i * PACKET, PACKET);
+	done(h, 0, 0, chunks);
+}
+
+/* HOST-1: packets get long when the other side says so, and no more than it says are under way. */
+static void host_1_write(struct kunit *test)
+{
+	u32 off = KEEL_FAR_WINDOW * PACKET, i, n;
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	begin_write(h, buf, LONGS);
+	for (i = 1; i < KEEL_FAR_WINDOW; i++)
+		done(h, i, 0, LONGS);
+	for (n = KEEL_FAR_WINDOW; n < KEEL_FAR_WINDOW + LONGS; n++, off += CHUNK)
+		sends(h, n, n, buf, off, CHUNK);
+	/* The window has room for more, but not for a long one. */
+	KUNIT_EXPECT_EQ(test, n, far_host_wait(h, n));
+	done(h, KEEL_FAR_WINDOW, 0, LONGS);
+	sends(h, n, n, buf, off, BYTES - off);
+	far_nothing_ended(h);
+	for (i = KEEL_FAR_WINDOW + 1; i <= n; i++)
+		done(h, i, 0, LONGS);
+	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
+/* HOST-1: without a word of the other side, all packets stay short. */
+static void host_1_not_granted(struct kunit *test)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	begin_write(h, buf, 0);
+	sends(h, KEEL_FAR_WINDOW, KEEL_FAR_WINDOW, buf, KEEL_FAR_WINDOW * PACKET, PACKET);
+}
+
+/* HOST-1: likewise without chunks. */
+static void host_1_no_chunks(struct kunit *test)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	scoped_guard(spinlock, &h->conn.lock)
+		h->conn.told_chunks = false;
+	begin_write(h, buf, LONGS);
+	sends(h, KEEL_FAR_WINDOW, KEEL_FAR_WINDOW, buf, KEEL_FAR_WINDOW * PACKET, PACKET);
+}
+
+/* HOST-3: more than this host can keep are not believed. */
+static void host_3_granted_all(struct kunit *test)
+{
+	u32 n = KEEL_FAR_WINDOW + LONGS, i;
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	begin_write(h, buf, KEEL_CHUNKS);
+	for (i = 1; i < KEEL_FAR_WINDOW; i++)
+		done(h, i, 0, KEEL_CHUNKS);
+	KUNIT_EXPECT_EQ(test, n, far_host_wait(h, n));
+}
+
+/* HOST-2: a packet that is sent again has the same bytes, although it could not be long now. */
+static void host_2_same_size(struct kunit *test)
+{
+	u32 n = KEEL_FAR_WINDOW, off = n * PACKET, i;
+	struct keel_frame answer;
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	begin_write(h, buf, LONGS);
+	sends(h, n, n, buf, off, CHUNK);
+	/* The other side is not ready for the second packet: all behind it are sent again. */
+	answer = far_answer(h, 1, IB_WC_SUCCESS);
+	answer.answer.result = KEEL_RESULT_NOT_READY;
+	far_give(h, &answer);
+	/* One packet as a trial, until it is answered. */
+	sends(h, n + 1, 1, buf, PACKET, PACKET);
+	done(h, 1, 0, 0);
+	for (i = 2; i < n; i++)
+		sends(h, n + i, i, buf, i * PACKET, PACKET);
+	sends(h, n + i, i, buf, off, CHUNK);
+	/* The next new one is short: there may be no long ones any more. */
+	sends(h, n + i + 1, i + 1, buf, off + CHUNK, PACKET);
+}
+
+/* HOST-1: no chunk is free: the message waits for one, and for nothing else. */
+static void host_1_wait(struct kunit *test)
+{
+	u32 n = KEEL_FAR_WINDOW, i;
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	scoped_guard(spinlock, &h->conn.lock) {
+		h->conn.chunks_free = 0;
+		h->conn.chunks_out = GENMASK(KEEL_CHUNKS - 1, 0);
+	}
+	begin_write(h, buf, LONGS);
+	for (i = 1; i < n; i++)
+		done(h, i, 0, LONGS);
+	KUNIT_EXPECT_EQ(test, n, far_host_wait(h, n));
+	scoped_guard(spinlock, &h->conn.lock) {
+		/* One that is not out. */
+		KUNIT_EXPECT_FALSE(test, keel_chunks_return(&h->conn, BIT(KEEL_CHUNKS)));
+		KUNIT_EXPECT_TRUE(test, keel_chunks_return(&h->conn, BIT(4)));
+		KUNIT_EXPECT_FALSE(test, keel_chunks_return(&h->conn, BIT(4)));
+	}
+	keel_link_wake(&h->link, 1);
+	far_host_settle(h);
+	sends(h, n, n, buf, n * PACKET, CHUNK);
+	KUNIT_EXPECT_EQ(test, 5, le16_to_cpu(h->sent[n]->frame->chunk));
+	KUNIT_EXPECT_EQ(test, n + 1, far_host_wait(h, n + 1));
+}
+
+/* HOST-1: a read gets long answers, when this side has memory for them. */
+static void host_1_read(struct kunit *test)
+{
+	u32 n = KEEL_FAR_WINDOW, off, i, len;
+	const struct keel_frame *frame;
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	memset(buf, 0, BYTES);
+	far_post(h, IB_WR_RDMA_READ, buf, BYTES);
+	for (i = 0; i < n; i++) {
+		memset(h->data, i + 1, PACKET);
+		done(h, i, PACKET, LONGS);
+		KUNIT_EXPECT_NULL(test, memchr_inv(buf + i * PACKET, i + 1, PACKET));
+	}
+	for (off = i * PACKET; off < BYTES; off += len, i++) {
+		frame = far_sent(h, i, i);
+		len = le32_to_cpu(frame->request.bytes);
+		KUNIT_EXPECT_EQ(test, 0, le32_to_cpu(frame->len));
+		KUNIT_EXPECT_EQ(test, BYTES - off, le64_to_cpu(frame->request.left));
+		memset(h->data, i + 1, len);
+		done(h, i, len, LONGS);
+		KUNIT_EXPECT_NULL(test, memchr_inv(buf + off, i + 1, len));
+		KUNIT_EXPECT_EQ(test, 0, answers_used(h));
+	}
+	/* Those that were sent before the first answers are short. */
+	KUNIT_EXPECT_LE(test, i, 2 * n + LONGS + 2);
+	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
+/* HOST-3: a long answer that this side has not asked for counts for nothing. */
+static void host_3_long_answer(struct kunit *test)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	far_post(h, IB_WR_RDMA_READ, buf, 100);
+	done(h, 0, CHUNK, LONGS);
+	KUNIT_EXPECT_EQ(test, 0, far_answers_n(h));
+	far_nothing_ended(h);
+	done(h, 0, 100, LONGS);
+	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
+/* A packet of a long write, whose data is in @h->data. */
+static struct keel_frame long_packet(struct far_host *h, u32 nr, u8 flags, u32 len, u64 left)
+{
+	struct keel_frame frame = far_packet(h, nr, IB_WR_RDMA_WRITE, flags, len, left);
+
+	if (len > PACKET)
+		frame.chunk = cpu_to_le16(1);
+	return frame;
+}
+
+/* The QP has memory for long packets, as if there had been a message that it is worth for. */
+static void grow(struct far_host *h)
+{
+	struct keel_frame frame = long_packet(h, 0, ONLY, 64, 64);
+
+	scoped_guard(spinlock, &h->qp->far->lock)
+		h->qp->far->long_requests.wanted = true;
+	far_request(h, &frame);
+	keel_qp_schedule(h->qp);
+	far_host_settle(h);
+	KUNIT_EXPECT_EQ(h->p->test, LONGS, keel_far_grant(h->qp->far));
+}
+
+/* HOST-2: long packets are executed in order, and leave the memory free. */
+static void host_2_keep(struct kunit *test)
+{
+	u32 len = PAIR_BYTES / 2;
+	struct keel_frame frame;
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	grow(h);
+	memset(h->data, 7, len);
+	frame = long_packet(h, 1, FIRST, len, PAIR_BYTES);
+	far_request(h, &frame);
+	KUNIT_EXPECT_EQ(test, LONGS, far_answered(h, 1, 1, KEEL_RESULT_DONE,
+						  IB_WC_SUCCESS)->answer.chunks);
+	memset(h->data, 8, len);
+	frame = long_packet(h, 2, LAST, len, len);
+	frame.request.addr = cpu_to_le64((uintptr_t)h->p->b.buf + len);
+	far_request(h, &frame);
+	far_answered(h, 2, 2, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	KUNIT_EXPECT_NULL(test, memchr_inv(h->p->b.buf, 7, len));
+	KUNIT_EXPECT_NULL(test, memchr_inv(h->p->b.buf + len, 8, len));
+	KUNIT_EXPECT_EQ(test, 0, requests_used(h));
+}
+
+/* HOST-3: a long packet without memory for it is dropped, and so is one more than there may be. */
+static void host_3_too_many(struct kunit *test)
+{
+	struct far_host *h;
+	struct keel_frame frame;
+	u32 len = PACKET + 1, i;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	frame = long_packet(h, 0, ONLY, len, len);
+	keel_far_ops.request(&h->link, &frame, h->data);
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+	grow(h);
+	/* No answer can be sent, so that all are kept. */
+	scoped_guard(spinlock, &h->conn.lock)
+		h->conn.credits = 0;
+	for (i = 1; i <= LONGS + 1; i++) {
+		frame = long_packet(h, i, ONLY, len, len);
+		far_request(h, &frame);
+		KUNIT_EXPECT_EQ(test, min(i, LONGS), far_requests_n(h));
+		KUNIT_EXPECT_EQ(test, min(i, LONGS), requests_used(h));
+	}
+	/* A short one that is next is kept. */
+	frame = long_packet(h, LONGS + 1, ONLY, 64, 64);
+	far_request(h, &frame);
+	KUNIT_EXPECT_EQ(test, LONGS + 1, far_requests_n(h));
+	/* After a reset, all is free. */
+	end_move(h->p, &h->p->b, IB_QPS_RESET);
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+	KUNIT_EXPECT_EQ(test, 0, requests_used(h));
+}
+
+/* HOST-1: the answer to a long read is in a chunk. */
+static void host_1_serve_read(struct kunit *test)
+{
+	const struct keel_frame *answer;
+	struct keel_frame frame;
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	grow(h);
+	memset(h->p->b.buf, 9, PAIR_BYTES);
+	frame = far_packet(h, 1, IB_WR_RDMA_READ, ONLY, 0, PAIR_BYTES);
+	frame.request.bytes = cpu_to_le32(PAIR_BYTES);
+	far_request(h, &frame);
+	answer = far_answered(h, 1, 1, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, PAIR_BYTES, le32_to_cpu(answer->len));
+	KUNIT_EXPECT_NE(test, 0, le16_to_cpu(answer->chunk));
+	KUNIT_EXPECT_NULL(test, memchr_inv(far_long_data(h, 1), 9, PAIR_BYTES));
+	KUNIT_EXPECT_EQ(test, 0, requests_used(h));
+}
+
+static struct kunit_case far_long_cases[] = {
+	KUNIT_CASE(host_1_write),
+	KUNIT_CASE(host_1_not_granted),
+	KUNIT_CASE(host_1_no_chunks),
+	KUNIT_CASE(host_3_granted_all),
+	KUNIT_CASE(host_2_same_size),
+	KUNIT_CASE(host_1_wait),
+	KUNIT_CASE(host_1_read),
+	KUNIT_CASE(host_3_long_answer),
+	KUNIT_CASE(host_2_keep),
+	KUNIT_CASE(host_3_too_many),
+	KUNIT_CASE(host_1_serve_read),
+	{}
+};
+
+static struct kunit_suite far_long_suite = {
+	.name = "keel_far_long",
+	.suite_init = pair_suite_init,
+	.suite_exit = pair_suite_exit,
+	.init = pair_init,
+	.exit = pair_exit,
+	.test_cases = far_long_cases,
+};
+kunit_test_suite(far_long_suite);
