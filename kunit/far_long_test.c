@@ -185,7 +185,7 @@ static void host_1_wait(struct kunit *test)
 		KUNIT_EXPECT_TRUE(test, keel_chunks_return(&h->conn, BIT(4)));
 		KUNIT_EXPECT_FALSE(test, keel_chunks_return(&h->conn, BIT(4)));
 	}
-	keel_link_wake(&h->link, 1);
+	keel_qp_schedule(h->qp);
 	far_host_settle(h);
 	sends(h, n, n, buf, n * PACKET, CHUNK);
 	KUNIT_EXPECT_EQ(test, 5, le16_to_cpu(h->sent[n]->frame->chunk));
@@ -204,6 +204,7 @@ static void host_1_read(struct kunit *test)
 	memset(buf, 0, BYTES);
 	far_post(h, IB_WR_RDMA_READ, buf, BYTES);
 	for (i = 0; i < n; i++) {
+		far_sent(h, i, i);
 		memset(h->data, i + 1, PACKET);
 		done(h, i, PACKET, LONGS);
 		KUNIT_EXPECT_NULL(test, memchr_inv(buf + i * PACKET, i + 1, PACKET));
@@ -231,6 +232,7 @@ static void host_3_long_answer(struct kunit *test)
 
 	h = long_make(test, &buf);
 	far_post(h, IB_WR_RDMA_READ, buf, 100);
+	far_sent(h, 0, 0);
 	done(h, 0, CHUNK, LONGS);
 	KUNIT_EXPECT_EQ(test, 0, far_answers_n(h));
 	far_nothing_ended(h);
