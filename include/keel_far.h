@@ -3,9 +3,10 @@
  * QPs that are connected to a QP on another host.
  *
  * The requester divides a message into packets of at most 4096 bytes, or 128 KiB if the
- * responder has room for such long ones, and sends them over a link. The responder executes them one after the other, in the turns of its QP, and
- * answers each. A packet of RC that is not answered in time is sent again; the responder
- * knows by its number whether it was executed.
+ * responder has room for such long ones, and sends them over a link. The responder executes
+ * them one after the other, in the turns of its QP, and answers each. A packet of RC that is
+ * not answered in time is sent again; the responder knows by its number whether it was
+ * executed.
  */
 #ifndef KEEL_FAR_H
 #define KEEL_FAR_H

@@ -39,7 +39,11 @@ struct seq_file;
 #define KEEL_LINK_RECVS		128
 #define KEEL_LINK_SENDS		64
 /* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
-#define KEEL_PART		(PAGE_SIZE > SZ_32K ? PAGE_SIZE : SZ_32K)
+#if PAGE_SHIFT > 15
+#define KEEL_PART		PAGE_SIZE
+#else
+#define KEEL_PART		SZ_32K
+#endif
 #define KEEL_CHUNK_PARTS	(KEEL_CHUNK_DATA / KEEL_PART)
 #define KEEL_AREA_PARTS		(KEEL_CHUNKS * KEEL_CHUNK_PARTS)
 /* How often those that wait for a link that is up are woken at least, jiffies. */

@@ -439,6 +439,84 @@ static void host_4_alive(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, rx_credits());
 }
 
+/* The connection has chunks of the test. */
+static struct keel_chunks *rx_chunks(struct kunit *test)
+{
+	struct keel_chunks *chunks = kunit_kzalloc(test, sizeof(*chunks), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, chunks);
+	chunks->recv.data = kunit_kzalloc(test, KEEL_CHUNKS * KEEL_CHUNK_DATA, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, chunks->recv.data);
+	guard(spinlock)(&rx->conn->lock);
+	rx->conn->chunks = chunks;
+	return chunks;
+}
+
+/* They are not those of keel_chunks_new(). */
+static void rx_no_chunks(void)
+{
+	guard(spinlock)(&rx->conn->lock);
+	rx->conn->chunks = NULL;
+}
+
+static void rx_receive_chunk(u32 chunk, u32 len)
+{
+	struct keel_frame frame = rx_frame(KEEL_FRAME_REQUEST);
+
+	frame.chunk = cpu_to_le16(chunk);
+	frame.len = cpu_to_le32(len);
+	rx_receive_n(&frame, sizeof(frame));
+}
+
+/* The data of a long packet is that of its chunk. Half of the chunks go back without being asked. */
+static void host_2_chunks(struct kunit *test)
+{
+	struct keel_chunks *chunks = rx_chunks(test);
+	u32 i;
+
+	strscpy(chunks->recv.data + 4 * KEEL_CHUNK_DATA, "chunk 5", sizeof(rx->data));
+	strscpy(chunks->recv.data + 7 * KEEL_CHUNK_DATA, "chunk 8", sizeof(rx->data));
+	rx_receive_chunk(5, KEEL_CHUNK_DATA);
+	KUNIT_EXPECT_STREQ(test, "chunk 5", rx->data);
+	rx_receive_chunk(8, KEEL_FRAME_DATA + 1);
+	KUNIT_EXPECT_STREQ(test, "chunk 8", rx->data);
+	for (i = 1; rx->nsent == 0 && i < KEEL_CHUNKS; i++)
+		rx_receive_chunk(i, KEEL_CHUNK_DATA);
+	KUNIT_EXPECT_EQ(test, KEEL_CHUNKS / 2, rx->ngot);
+	rx_sent_is(test, 0, KEEL_FRAME_CREDIT, KEEL_CHUNKS / 2);
+	KUNIT_EXPECT_EQ(test, 0x93, le16_to_cpu(rx->sent[0].freed));
+	/* They were told. */
+	scoped_guard(spinlock, &rx->conn->lock)
+		KUNIT_EXPECT_EQ(test, 0, rx->conn->chunks_freed);
+	rx_no_chunks();
+}
+
+/* A long packet for chunks that are not there ends the connection. */
+static void host_3_no_chunks(struct kunit *test)
+{
+	rx_receive_chunk(1, KEEL_CHUNK_DATA);
+	rx_ends(test);
+}
+
+/* Chunks that were not written come back, or are told of twice: the connection ends. */
+static void host_3_chunks(struct kunit *test)
+{
+	struct keel_frame frame = rx_frame(KEEL_FRAME_CREDIT);
+
+	frame.freed = cpu_to_le16(1);
+	rx_receive(&frame);
+	rx_ends(test);
+	frame = rx_frame(KEEL_FRAME_CHUNKS);
+	frame.chunks.rkey = cpu_to_le32(7);
+	rx_receive(&frame);
+	KUNIT_EXPECT_TRUE(test, keel_conn_is_up(rx->conn));
+	rx->posted = 0;
+	scoped_guard(spinlock, &rx->conn->lock)
+		rx->conn->owed = 0;
+	rx_receive(&frame);
+	rx_ends(test);
+}
+
 /* After half of its buffers, this side gives credits without being asked. */
 static void host_4_gives_credits(struct kunit *test)
 {
@@ -516,6 +594,9 @@ static struct kunit_case rx_cases[] = {
 	KUNIT_CASE(host_3_completion),
 	KUNIT_CASE(host_3_credits),
 	KUNIT_CASE(host_4_alive),
+	KUNIT_CASE(host_2_chunks),
+	KUNIT_CASE(host_3_no_chunks),
+	KUNIT_CASE(host_3_chunks),
 	KUNIT_CASE(host_4_gives_credits),
 	KUNIT_CASE(host_4_asked),
 	KUNIT_CASE(host_4_not_posted),
