@@ -6,6 +6,7 @@
 #ifndef KEEL_FAR_HOST_H
 #define KEEL_FAR_HOST_H
 
+#include "keel_conn.h"
 #include "keel_far.h"
 #include "pair.h"
 

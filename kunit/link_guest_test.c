@@ -7,7 +7,7 @@
 #include <kunit/test.h>
 
 #include "keel.h"
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 #define GUESTS		(KEEL_GUESTS_MAX + 8)
 /* Those that have all guests that there may be, and two more. */

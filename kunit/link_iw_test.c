@@ -10,7 +10,7 @@
 #include <net/net_namespace.h>
 #include <rdma/ib_addr.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 #define NETDEV	7
 

@@ -6,7 +6,7 @@
 #include <kunit/test.h>
 
 #include "keel_quota.h"
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 #define SPARE	(KEEL_LINK_SPARE + KEEL_LINK_RESERVED)
 #define OPEN	KEEL_LINK_OPEN

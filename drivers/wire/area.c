@@ -9,7 +9,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 static void keel_area_free(struct keel_area *area)
 {

@@ -8,7 +8,7 @@
 #include <kunit/visibility.h>
 #include <linux/bitops.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 #define KEEL_CHUNKS_ALL		GENMASK(KEEL_CHUNKS - 1, 0)
 

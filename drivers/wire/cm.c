@@ -10,7 +10,7 @@
 #include <rdma/ib_cache.h>
 #include <rdma/ib_sa.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /* "keel". ib_cm lets no other range of numbers be chosen. */
 #define KEEL_SERVICE_ID		cpu_to_be64(0x1000006b65656c01ULL)

@@ -23,7 +23,7 @@
 #include <rdma/ib_addr.h>
 #include <rdma/iw_cm.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /* On both sides the port is below PROT_SOCK: nobody but root of a host poses as that host. */
 #define KEEL_TCP_PORT		791

@@ -9,9 +9,7 @@
 #include <linux/slab.h>
 
 #include "keel_point.h"
-#include "keel_wire.h"
-
-#define KEEL_HEADER_STRIDE	ALIGN(sizeof(struct keel_frame), ARCH_DMA_MINALIGN)
+#include "keel_conn.h"
 
 /* More credits than any host has buffers: it does not follow the protocol. */
 #define KEEL_CREDITS_MAX	U16_MAX
@@ -89,26 +87,6 @@ void keel_conn_end(struct keel_conn *conn)
 	scoped_guard(spinlock, &conn->lock)
 		conn->state = KEEL_CONN_OVER;
 	keel_conn_event(conn, KEEL_CONN_ENDED);
-}
-
-/* The header, and the data if there is any. */
-static int keel_buf_sges(const struct keel_buf *buf, struct ib_sge *sge, u32 len)
-{
-	u32 lkey = buf->conn->lower->pd->local_dma_lkey;
-
-	sge[0] = (struct ib_sge){ buf->frame_dma, sizeof(*buf->frame), lkey };
-	sge[1] = (struct ib_sge){ buf->page_dma, len, lkey };
-	return len ? 2 : 1;
-}
-
-static int keel_conn_post_recv(struct keel_buf *buf)
-{
-	struct keel_conn *conn = buf->conn;
-	struct ib_sge sge[2];
-	struct ib_recv_wr wr = { .wr_cqe = &buf->cqe, .sg_list = sge };
-
-	wr.num_sge = keel_buf_sges(buf, sge, KEEL_FRAME_DATA);
-	return ib_post_recv(conn->qp, &wr, NULL);
 }
 
 /**
@@ -212,27 +190,6 @@ u32 keel_conn_room(struct keel_conn *conn)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_room);
 
-/* Send the frame of a buffer, behind the data of its chunk. */
-static int keel_conn_post_send(struct keel_buf *buf, u32 len)
-	__must_hold(&buf->conn->lock)
-{
-	struct ib_sge sge[2], parts[KEEL_CHUNK_PARTS];
-	struct ib_send_wr wr = {
-		.wr_cqe = &buf->cqe,
-		.sg_list = sge,
-		.opcode = IB_WR_SEND,
-		.send_flags = IB_SEND_SIGNALED,
-	};
-	struct ib_rdma_wr write;
-
-	wr.num_sge = keel_buf_sges(buf, sge, buf->chunk ? 0 : len);
-	if (!buf->chunk)
-		return ib_post_send(buf->conn->qp, &wr, NULL);
-	keel_chunk_wr(buf, len, &write, parts);
-	write.wr.next = &wr;
-	return ib_post_send(buf->conn->qp, &write.wr, NULL);
-}
-
 /**
  * keel_conn_send() - send a frame
  * @buf: from keel_conn_take(), with its data
@@ -257,7 +214,7 @@ void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 	ib_dma_sync_single_for_device(ib, buf->frame_dma, sizeof(*frame), DMA_TO_DEVICE);
 	if (len && !buf->chunk)
 		ib_dma_sync_single_for_device(ib, buf->page_dma, len, DMA_TO_DEVICE);
-	if (!keel_conn_post_send(buf, len))
+	if (!keel_buf_post_send(buf, len))
 		return;
 	keel_conn_give_back(buf);
 	conn->state = KEEL_CONN_OVER;
@@ -410,7 +367,7 @@ static bool keel_conn_repost(struct keel_buf *buf, u32 credits, u32 chunk)
 		/* keel_conn_destroy() waits for what was posted before it was over. */
 		if (conn->state == KEEL_CONN_OVER)
 			return true;
-		if (!keel_conn_post_recv(buf)) {
+		if (!keel_buf_post_recv(buf)) {
 			conn->owed += credits;
 			conn->chunks_freed |= chunk ? BIT(chunk - 1) : 0;
 			keel_conn_settle(conn);
@@ -475,48 +432,9 @@ static void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
 	keel_link_wake(conn->link, keel_conn_room(conn));
 }
 
-static int keel_buf_map(struct keel_conn *conn, struct keel_buf *buf,
-			struct keel_frame *frame, enum dma_data_direction dir)
-{
-	struct ib_device *ib = conn->lower->ib;
-
-	buf->conn = conn;
-	buf->cqe.done = dir == DMA_TO_DEVICE ? keel_conn_sent : keel_conn_received;
-	buf->frame = frame;
-	buf->page = (void *)get_zeroed_page(GFP_KERNEL);
-	if (!buf->page)
-		return -ENOMEM;
-	buf->frame_dma = ib_dma_map_single(ib, buf->frame, sizeof(*buf->frame), dir);
-	if (ib_dma_mapping_error(ib, buf->frame_dma)) {
-		buf->frame_dma = 0;
-		return -EIO;
-	}
-	buf->page_dma = ib_dma_map_single(ib, buf->page, KEEL_FRAME_DATA, dir);
-	if (ib_dma_mapping_error(ib, buf->page_dma)) {
-		buf->page_dma = 0;
-		return -EIO;
-	}
-	return 0;
-}
-
-static void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf,
-			   enum dma_data_direction dir)
-{
-	if (buf->frame_dma)
-		ib_dma_unmap_single(conn->lower->ib, buf->frame_dma, sizeof(*buf->frame), dir);
-	if (buf->page_dma)
-		ib_dma_unmap_single(conn->lower->ib, buf->page_dma, KEEL_FRAME_DATA, dir);
-}
-
 static void keel_conn_fault(struct ib_event *event, void *context)
 {
 	/* An error of the QP ends in completions with an error status. */
-}
-
-/* Headers have cache lines of their own, if the lower device does not see them. */
-static struct keel_frame *keel_buf_frame(struct keel_conn *conn, int i)
-{
-	return (void *)conn->headers + i * KEEL_HEADER_STRIDE;
 }
 
 /**
@@ -546,9 +464,7 @@ int keel_conn_begin(struct keel_conn *conn)
 	/* For chunks, if there can be any: keel_chunks_new(). */
 	if (conn->lower->ib->attrs.max_send_sge >= (int)KEEL_CHUNK_PARTS)
 		init.cap.max_send_sge = max_t(u32, KEEL_CHUNK_PARTS, 2);
-	conn->headers = kcalloc(KEEL_LINK_SENDS + KEEL_LINK_RECVS, KEEL_HEADER_STRIDE,
-				GFP_KERNEL);
-	if (!conn->headers)
+	if (!keel_buf_headers(conn))
 		return -ENOMEM;
 	conn->cq = ib_alloc_cq_any(conn->lower->ib, conn,
 				   KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + KEEL_LINK_RECVS + 2,
@@ -584,10 +500,9 @@ int keel_conn_post(struct keel_conn *conn, int n)
 
 	for (; conn->posted < n; conn->posted++) {
 		buf = &conn->recvs[conn->posted];
-		ret = keel_buf_map(conn, buf,
-				   keel_buf_frame(conn, KEEL_LINK_SENDS + conn->posted),
-				   DMA_FROM_DEVICE);
-		ret = ret ?: keel_conn_post_recv(buf);
+		buf->cqe.done = keel_conn_received;
+		ret = keel_buf_map(conn, buf, KEEL_LINK_SENDS + conn->posted, DMA_FROM_DEVICE);
+		ret = ret ?: keel_buf_post_recv(buf);
 		if (ret)
 			return ret;
 	}
@@ -628,7 +543,8 @@ int keel_conn_fill(struct keel_conn *conn)
 
 	for (i = 0; i < KEEL_LINK_SENDS; i++) {
 		buf = &conn->sends[i];
-		ret = keel_buf_map(conn, buf, keel_buf_frame(conn, i), DMA_TO_DEVICE);
+		buf->cqe.done = keel_conn_sent;
+		ret = keel_buf_map(conn, buf, i, DMA_TO_DEVICE);
 		if (ret)
 			return ret;
 		scoped_guard(spinlock, &conn->lock)

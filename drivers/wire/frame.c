@@ -8,7 +8,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "keel_frame.h"
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /* The members that a request does not use; which those are depends on its opcode. */
 static bool keel_request_is_valid(const struct keel_frame *frame)

@@ -6,7 +6,7 @@
  */
 #include <kunit/visibility.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /* How long a connection may be a guest without a frame, and after the first one. */
 #define KEEL_GUEST_TIME		(2 * HZ)

@@ -17,7 +17,7 @@
 
 #include "keel.h"
 #include "keel_trace.h"
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /* How long the resolution of an address, and an answer to ASK, may take. */
 #define KEEL_RESOLVE_MS		2000

@@ -6,7 +6,7 @@
 #include <kunit/visibility.h>
 #include <linux/err.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /**
  * keel_hello_set() - what this host tells the other one

@@ -5,7 +5,7 @@
 #include <kunit/visibility.h>
 #include <linux/slab.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 static struct workqueue_struct *keel_wire_wq;
 static const struct keel_wire_ops *keel_wire_ops;

@@ -9,7 +9,7 @@
 #include <linux/slab.h>
 
 #include "keel.h"
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /* How long a link stays that nobody uses. */
 #define KEEL_LINK_IDLE	(30 * HZ)

@@ -6,7 +6,7 @@
 #include <kunit/visibility.h>
 #include <linux/slab.h>
 
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 /* Is it the turn of the caller? The few buffers for datagrams do not count. */
 static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wait *wait,

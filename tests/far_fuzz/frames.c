@@ -16,6 +16,9 @@ static struct {
 static int nfaults;
 /* To be added to the length of the next message. */
 static int more_bytes;
+/* The chunk of the victim that the next data is in, or 0; and it is written there before. */
+static int next_chunk;
+static bool next_written;
 static char data[FRAME_ROOM];
 
 static const uint8_t opcodes[] = {
@@ -33,6 +36,7 @@ void frames_begin(void)
 {
 	nfaults = 0;
 	more_bytes = 0;
+	next_chunk = 0;
 	w.nkept = 0;
 }
 
@@ -83,17 +87,40 @@ static void send_kept(const struct kept *k)
 	stranger_send_raw(w.s, k->bytes, k->n);
 }
 
+/* Return: bytes behind the header. */
+static uint32_t use_chunk(struct frame *frame, uint32_t len)
+{
+	static char long_data[FRAME_CHUNK];
+
+	if (!next_chunk || len <= FRAME_DATA)
+		return len;
+	if (next_written && w.s->chunks_rkey)
+		stranger_write(w.s, (next_chunk - 1) % FRAME_CHUNKS_N * FRAME_CHUNK, long_data, len);
+	frame->chunk = next_chunk;
+	return 0;
+}
+
+/* Most bytes of data that the next frame may have. */
+static uint32_t most_bytes(void)
+{
+	return next_chunk ? FRAME_CHUNK : FRAME_DATA;
+}
+
 static void send_frame(struct frame *frame, uint32_t len)
 {
 	struct kept *k = &w.kept[w.nkept++ % KEPT];
-	int n = FRAME_HEAD + len + more_bytes;
+	uint32_t behind;
+	int n;
 
 	stranger_stamp(w.s, frame, len);
+	behind = use_chunk(frame, len);
+	n = FRAME_HEAD + behind + more_bytes;
 	memcpy(k->bytes, frame, FRAME_HEAD);
-	memcpy(k->bytes + FRAME_HEAD, data, len);
+	memcpy(k->bytes + FRAME_HEAD, data, behind);
 	apply_faults(k->bytes);
 	k->n = n < 0 ? 0 : n > FRAME_ROOM ? FRAME_ROOM : n;
 	more_bytes = 0;
+	next_chunk = 0;
 	send_kept(k);
 }
 
@@ -144,7 +171,7 @@ static void send_packet(int i, uint8_t how, int8_t psn)
 {
 	struct frame frame = w.begun[i];
 	bool read = frame.request.opcode == IBV_WR_RDMA_READ;
-	uint32_t n = w.left[i] < FRAME_DATA ? w.left[i] : FRAME_DATA;
+	uint32_t n = w.left[i] < most_bytes() ? w.left[i] : most_bytes();
 	uint64_t sent = frame.request.left - w.left[i];
 	uint32_t len = n;
 
@@ -222,8 +249,11 @@ static void op_answer(const uint8_t *a)
 		.type = FRAME_ANSWER, .to = request.from, .from = request.to,
 		.psn = (request.psn + (int8_t)a[4]) & 0xffffff, .gen = request.gen,
 		.answer = { .result = results[a[1] % 4], .status = a[2], .why = a[3],
-			    .rnr = a[3], .word = a[5] },
+			    .rnr = a[3], .word = a[5], .chunks = 3 },
 	};
+	if (request.request.opcode == IBV_WR_RDMA_READ && request.request.bytes > FRAME_DATA &&
+	    !next_chunk)
+		next_chunk = 1;
 	send_frame(&frame, (request.request.opcode == IBV_WR_RDMA_READ && !a[2] ?
 			    request.request.bytes : 0) + a[5]);
 }
@@ -247,13 +277,25 @@ static void op_datagram(const uint8_t *a)
 		send_frame(&frame, lengths[a[3] % 7] % (FRAME_DATA + 1));
 }
 
-/* control TYPE CREDITS */
+/* control TYPE CREDITS, or 3: where the chunks of the stranger are */
 static void op_control(const uint8_t *a)
 {
 	struct frame frame = { .type = FRAME_CREDIT + a[0] % 3 };
 
+	if (a[0] % 4 == 3) {
+		stranger_tell_chunks(w.s);
+		return;
+	}
+
 	w.s->owed += a[1];
 	send_frame(&frame, 0);
+}
+
+/* chunk NUMBER HOW: the next packet is long, and in a chunk */
+static void op_chunk(const uint8_t *a)
+{
+	next_chunk = 1 + a[0] % (FRAME_CHUNKS_N + 1);
+	next_written = !(a[1] & 1);
 }
 
 /* spoil AT HOW VALUE...: a member of the next frame is wrong */
@@ -379,6 +421,7 @@ const struct op frame_ops[] = {
 	{ "answer", op_answer, 14 },
 	{ "datagram", op_datagram, 8 },
 	{ "control", op_control, 4 },
+	{ "chunk", op_chunk, 8 },
 	{ "spoil", op_spoil, 5 },
 	{ "member", op_member, 10 },
 	{ "length", op_length, 1 },

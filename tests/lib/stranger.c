@@ -121,6 +121,11 @@ struct stranger stranger_new(void)
 		     -1, 0);
 	CHECK(s.mem != MAP_FAILED);
 	s.mr = MUST(ibv_reg_mr(s.pd, s.mem, STRANGER_BYTES, IBV_ACCESS_LOCAL_WRITE));
+	s.chunks = mmap(NULL, FRAME_CHUNKS_N * FRAME_CHUNK, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(s.chunks != MAP_FAILED);
+	s.chunks_mr = MUST(ibv_reg_mr(s.pd, s.chunks, FRAME_CHUNKS_N * FRAME_CHUNK,
+				      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
 	s.scq = MUST(ibv_create_cq(s.ctx, 2 * STRANGER_SENDS, NULL, NULL, 0));
 	s.rcq = MUST(ibv_create_cq(s.ctx, 2 * STRANGER_RECVS, NULL, NULL, 0));
 	s.udp = udp_open();
@@ -138,9 +143,11 @@ void stranger_free(struct stranger *s)
 	CHECK_OK(ibv_destroy_cq(s->scq));
 	CHECK_OK(ibv_destroy_cq(s->rcq));
 	CHECK_OK(ibv_dereg_mr(s->mr));
+	CHECK_OK(ibv_dereg_mr(s->chunks_mr));
 	CHECK_OK(ibv_dealloc_pd(s->pd));
 	CHECK_OK(ibv_close_device(s->ctx));
 	munmap(s->mem, STRANGER_BYTES);
+	munmap(s->chunks, FRAME_CHUNKS_N * FRAME_CHUNK);
 }
 
 static void send_mad(struct stranger *s, const void *mad)
@@ -207,6 +214,7 @@ void stranger_prepare(struct stranger *s)
 	s->owed = 0;
 	s->chunks_rkey = 0;
 	s->freed = 0;
+	s->read = 0;
 }
 
 /* Return the next message of ib_cm about this connection, or NULL. */
@@ -243,6 +251,7 @@ static void connect_qp(struct stranger *s)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT, .port_num = 1, .path_mtu = IBV_MTU_4096,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
 		.dest_qp_num = s->qpn, .rq_psn = FIRST_PSN, .sq_psn = s->psn,
 		.max_dest_rd_atomic = 1, .max_rd_atomic = 1, .min_rnr_timer = 12,
 		.timeout = 15, .retry_cnt = 6, .rnr_retry = 6,

@@ -22,6 +22,7 @@
 #define FRAME_HEAD	96
 #define FRAME_DATA	4096
 #define FRAME_CHUNK	(128 << 10)
+#define FRAME_CHUNKS_N	8
 #define FRAME_ROOM	8192
 
 /* enum keel_frame_type and the other numbers of keel_frame.h */
@@ -96,6 +97,9 @@ _Static_assert(sizeof(struct frame) == FRAME_HEAD, "the size of struct keel_fram
  * @chunks_addr: where the chunks of the victim are, if it has told so
  * @chunks_rkey: their rkey, or 0
  * @freed: bits: chunks that the victim has read since this was cleared
+ * @chunks: memory of the stranger's own chunks
+ * @chunks_mr: likewise
+ * @read: bits: those that the victim has written, and may write again with the next frame
  * @up: the connection was accepted, and has not ended as far as known
  */
 struct stranger {
@@ -117,6 +121,9 @@ struct stranger {
 	uint64_t chunks_addr;
 	uint32_t chunks_rkey;
 	uint16_t freed;
+	char *chunks;
+	struct ibv_mr *chunks_mr;
+	uint16_t read;
 	bool up;
 };
 
@@ -149,6 +156,8 @@ bool stranger_send(struct stranger *s, struct frame *frame, const void *data, ui
  * False: the connection has ended.
  */
 bool stranger_write(struct stranger *s, uint32_t at, const void *data, uint32_t len);
+/* Tell the victim where the stranger's own chunks are. */
+bool stranger_tell_chunks(struct stranger *s);
 /* Send a frame whose data was written into a chunk, counted from 1. */
 bool stranger_send_chunk(struct stranger *s, struct frame *frame, uint16_t chunk, uint32_t len);
 /* Receive a message without waiting: its bytes, of FRAME_ROOM at most, or 0. */

@@ -111,7 +111,7 @@ bool stranger_send_chunk(struct stranger *s, struct frame *frame, uint16_t chunk
 	return stranger_send_raw(s, frame, FRAME_HEAD);
 }
 
-/* What each frame of the victim may tell. */
+/* Note what a frame of the victim tells. */
 static void note(struct stranger *s, const char *bytes, size_t n)
 {
 	struct frame frame;
@@ -120,6 +120,8 @@ static void note(struct stranger *s, const char *bytes, size_t n)
 		return;
 	memcpy(&frame, bytes, FRAME_HEAD);
 	s->freed |= frame.freed;
+	if (frame.chunk && frame.chunk <= FRAME_CHUNKS_N)
+		s->read |= 1 << (frame.chunk - 1);
 	if (frame.type == FRAME_CHUNKS) {
 		s->chunks_addr = frame.chunks.addr;
 		s->chunks_rkey = frame.chunks.rkey;
@@ -131,7 +133,19 @@ void stranger_stamp(struct stranger *s, struct frame *frame, uint32_t len)
 	frame->len = len;
 	frame->cookie = s->cookie;
 	frame->credits = s->owed;
+	frame->freed = s->read;
 	s->owed = 0;
+	s->read = 0;
+}
+
+bool stranger_tell_chunks(struct stranger *s)
+{
+	struct frame frame = {
+		.type = FRAME_CHUNKS,
+		.chunks = { .addr = (uintptr_t)s->chunks, .rkey = s->chunks_mr->rkey },
+	};
+
+	return stranger_send(s, &frame, NULL, 0);
 }
 
 bool stranger_send(struct stranger *s, struct frame *frame, const void *data, uint32_t len)

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The connection of a link, for the files of wire/ and their tests.
+ */
+#ifndef KEEL_CONN_H
+#define KEEL_CONN_H
+
+#include "keel_wire.h"
+
+/* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
+#if PAGE_SHIFT > 15
+#define KEEL_PART		PAGE_SIZE
+#else
+#define KEEL_PART		SZ_32K
+#endif
+#define KEEL_CHUNK_PARTS	(KEEL_CHUNK_DATA / KEEL_PART)
+#define KEEL_AREA_PARTS		(KEEL_CHUNKS * KEEL_CHUNK_PARTS)
+
+/**
+ * struct keel_area - the memory of all chunks of one direction
+ * @data: the first chunk, which the others follow
+ * @parts: the same memory, in parts
+ * @dma: their addresses for the lower device, or 0
+ */
+struct keel_area {
+	u8 *data;
+	void *parts[KEEL_AREA_PARTS];
+	u64 dma[KEEL_AREA_PARTS];
+};
+
+/**
+ * struct keel_chunks - the chunks of a connection
+ * @cqe: for the work requests that have no buffer
+ * @mr: the MR of @recv
+ * @send: data for the chunks of the other side: each chunk has its counterpart there
+ * @recv: chunks of this side: the other side may write to them at any time
+ */
+struct keel_chunks {
+	struct ib_cqe cqe;
+	struct ib_mr *mr;
+	struct keel_area send;
+	struct keel_area recv;
+};
+
+/* States of a connection. */
+enum keel_conn_state {
+	KEEL_CONN_NEW,		/* the other side has not answered yet */
+	KEEL_CONN_UP,		/* it carries frames */
+	KEEL_CONN_OVER,		/* it ends */
+};
+
+/* Events of a connection: bits of &keel_conn.events. */
+enum keel_conn_event {
+	KEEL_CONN_REPLIED,	/* the other side has accepted it */
+	KEEL_CONN_CONFIRMED,	/* the other side has sent a frame over it */
+	KEEL_CONN_ENDED,	/* it is broken, or the other side has ended it */
+	KEEL_CONN_EVICTED,	/* another guest has its place, unless it is confirmed */
+};
+
+/**
+ * struct keel_conn - the connection of a link
+ * @ref: one of the link, one for each buffer that keel_link_tx() has lent
+ * @node: in &keel_link.offers or &keel_link.guests
+ * @guest: in the list of all guests that are not confirmed
+ * @link: the link, with a reference
+ * @lower: the device that carries it, with a reference
+ * @id: of ib_cm, or NULL
+ * @iw: of iw_cm, or NULL
+ * @caller: iw_cm: the thread that connects, with a reference, or NULL
+ * @called: completed when @caller needs the connection no more
+ * @active: this side has asked for it
+ * @request: it counts as a request of another host
+ * @confirmed: the work has seen KEEL_CONN_CONFIRMED
+ * @psn: the first one that this side expects
+ * @cookie: &keel_frame.cookie of the frames that this side accepts
+ * @since: when it was made or accepted, jiffies; only for @work of the link
+ * @repeats: how often KEEL_FRAME_ASK was repeated; only for @work of the link
+ * @untold: buffers to receive that the other side has got no credits for at first
+ * @hello: of the other side; valid for @work of the link after an event
+ * @events: enum keel_conn_event, for @work of the link
+ * @cq: completions, which a workqueue handles one after the other
+ * @qp: the QP
+ * @posted: number of @recvs that were posted
+ * @headers: memory of all headers
+ * @lock: protects the members up to @chunks_moved
+ * @state: its state
+ * @free: struct keel_buf: buffers to send
+ * @nfree: their number
+ * @dgrams: number of buffers in use with &keel_buf.dgram
+ * @kernels: likewise with &keel_buf.kernel
+ * @credits: number of frames that the other side can receive
+ * @owed: number of frames that this side has received, and not given credits for
+ * @owes_alive: KEEL_FRAME_ASK was received, and not answered
+ * @chunks: its chunks, or NULL: not yet, or the lower device or memory does not allow it
+ * @owes_chunks: KEEL_FRAME_CHUNKS is to be sent
+ * @told_chunks: KEEL_FRAME_CHUNKS was received, with @chunks_addr and @chunks_rkey
+ * @chunks_addr: &keel_frame.chunks.addr of the other side
+ * @chunks_rkey: likewise, the rkey
+ * @chunks_free: bits: chunks of the other side that nobody has
+ * @chunks_out: bits: those that were sent, and that the other side has not freed
+ * @chunks_writing: bits: those that the lower device still reads on this side
+ * @chunks_freed: bits: chunks of this side that were read, and that the other side does not
+ *	know of
+ * @chunks_moved: when one was taken last, jiffies
+ * @sends: buffers to send
+ * @recvs: buffers to receive
+ */
+struct keel_conn {
+	struct kref ref;
+	struct list_head node;
+	struct list_head guest;
+	struct keel_link *link;
+	struct keel_lower *lower;
+	struct ib_cm_id *id;
+	struct iw_cm_id *iw;
+	struct task_struct *caller;
+	struct completion called;
+	bool active;
+	bool request;
+	bool confirmed;
+	u32 psn;
+	__le64 cookie;
+	unsigned long since;
+	u32 repeats;
+	u32 untold;
+	struct keel_hello hello;
+	unsigned long events;
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	int posted;
+	struct keel_frame *headers;
+	spinlock_t lock;
+	enum keel_conn_state state __guarded_by(&lock);
+	struct list_head free __guarded_by(&lock);
+	u32 nfree __guarded_by(&lock);
+	u32 dgrams __guarded_by(&lock);
+	u32 kernels __guarded_by(&lock);
+	u32 credits __guarded_by(&lock);
+	u32 owed __guarded_by(&lock);
+	bool owes_alive __guarded_by(&lock);
+	struct keel_chunks *chunks __guarded_by(&lock);
+	bool owes_chunks __guarded_by(&lock);
+	bool told_chunks __guarded_by(&lock);
+	u64 chunks_addr __guarded_by(&lock);
+	u32 chunks_rkey __guarded_by(&lock);
+	unsigned long chunks_free __guarded_by(&lock);
+	unsigned long chunks_out __guarded_by(&lock);
+	unsigned long chunks_writing __guarded_by(&lock);
+	unsigned long chunks_freed __guarded_by(&lock);
+	unsigned long chunks_moved __guarded_by(&lock);
+	struct keel_buf sends[KEEL_LINK_SENDS];
+	struct keel_buf recvs[KEEL_LINK_RECVS];
+};
+
+/* state.c */
+void keel_conn_event(struct keel_conn *conn, enum keel_conn_event event);
+
+/* buf.c */
+bool keel_buf_headers(struct keel_conn *conn);
+int keel_buf_map(struct keel_conn *conn, struct keel_buf *buf, int i,
+		 enum dma_data_direction dir);
+void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf, enum dma_data_direction dir);
+int keel_buf_post_recv(struct keel_buf *buf);
+int keel_buf_post_send(struct keel_buf *buf, u32 len) __must_hold(&buf->conn->lock);
+
+/* conn.c */
+struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower);
+int keel_conn_begin(struct keel_conn *conn);
+int keel_conn_post(struct keel_conn *conn, int n);
+int keel_conn_fill(struct keel_conn *conn);
+bool keel_conn_up(struct keel_conn *conn);
+void keel_conn_end(struct keel_conn *conn);
+void keel_conn_destroy(struct keel_conn *conn);
+void keel_conn_put(struct keel_conn *conn);
+bool keel_conn_is_up(struct keel_conn *conn);
+u32 keel_conn_room_locked(struct keel_conn *conn) __must_hold(&conn->lock);
+u32 keel_conn_room(struct keel_conn *conn);
+bool keel_conn_has_kernel_room(struct keel_conn *conn) __must_hold(&conn->lock);
+bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type);
+struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len) __must_hold(&conn->lock);
+void keel_conn_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+	__must_hold(&buf->conn->lock);
+
+/* area.c */
+struct keel_chunks *keel_chunks_new(struct keel_lower *lower);
+void keel_chunks_unmap(struct keel_lower *lower, struct keel_chunks *chunks);
+void keel_chunks_free(struct keel_chunks *chunks);
+int keel_chunks_post(struct keel_chunks *chunks, struct ib_qp *qp);
+void *keel_chunk_data(const struct keel_area *area, u32 chunk);
+void keel_chunk_to_device(struct keel_lower *lower, const struct keel_area *area, u32 chunk,
+			  u32 len);
+void keel_chunk_to_cpu(struct keel_lower *lower, const struct keel_area *area, u32 chunk,
+		       u32 len);
+
+/* chunk.c */
+bool keel_conn_has_chunks(struct keel_conn *conn) __must_hold(&conn->lock);
+bool keel_conn_chunks_stuck(struct keel_conn *conn, unsigned long time);
+bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame);
+bool keel_chunk_is_free(const struct keel_conn *conn) __must_hold(&conn->lock);
+void keel_chunk_take(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+void keel_chunk_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+void keel_chunk_sent(struct keel_buf *buf) __must_hold(&buf->conn->lock);
+bool keel_chunks_return(struct keel_conn *conn, unsigned long freed)
+	__must_hold(&conn->lock);
+void keel_chunk_wr(struct keel_buf *buf, u32 len, struct ib_rdma_wr *wr, struct ib_sge *sge)
+	__must_hold(&buf->conn->lock);
+const void *keel_chunk_get(struct keel_conn *conn, const struct keel_frame *frame);
+
+#endif /* KEEL_CONN_H */
