@@ -30,13 +30,17 @@ struct keel_area {
 
 /**
  * struct keel_chunks - the chunks of a connection
- * @cqe: for the work requests that have no buffer
+ * @work: frees them
+ * @cqe: for RDMA writes
+ * @reg_cqe: for the registration
  * @mr: the MR of @recv
  * @send: data for the chunks of the other side: each chunk has its counterpart there
  * @recv: chunks of this side: the other side may write to them at any time
  */
 struct keel_chunks {
+	struct work_struct work;
 	struct ib_cqe cqe;
+	struct ib_cqe reg_cqe;
 	struct ib_mr *mr;
 	struct keel_area send;
 	struct keel_area recv;
@@ -64,6 +68,7 @@ enum keel_conn_event {
  * @guest: in the list of all guests that are not confirmed
  * @link: the link, with a reference
  * @lower: the device that carries it, with a reference
+ * @pd: its PD: keys of its chunks are of no use for other connections
  * @id: of ib_cm, or NULL
  * @iw: of iw_cm, or NULL
  * @caller: iw_cm: the thread that connects, with a reference, or NULL
@@ -111,6 +116,7 @@ struct keel_conn {
 	struct list_head guest;
 	struct keel_link *link;
 	struct keel_lower *lower;
+	struct ib_pd *pd;
 	struct ib_cm_id *id;
 	struct iw_cm_id *iw;
 	struct task_struct *caller;
@@ -168,6 +174,7 @@ struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower
 int keel_conn_begin(struct keel_conn *conn);
 int keel_conn_post(struct keel_conn *conn, int n);
 int keel_conn_fill(struct keel_conn *conn);
+void keel_conn_add_chunks(struct keel_conn *conn);
 bool keel_conn_up(struct keel_conn *conn);
 void keel_conn_end(struct keel_conn *conn);
 void keel_conn_destroy(struct keel_conn *conn);
@@ -183,7 +190,7 @@ void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 	__must_hold(&buf->conn->lock);
 
 /* area.c */
-struct keel_chunks *keel_chunks_new(struct keel_lower *lower);
+struct keel_chunks *keel_chunks_new(struct keel_conn *conn);
 void keel_chunks_unmap(struct keel_lower *lower, struct keel_chunks *chunks);
 void keel_chunks_free(struct keel_chunks *chunks);
 int keel_chunks_post(struct keel_chunks *chunks, struct ib_qp *qp);
@@ -197,7 +204,7 @@ void keel_chunk_to_cpu(struct keel_lower *lower, const struct keel_area *area, u
 bool keel_conn_has_chunks(struct keel_conn *conn) __must_hold(&conn->lock);
 bool keel_conn_chunks_stuck(struct keel_conn *conn, unsigned long time);
 bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame);
-bool keel_chunk_is_free(const struct keel_conn *conn) __must_hold(&conn->lock);
+u32 keel_chunks_ready(struct keel_conn *conn) __must_hold(&conn->lock);
 void keel_chunk_take(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 void keel_chunk_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 void keel_chunk_sent(struct keel_buf *buf) __must_hold(&buf->conn->lock);

@@ -37,11 +37,13 @@ struct keel_srq;
 /**
  * struct keel_far_longs - memory for the data of long packets
  * @wanted: there is a message that it is worth for: keel_far_grow()
+ * @retry: not before, jiffies: there was no memory
  * @data: KEEL_FAR_LONGS times KEEL_CHUNK_DATA bytes, or NULL
  * @used: bits: those that packets have
  */
 struct keel_far_longs {
 	bool wanted;
+	unsigned long retry;
 	u8 *data;
 	unsigned long used;
 };
@@ -257,7 +259,8 @@ bool keel_far_use_long(struct keel_far_slot *slot, struct keel_far_longs *longs)
 void keel_far_unuse_long(struct keel_far_slot *slot);
 u32 keel_far_grant(struct keel_far *far);
 u32 keel_far_size(const struct keel_xfer *x) __must_hold(&x->from->lock);
-bool keel_far_may_send(const struct keel_xfer *x, s32 window) __must_hold(&x->from->lock);
+bool keel_far_has_room(const struct keel_far *far, u32 size, s32 window);
+void keel_far_want(struct keel_far_longs *longs);
 u32 keel_far_una_size(const struct keel_xfer *x);
 
 /**
@@ -285,7 +288,7 @@ enum keel_copy_result keel_far_copy(struct keel_xfer *x, const struct keel_segs 
 				    u64 len)
 	__must_hold(&x->from->lock);
 enum keel_xfer_result keel_far_uncopied(struct keel_xfer *x, enum keel_copy_result copied);
-enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
+enum keel_copy_result keel_far_one(struct keel_xfer *x, s32 window, bool *more)
 	__must_hold(&x->from->lock);
 
 /* far_uc.c */

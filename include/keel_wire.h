@@ -109,7 +109,7 @@ struct keel_cm_ops {
  * @node: in the list of lower.c
  * @ib: the device; exists until the last reference is dropped
  * @cm: how its connections are established
- * @pd: PD of all connections
+ * @no_chunks: it has refused to register memory for chunks
  * @listen: accepts connections: ib_cm
  * @iw_listen: the same of iw_cm, for IPv4 and IPv6, or NULL
  * @ref: one of the list, one of each connection, and of each address that is resolved
@@ -120,7 +120,7 @@ struct keel_lower {
 	struct list_head node;
 	struct ib_device *ib;
 	const struct keel_cm_ops *cm;
-	struct ib_pd *pd;
+	bool no_chunks;
 	struct ib_cm_id *listen;
 	struct iw_cm_id *iw_listen[2];
 	struct kref ref;
@@ -172,6 +172,7 @@ enum keel_link_event {
 	KEEL_LINK_RESOLVED,	/* the address was resolved, see &keel_link.resolved */
 	KEEL_LINK_DOUBTED,	/* find out whether the other side is still there */
 	KEEL_LINK_OUSTED,	/* &keel_link.ousted was set */
+	KEEL_LINK_CHUNKS,	/* a QP has, or expects, long packets */
 };
 
 /**
@@ -229,10 +230,12 @@ enum keel_link_origin {
  * @noffers: their number
  * @up: the connection, if it carries frames
  * @epoch: number of connections so far
- * @turns: what waits
+ * @turns: what waits for a buffer
+ * @chunk_turns: what waits for a chunk
  * @woken: struct keel_link_wait, the oldest first: those that were woken, for which buffers
  *	are kept
  * @nwoken: their number
+ * @nwoken_chunks: number of those of them that have waited for a chunk
  * @held: struct keel_held, the oldest first
  * @nheld: their number
  * @rcu: to free it; a lookup may still read it
@@ -272,8 +275,10 @@ struct keel_link {
 	struct keel_conn *up __guarded_by(&lock);
 	u64 epoch __guarded_by(&lock);
 	struct keel_turns turns __guarded_by(&lock);
+	struct keel_turns chunk_turns __guarded_by(&lock);
 	struct list_head woken __guarded_by(&lock);
 	u32 nwoken __guarded_by(&lock);
+	u32 nwoken_chunks __guarded_by(&lock);
 	struct list_head held __guarded_by(&lock);
 	u32 nheld __guarded_by(&lock);
 	struct rcu_head rcu;
@@ -303,7 +308,8 @@ struct keel_held {
  * @node: in a ring of those of one user that wait, or in &keel_link.woken
  * @turn: in &keel_turns.order, if it is the first of its user
  * @rb: likewise in &keel_turns.users
- * @waits: it is in &keel_link.turns
+ * @chunk: it needs a chunk
+ * @waits: it is in &keel_link.turns, or with @chunk in &keel_link.chunk_turns
  * @woken: it is in &keel_link.woken
  * @since: when it was woken, jiffies
  * @user: in whose turn it is woken; NULL: the kernel
@@ -313,6 +319,7 @@ struct keel_link_wait {
 	struct list_head node;
 	struct list_head turn;
 	struct rb_node rb;
+	bool chunk;
 	bool waits;
 	bool woken;
 	unsigned long since;
@@ -393,7 +400,9 @@ void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
 	__must_hold(&link->lock);
 void keel_link_wake(struct keel_link *link, u32 room);
 void keel_link_expire(struct keel_link *link);
+bool keel_link_is_awaited(const struct keel_link *link) __must_hold(&link->lock);
 bool keel_link_has_waiters(struct keel_link *link);
+void keel_wire_queue(struct work_struct *work);
 bool keel_link_is_dead(struct keel_link *link);
 bool keel_request_begin(const struct keel_lower *lower);
 void keel_request_end(const struct keel_lower *lower);
@@ -433,6 +442,7 @@ static inline bool keel_turns_empty(const struct keel_turns *turns)
 struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u32 len,
 			      u64 *epoch);
 bool keel_link_has_chunks(struct keel_link *link);
+void keel_link_want_chunks(struct keel_link *link);
 void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len);
 void keel_link_unsend(struct keel_buf *buf);
 int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,

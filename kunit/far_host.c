@@ -90,7 +90,7 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	h->pd.device = &h->ib;
 	h->lower_qp.device = &h->ib;
 	h->lower.ib = &h->ib;
-	h->lower.pd = &h->pd;
+	conn->pd = &h->pd;
 	kref_init(&conn->ref);
 	conn->link = link;
 	conn->lower = &h->lower;
@@ -107,11 +107,12 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	INIT_LIST_HEAD(&link->guests);
 	INIT_LIST_HEAD(&link->offers);
 	keel_turns_init(&link->turns);
+	keel_turns_init(&link->chunk_turns);
 	INIT_LIST_HEAD(&link->woken);
 	INIT_LIST_HEAD(&link->held);
 	/* Its work is never queued. */
 	link->dead = true;
-	link->events = BIT(KEEL_LINK_WANTED) | BIT(KEEL_LINK_DOUBTED);
+	link->events = BIT(KEEL_LINK_WANTED) | BIT(KEEL_LINK_DOUBTED) | BIT(KEEL_LINK_CHUNKS);
 }
 
 void far_host_add_chunks(struct far_host *h)

@@ -256,7 +256,7 @@ static void grow(struct far_host *h)
 	struct keel_frame frame = long_packet(h, 0, ONLY, 64, 64);
 
 	scoped_guard(spinlock, &h->qp->far->lock)
-		h->qp->far->long_requests.wanted = true;
+		keel_far_want(&h->qp->far->long_requests);
 	far_request(h, &frame);
 	keel_qp_schedule(h->qp);
 	far_host_settle(h);

@@ -119,7 +119,6 @@ static void rx_make_lower(void)
 	rx->pd.device = &rx->ib;
 	rx->qp.device = &rx->ib;
 	rx->lower.ib = &rx->ib;
-	rx->lower.pd = &rx->pd;
 	kref_init(&rx->lower.ref);
 	init_completion(&rx->lower.gone);
 }
@@ -135,6 +134,7 @@ static void rx_make_conn(struct kunit *test)
 				GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, conn->headers);
 	conn->qp = &rx->qp;
+	conn->pd = &rx->pd;
 	conn->cookie = cpu_to_le64(OUR_COOKIE);
 	conn->hello.cookie = cpu_to_le64(PEER_COOKIE);
 	conn->hello.credits = cpu_to_le16(CREDITS);
@@ -170,6 +170,7 @@ static void rx_exit(struct kunit *test)
 		rx->link->up = NULL;
 	/* It is no QP that could be destroyed. */
 	rx->conn->qp = NULL;
+	rx->conn->pd = NULL;
 	keel_conn_destroy(rx->conn);
 	KUNIT_EXPECT_EQ(test, 1, kref_read(&rx->lower.ref));
 	keel_link_stop(rx->link);

@@ -67,11 +67,11 @@ static void tx_make(struct kunit *test)
 	tx->pd.device = &tx->ib;
 	tx->lower_qp.device = &tx->ib;
 	tx->lower.ib = &tx->ib;
-	tx->lower.pd = &tx->pd;
 	kref_init(&conn->ref);
 	conn->link = link;
 	conn->lower = &tx->lower;
 	conn->qp = &tx->lower_qp;
+	conn->pd = &tx->pd;
 	conn->state = KEEL_CONN_UP;
 	spin_lock_init(&conn->lock);
 	INIT_LIST_HEAD(&conn->free);
@@ -84,6 +84,7 @@ static void tx_make(struct kunit *test)
 	kref_init(&link->ref);
 	spin_lock_init(&link->lock);
 	keel_turns_init(&link->turns);
+	keel_turns_init(&link->chunk_turns);
 	INIT_LIST_HEAD(&link->woken);
 	for (i = 0; i < WAITS; i++)
 		keel_wait_init(&tx->wait[i], NULL, NULL);

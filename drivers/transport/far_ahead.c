@@ -67,9 +67,8 @@ static bool keel_far_push(struct keel_xfer *x, u32 index)
 	struct keel_far *far = x->qp->far;
 	bool more = true;
 
-	while (more && far->at == index && !far->whole &&
-	       keel_far_may_send(x, KEEL_FAR_WINDOW)) {
-		if (keel_far_one(x, &more) != KEEL_COPY_DONE) {
+	while (more && far->at == index && !far->whole) {
+		if (keel_far_one(x, KEEL_FAR_WINDOW, &more) != KEEL_COPY_DONE) {
 			/* If it fails, it does so when it is the first one. */
 			keel_fetch_discard(&x->from->fetch);
 			return false;

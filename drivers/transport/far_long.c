@@ -7,25 +7,53 @@
  */
 #include <kunit/visibility.h>
 #include <linux/bitops.h>
+#include <linux/jiffies.h>
 #include <linux/minmax.h>
+#include <linux/sched/mm.h>
 #include <linux/vmalloc.h>
 
 #include "keel_far.h"
 #include "keel_opcode.h"
 #include "keel_qp.h"
 
+/* How long all packets stay short if there was no memory. */
+#define KEEL_FAR_RETRY	HZ
+
+/**
+ * keel_far_want() - there is a message that long packets are worth for
+ * @longs: where the QP would keep them; &keel_far.lock is held
+ */
+void keel_far_want(struct keel_far_longs *longs)
+{
+	if (!longs->data && (!longs->retry || time_after_eq(jiffies, longs->retry)))
+		WRITE_ONCE(longs->wanted, true);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_far_want);
+
+/* Messages of kernel consumers may be those that write to a disk what memory is freed for. */
+static u8 *keel_far_alloc(const struct keel_qp *qp)
+{
+	gfp_t gfp = (qp->user ? GFP_KERNEL_ACCOUNT : GFP_NOIO) | __GFP_NORETRY | __GFP_NOWARN;
+	unsigned int flags = qp->user ? 0 : memalloc_noio_save();
+	u8 *data = __vmalloc(KEEL_FAR_LONGS * KEEL_CHUNK_DATA, gfp);
+
+	if (!qp->user)
+		memalloc_noio_restore(flags);
+	return data;
+}
+
 /* @longs is one of @far, for which there may be no memory: then all packets stay short. */
 static void keel_far_grow_one(struct keel_far *far, struct keel_far_longs *longs)
 {
-	gfp_t gfp = far->qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
 	u8 *data;
 
-	/* The worker of the QP is the only one that sets it. */
 	if (!READ_ONCE(longs->wanted))
 		return;
-	data = __vmalloc(KEEL_FAR_LONGS * KEEL_CHUNK_DATA, gfp | __GFP_NORETRY | __GFP_NOWARN);
+	data = keel_far_alloc(far->qp);
 	scoped_guard(spinlock, &far->lock) {
 		WRITE_ONCE(longs->wanted, false);
+		longs->retry = data ? 0 : (jiffies + KEEL_FAR_RETRY) ?: 1;
+		/* Several threads may do this at once. */
 		if (!longs->data) {
 			longs->data = data;
 			data = NULL;
@@ -42,6 +70,8 @@ static void keel_far_grow_one(struct keel_far *far, struct keel_far_longs *longs
  */
 void keel_far_grow(struct keel_far *far)
 {
+	if (!READ_ONCE(far->long_requests.wanted) && !READ_ONCE(far->long_answers.wanted))
+		return;
 	/* Without such threads, nobody could be charged. */
 	if (far->qp->user && !KEEL_THREAD_HAS_MM)
 		return;
@@ -114,22 +144,34 @@ u32 keel_far_grant(struct keel_far *far)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_grant);
 
+/*
+ * Is the memory of a message such that much of it can be copied at once? What may be absent is
+ * staged (keel_far_stage()), and a BAR may be slow.
+ */
+static bool keel_far_is_quick(const struct keel_xfer *x)
+	__must_hold(&x->from->lock)
+{
+	return !x->qp->far->staged && keel_segs_may_share(&x->from->segs);
+}
+
 /* May the next packet of a message be a long one? */
 static bool keel_far_may_be_long(const struct keel_xfer *x)
 	__must_hold(&x->from->lock)
 {
 	struct keel_far *far = x->qp->far;
 
-	/* A packet of memory that may be absent is staged, see keel_far_stage(). */
-	if (!far->granted || x->qp->type != IB_QPT_RC || keel_segs_may_lack(&x->from->segs) ||
-	    !keel_link_has_chunks(far->link))
+	if (!far->granted || x->qp->type != IB_QPT_RC || !keel_far_is_quick(x))
 		return false;
+	if (!keel_link_has_chunks(far->link)) {
+		if (x->len > KEEL_FAR_WORTH)
+			keel_link_want_chunks(far->link);
+		return false;
+	}
 	if (!(x->op->flags & KEEL_OP_READ))
 		return true;
 	guard(spinlock)(&far->lock);
-	/* It is worth it. */
-	if (!far->long_answers.data && x->len > KEEL_FAR_WORTH)
-		WRITE_ONCE(far->long_answers.wanted, true);
+	if (x->len > KEEL_FAR_WORTH)
+		keel_far_want(&far->long_answers);
 	return far->long_answers.data;
 }
 
@@ -138,7 +180,8 @@ static bool keel_far_may_be_long(const struct keel_xfer *x)
  * @x: the message
  *
  * Context: the lock of the send queue is held.
- * Return: at most KEEL_CHUNK_DATA, and at most KEEL_FRAME_DATA if memory may be absent.
+ * Return: at most KEEL_CHUNK_DATA, and at most KEEL_FRAME_DATA if memory may be absent, or if
+ * the packet is staged.
  */
 u32 keel_far_size(const struct keel_xfer *x)
 {
@@ -151,7 +194,7 @@ u32 keel_far_size(const struct keel_xfer *x)
 	if (keel_psn_diff(far->next, far->tip) < 0) {
 		/* Userspace may have changed the WQE since then. */
 		size = far->sizes[far->next % KEEL_FAR_WINDOW];
-		if (size > KEEL_FRAME_DATA && !keel_segs_may_lack(&x->from->segs))
+		if (size > KEEL_FRAME_DATA && keel_far_is_quick(x))
 			most = size;
 	} else if (keel_far_may_be_long(x)) {
 		most = KEEL_CHUNK_DATA;
@@ -170,20 +213,21 @@ static u32 keel_far_nlong(const struct keel_far *far)
 }
 
 /**
- * keel_far_may_send() - may the next packet of a message be sent before others are answered?
- * @x: the message
+ * keel_far_has_room() - may the next packet be sent before others are answered?
+ * @far: of the QP
+ * @size: keel_far_size() of the packet
  * @window: most packets that may be under way
  *
  * Context: the lock of the send queue is held.
  * Return: true if so.
  */
-bool keel_far_may_send(const struct keel_xfer *x, s32 window)
+bool keel_far_has_room(const struct keel_far *far, u32 size, s32 window)
 {
-	const struct keel_far *far = x->qp->far;
-
 	if (keel_psn_diff(far->next, far->una) >= window)
 		return false;
-	return keel_far_size(x) <= KEEL_FRAME_DATA || keel_far_nlong(far) < KEEL_FAR_LONGS;
+	/* If it is sent again, it was under way with the others before. */
+	return size <= KEEL_FRAME_DATA || keel_psn_diff(far->next, far->tip) < 0 ||
+	       keel_far_nlong(far) < far->granted;
 }
 
 /**

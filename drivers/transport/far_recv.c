@@ -63,9 +63,8 @@ static u32 keel_far_request_bytes(const struct keel_frame *frame)
 static void keel_far_is_worth(struct keel_far *far, const struct keel_frame *frame)
 	__must_hold(&far->lock)
 {
-	if (!far->long_requests.data && far->qp->type == IB_QPT_RC &&
-	    le64_to_cpu(frame->request.left) > KEEL_FAR_WORTH)
-		WRITE_ONCE(far->long_requests.wanted, true);
+	if (far->qp->type == IB_QPT_RC && le64_to_cpu(frame->request.left) > KEEL_FAR_WORTH)
+		keel_far_want(&far->long_requests);
 }
 
 /* Return: false if the QP is not ready for it, or does not want it. */

@@ -282,8 +282,11 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 		/* Before the other side can send the next one. */
 		keel_far_drop(far, slot);
 		keel_link_send(buf, &far->answer, len);
-	} else if (!epoch && far->qp->type == IB_QPT_UC) {
-		/* A requester of UC does not wait for it after the connection has ended. */
+	} else if (!epoch && (far->qp->type == IB_QPT_UC || len > KEEL_FRAME_DATA)) {
+		/*
+		 * A requester of UC does not wait for it after the connection has ended. Another
+		 * connection may have no chunks: a read comes again.
+		 */
 		if (wait)
 			keel_link_unwait(far->link, wait);
 		keel_far_drop(far, slot);

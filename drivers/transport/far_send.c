@@ -236,7 +236,7 @@ static enum keel_xfer_result keel_far_answer(struct keel_xfer *x, struct keel_fa
 		return KEEL_XFER_UNDERWAY;
 	switch (slot->frame.answer.result) {
 	case KEEL_RESULT_DONE:
-		far->granted = min(slot->frame.answer.chunks, KEEL_FAR_LONGS);
+		far->granted = min_t(u32, slot->frame.answer.chunks, KEEL_FAR_LONGS);
 		return keel_far_done(x, slot);
 	case KEEL_RESULT_RNR:
 		return keel_far_rnr(x, &slot->frame);
@@ -283,8 +283,8 @@ static enum keel_xfer_result keel_far_transmit(struct keel_xfer *x)
 
 	if (more)
 		far->hold_until = 0;
-	while (more && far->at == far->index && !far->whole && keel_far_may_send(x, window)) {
-		copied = keel_far_one(x, &more);
+	while (more && far->at == far->index && !far->whole) {
+		copied = keel_far_one(x, window, &more);
 		if (copied != KEEL_COPY_DONE)
 			return keel_far_uncopied(x, copied);
 	}

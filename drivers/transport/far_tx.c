@@ -287,6 +287,7 @@ static enum keel_copy_result keel_far_stage(struct keel_xfer *x, u32 n)
 	struct keel_far *far = x->qp->far;
 	enum keel_copy_result copied;
 
+	/* Userspace may have changed the SGEs since it was staged: it is as good as then. */
 	if (far->staged || !n || !keel_segs_may_lack(&x->from->segs))
 		return KEEL_COPY_DONE;
 	copied = keel_far_load(x, far->stage, n);
@@ -307,7 +308,8 @@ static enum keel_copy_result keel_far_packet(struct keel_xfer *x, struct keel_bu
 	struct keel_frame frame;
 
 	if (far->staged) {
-		memcpy(buf->data, far->stage, bytes);
+		/* keel_far_size() has said no more. */
+		memcpy(buf->data, far->stage, min_t(u32, bytes, sizeof(far->stage)));
 	} else if (bytes) {
 		/* Userspace may have changed the SGEs since something was staged. */
 		x->from->fetch.ctl.done = 0;
@@ -342,12 +344,13 @@ static bool keel_far_is_under_way(const struct keel_xfer *x, const struct keel_f
 /**
  * keel_far_one() - send the next packet
  * @x: the message
- * @more: is cleared if no packet can be sent now: the link wakes the QP later
+ * @window: most packets that may be under way
+ * @more: is cleared if no packet can be sent now: the link, or an answer, wakes the QP later
  *
  * Context: preemption is disabled; the lock of the send queue is held.
  * Return: KEEL_COPY_DONE, also if none was sent; else as keel_far_copy().
  */
-enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
+enum keel_copy_result keel_far_one(struct keel_xfer *x, s32 window, bool *more)
 	__must_hold(&x->from->lock)
 {
 	struct keel_far *far = x->qp->far;
@@ -357,6 +360,10 @@ enum keel_copy_result keel_far_one(struct keel_xfer *x, bool *more)
 	struct keel_buf *buf;
 	u64 epoch;
 
+	if (!keel_far_has_room(far, n, window)) {
+		*more = false;
+		return KEEL_COPY_DONE;
+	}
 	if (!read)
 		copied = keel_far_stage(x, n);
 	if (copied != KEEL_COPY_DONE)

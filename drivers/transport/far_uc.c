@@ -95,7 +95,7 @@ enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 			keel_far_renew(far);
 			return KEEL_XFER_UNDERWAY;
 		}
-		copied = keel_far_one(x, &more);
+		copied = keel_far_one(x, KEEL_FAR_WINDOW, &more);
 		if (copied != KEEL_COPY_DONE)
 			return keel_far_uncopied(x, copied);
 	}

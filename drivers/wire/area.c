@@ -5,6 +5,7 @@
  * of parts that an allocator has although memory is fragmented, and mapped in one piece.
  */
 #include <linux/highmem.h>
+#include <linux/random.h>
 #include <linux/scatterlist.h>
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
@@ -76,8 +77,11 @@ static int keel_area_make(struct keel_lower *lower, struct keel_area *area,
 	return ret ?: keel_area_map(lower, area, dir);
 }
 
-/* Let @chunks->mr be an MR of all parts that the other side writes to. */
-static int keel_chunks_mr(struct keel_lower *lower, struct keel_chunks *chunks)
+/*
+ * Let @chunks->mr be an MR of all parts that the other side writes to. Its key and its address are
+ * random: they tell nothing of this host.
+ */
+static int keel_chunks_mr(struct ib_pd *pd, struct keel_chunks *chunks)
 {
 	u32 npages = KEEL_CHUNKS * KEEL_CHUNK_DATA / PAGE_SIZE;
 	struct scatterlist *sg = kmalloc_array(KEEL_AREA_PARTS, sizeof(*sg), GFP_KERNEL);
@@ -92,7 +96,7 @@ static int keel_chunks_mr(struct keel_lower *lower, struct keel_chunks *chunks)
 		sg_dma_address(&sg[i]) = chunks->recv.dma[i];
 		sg_dma_len(&sg[i]) = KEEL_PART;
 	}
-	mr = ib_alloc_mr(lower->pd, IB_MR_TYPE_MEM_REG, npages);
+	mr = ib_alloc_mr(pd, IB_MR_TYPE_MEM_REG, npages);
 	if (IS_ERR(mr)) {
 		kfree(sg);
 		return PTR_ERR(mr);
@@ -100,27 +104,34 @@ static int keel_chunks_mr(struct keel_lower *lower, struct keel_chunks *chunks)
 	chunks->mr = mr;
 	n = ib_map_mr_sg(mr, sg, KEEL_AREA_PARTS, NULL, PAGE_SIZE);
 	kfree(sg);
-	return n == KEEL_AREA_PARTS ? 0 : -EIO;
+	if (n != KEEL_AREA_PARTS)
+		return -EIO;
+	ib_update_fast_reg_key(mr, get_random_u8());
+	mr->iova = (get_random_u64() >> 1 & PAGE_MASK) | (mr->iova & ~PAGE_MASK);
+	return 0;
 }
 
 static bool keel_lower_has_chunks(const struct keel_lower *lower)
 {
 	const struct ib_device_attr *attrs = &lower->ib->attrs;
 
-	return attrs->device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS &&
+	BUILD_BUG_ON(KEEL_PART > KEEL_CHUNK_DATA);
+	return !READ_ONCE(lower->no_chunks) &&
+	       attrs->device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS &&
 	       attrs->max_send_sge >= KEEL_CHUNK_PARTS &&
 	       attrs->max_fast_reg_page_list_len >= KEEL_CHUNKS * KEEL_CHUNK_DATA / PAGE_SIZE;
 }
 
 /**
  * keel_chunks_new() - make the chunks of a connection
- * @lower: the device that carries it
+ * @conn: the connection
  *
  * Context: may sleep.
  * Return: the chunks, for keel_chunks_unmap() and then keel_chunks_free(); or NULL.
  */
-struct keel_chunks *keel_chunks_new(struct keel_lower *lower)
+struct keel_chunks *keel_chunks_new(struct keel_conn *conn)
 {
+	struct keel_lower *lower = conn->lower;
 	struct keel_chunks *chunks;
 
 	if (!keel_lower_has_chunks(lower))
@@ -130,7 +141,7 @@ struct keel_chunks *keel_chunks_new(struct keel_lower *lower)
 		return NULL;
 	if (!keel_area_make(lower, &chunks->send, DMA_TO_DEVICE) &&
 	    !keel_area_make(lower, &chunks->recv, DMA_FROM_DEVICE) &&
-	    !keel_chunks_mr(lower, chunks))
+	    !keel_chunks_mr(conn->pd, chunks))
 		return chunks;
 	keel_chunks_unmap(lower, chunks);
 	keel_chunks_free(chunks);
@@ -154,9 +165,20 @@ void keel_chunks_unmap(struct keel_lower *lower, struct keel_chunks *chunks)
 	keel_area_unmap(lower, &chunks->recv, DMA_FROM_DEVICE);
 }
 
+static void keel_chunks_work(struct work_struct *work)
+{
+	struct keel_chunks *chunks = container_of(work, struct keel_chunks, work);
+
+	keel_area_free(&chunks->send);
+	keel_area_free(&chunks->recv);
+	kfree(chunks);
+}
+
 /**
  * keel_chunks_free() - free the memory of chunks
  * @chunks: the chunks after keel_chunks_unmap(), or NULL
+ *
+ * A work does it: the last reference on a connection may be dropped without preemption.
  *
  * Context: any but interrupts.
  */
@@ -164,14 +186,13 @@ void keel_chunks_free(struct keel_chunks *chunks)
 {
 	if (!chunks)
 		return;
-	keel_area_free(&chunks->send);
-	keel_area_free(&chunks->recv);
-	kfree(chunks);
+	INIT_WORK(&chunks->work, keel_chunks_work);
+	keel_wire_queue(&chunks->work);
 }
 
 /**
  * keel_chunks_post() - let the other side of a connection write to chunks
- * @chunks: the chunks, with &keel_chunks.cqe
+ * @chunks: the chunks, with &keel_chunks.reg_cqe
  * @qp: QP of the connection, ready to send
  *
  * The other side cannot before it knows the rkey, which is sent after this request.
@@ -182,7 +203,7 @@ void keel_chunks_free(struct keel_chunks *chunks)
 int keel_chunks_post(struct keel_chunks *chunks, struct ib_qp *qp)
 {
 	struct ib_reg_wr wr = {
-		.wr.wr_cqe = &chunks->cqe,
+		.wr.wr_cqe = &chunks->reg_cqe,
 		.wr.opcode = IB_WR_REG_MR,
 		.mr = chunks->mr,
 		.key = chunks->mr->rkey,

@@ -80,7 +80,7 @@ void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf, enum dma_data_
 /* The header, and the data if there is any. */
 static int keel_buf_sges(const struct keel_buf *buf, struct ib_sge *sge, u32 len)
 {
-	u32 lkey = buf->conn->lower->pd->local_dma_lkey;
+	u32 lkey = buf->conn->pd->local_dma_lkey;
 
 	sge[0] = (struct ib_sge){ buf->frame_dma, sizeof(*buf->frame), lkey };
 	sge[1] = (struct ib_sge){ buf->page_dma, len, lkey };

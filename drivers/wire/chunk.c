@@ -25,10 +25,22 @@ bool keel_conn_has_chunks(struct keel_conn *conn)
 }
 
 /* Those that can be written now. */
-static unsigned long keel_chunks_ready(const struct keel_conn *conn)
+static unsigned long keel_chunks_now(const struct keel_conn *conn)
 	__must_hold(&conn->lock)
 {
 	return conn->chunks_free & ~conn->chunks_writing;
+}
+
+/**
+ * keel_chunks_ready() - how many chunks are there for data?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: their number.
+ */
+u32 keel_chunks_ready(struct keel_conn *conn)
+{
+	return keel_conn_has_chunks(conn) ? hweight_long(keel_chunks_now(conn)) : 0;
 }
 
 /**
@@ -42,7 +54,8 @@ static unsigned long keel_chunks_ready(const struct keel_conn *conn)
 bool keel_conn_chunks_stuck(struct keel_conn *conn, unsigned long time)
 {
 	guard(spinlock)(&conn->lock);
-	return keel_conn_has_chunks(conn) && !keel_chunks_ready(conn) &&
+	/* Those that threads of this side have do not count: they may be slow. */
+	return conn->chunks_out == KEEL_CHUNKS_ALL &&
 	       time_after_eq(jiffies, conn->chunks_moved + time);
 }
 
@@ -68,27 +81,15 @@ bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame)
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_learn);
 
 /**
- * keel_chunk_is_free() - is there a chunk for data?
- * @conn: the connection
- *
- * Context: any but interrupts.
- * Return: true if so.
- */
-bool keel_chunk_is_free(const struct keel_conn *conn)
-{
-	return conn->chunks && keel_chunks_ready(conn);
-}
-
-/**
  * keel_chunk_take() - give a chunk to a buffer
- * @buf: a buffer to send; keel_chunk_is_free()
+ * @buf: a buffer to send; keel_chunks_ready()
  *
  * Context: any but interrupts.
  */
 void keel_chunk_take(struct keel_buf *buf)
 {
 	struct keel_conn *conn = buf->conn;
-	u32 i = __ffs(keel_chunks_ready(conn));
+	u32 i = __ffs(keel_chunks_now(conn));
 
 	conn->chunks_free &= ~BIT(i);
 	conn->chunks_moved = jiffies;
@@ -157,7 +158,7 @@ void keel_chunk_wr(struct keel_buf *buf, u32 len, struct ib_rdma_wr *wr, struct 
 
 	for (i = 0, n = len; n; i++, n -= sge[i - 1].length)
 		sge[i] = (struct ib_sge){ area->dma[first + i], min_t(u32, n, KEEL_PART),
-					  conn->lower->pd->local_dma_lkey };
+					  conn->pd->local_dma_lkey };
 	*wr = (struct ib_rdma_wr){
 		.wr.wr_cqe = &conn->chunks->cqe,
 		.wr.opcode = IB_WR_RDMA_WRITE,

@@ -54,7 +54,6 @@ static void keel_lower_end(struct keel_lower *lower)
 	keel_lower_put(lower);
 	/* The work of each link that uses it ends its connection now. */
 	wait_for_completion(&lower->gone);
-	ib_dealloc_pd(lower->pd);
 }
 
 static int keel_lower_new(struct ib_device *ib)
@@ -73,11 +72,6 @@ static int keel_lower_new(struct ib_device *ib)
 		ret = -EOPNOTSUPP;
 	if (ret)
 		goto err_lower;
-	lower->pd = ib_alloc_pd(ib, 0);
-	if (IS_ERR(lower->pd)) {
-		ret = PTR_ERR(lower->pd);
-		goto err_lower;
-	}
 	ret = lower->cm->listen(lower);
 	if (ret)
 		goto err_listen;

@@ -114,7 +114,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_conn_give_back);
  * @len: bytes of data for it, at most KEEL_CHUNK_DATA
  *
  * Context: any but interrupts.
- * Return: the buffer, for keel_conn_send() or keel_conn_give_back(); or NULL.
+ * Return: the buffer, for keel_conn_send(), or for keel_chunk_give_back() and then
+ * keel_conn_give_back(); or NULL.
  */
 struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len)
 {
@@ -122,7 +123,7 @@ struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len)
 	struct keel_buf *buf;
 
 	if (conn->state != KEEL_CONN_UP || !conn->credits || !conn->nfree ||
-	    (chunk && !keel_chunk_is_free(conn)))
+	    (chunk && !keel_chunks_ready(conn)))
 		return NULL;
 	buf = list_first_entry(&conn->free, struct keel_buf, node);
 	list_del(&buf->node);
@@ -305,11 +306,23 @@ static void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 		keel_link_wake(conn->link, keel_conn_room(conn));
 }
 
-/* &keel_chunks.cqe: a request that no buffer waits for has failed. */
-static void keel_conn_chunk_failed(struct ib_cq *cq, struct ib_wc *wc)
+/* &keel_chunks.cqe: the completion of the frame behind the write does the rest. */
+static void keel_conn_written(struct ib_cq *cq, struct ib_wc *wc)
 {
 	if (wc->status != IB_WC_SUCCESS)
 		keel_conn_end(cq->cq_context);
+}
+
+/* &keel_chunks.reg_cqe: if the device does not want this, the next connection does without. */
+static void keel_conn_registered(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct keel_conn *conn = cq->cq_context;
+
+	if (wc->status == IB_WC_SUCCESS)
+		return;
+	if (wc->status != IB_WC_WR_FLUSH_ERR)
+		WRITE_ONCE(conn->lower->no_chunks, true);
+	keel_conn_end(conn);
 }
 
 /* Return: false if the other side does not follow the protocol. */
@@ -348,6 +361,9 @@ static bool keel_conn_frame(struct keel_conn *conn, const struct keel_frame *fra
 			conn->owes_alive = true;
 		break;
 	case KEEL_FRAME_CHUNKS:
+		/* It takes two. Nobody else can have this one take memory. */
+		if (keel_link_is_used(link))
+			keel_link_event(link, KEEL_LINK_CHUNKS);
 		return keel_conn_learn(conn, frame);
 	default:
 		break;
@@ -476,7 +492,13 @@ int keel_conn_begin(struct keel_conn *conn)
 	}
 	init.send_cq = conn->cq;
 	init.recv_cq = conn->cq;
-	conn->qp = ib_create_qp(conn->lower->pd, &init);
+	conn->pd = ib_alloc_pd(conn->lower->ib, 0);
+	if (IS_ERR(conn->pd)) {
+		ret = PTR_ERR(conn->pd);
+		conn->pd = NULL;
+		return ret;
+	}
+	conn->qp = ib_create_qp(conn->pd, &init);
 	if (!IS_ERR(conn->qp))
 		return 0;
 	ret = PTR_ERR(conn->qp);
@@ -509,14 +531,26 @@ int keel_conn_post(struct keel_conn *conn, int n)
 	return 0;
 }
 
-/* Give a connection its chunks. It works without them, too, but long messages are slower. */
-static void keel_conn_add_chunks(struct keel_conn *conn)
+/**
+ * keel_conn_add_chunks() - give a connection its chunks
+ * @conn: the connection, which is up
+ *
+ * It works without them, too, but long messages are slower.
+ *
+ * Context: may sleep; work of the link.
+ */
+void keel_conn_add_chunks(struct keel_conn *conn)
 {
-	struct keel_chunks *chunks = keel_chunks_new(conn->lower);
+	struct keel_chunks *chunks;
 
+	/* Only this sets it. */
+	if (context_unsafe(conn->chunks))
+		return;
+	chunks = keel_chunks_new(conn);
 	if (!chunks)
 		return;
-	chunks->cqe.done = keel_conn_chunk_failed;
+	chunks->cqe.done = keel_conn_written;
+	chunks->reg_cqe.done = keel_conn_registered;
 	if (keel_chunks_post(chunks, conn->qp)) {
 		keel_chunks_unmap(conn->lower, chunks);
 		keel_chunks_free(chunks);
@@ -525,6 +559,8 @@ static void keel_conn_add_chunks(struct keel_conn *conn)
 	guard(spinlock)(&conn->lock);
 	conn->chunks = chunks;
 	conn->owes_chunks = true;
+	if (conn->state == KEEL_CONN_UP)
+		keel_conn_settle(conn);
 }
 
 /**
@@ -551,7 +587,6 @@ int keel_conn_fill(struct keel_conn *conn)
 			/* It is a buffer of this connection. */
 			context_unsafe(keel_conn_give_back(buf));
 	}
-	keel_conn_add_chunks(conn);
 	return keel_conn_post(conn, KEEL_LINK_RECVS);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_fill);
@@ -581,6 +616,8 @@ void keel_conn_destroy(struct keel_conn *conn)
 		ib_free_cq(conn->cq);
 	/* Only the work of the link sets it, and calls this. */
 	context_unsafe(keel_chunks_unmap(conn->lower, conn->chunks));
+	if (conn->pd)
+		ib_dealloc_pd(conn->pd);
 	for (i = 0; i < KEEL_LINK_SENDS; i++)
 		keel_buf_unmap(conn, &conn->sends[i], DMA_TO_DEVICE);
 	for (i = 0; i < KEEL_LINK_RECVS; i++)

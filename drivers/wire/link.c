@@ -140,11 +140,13 @@ static void keel_link_see_guests(struct keel_link *link)
 static bool keel_link_is_stuck(struct keel_link *link)
 	__must_hold(&link->lock)
 {
-	if (!link->up || keel_turns_empty(&link->turns))
+	if (!link->up)
 		return false;
-	return keel_conn_chunks_stuck(link->up, KEEL_STUCK_TIME) ||
-	       (!keel_conn_room(link->up) &&
-		time_after_eq(jiffies, link->moved + KEEL_STUCK_TIME));
+	if (!keel_turns_empty(&link->chunk_turns) &&
+	    keel_conn_chunks_stuck(link->up, KEEL_STUCK_TIME))
+		return true;
+	return !keel_turns_empty(&link->turns) && !keel_conn_room(link->up) &&
+	       time_after_eq(jiffies, link->moved + KEEL_STUCK_TIME);
 }
 
 /* Has the connection of a link to end? Return: why, or NULL. */
@@ -205,6 +207,15 @@ static void keel_link_proceed(struct keel_link *link)
 		return;
 	}
 	keel_link_up(link);
+}
+
+/* A QP has, or expects, long packets. Connections that need no chunks have none. */
+static void keel_link_add_chunks(struct keel_link *link)
+{
+	if (!test_bit(KEEL_LINK_CHUNKS, &link->events) || !keel_link_is_up(link))
+		return;
+	clear_bit(KEEL_LINK_CHUNKS, &link->events);
+	keel_conn_add_chunks(link->conn);
 }
 
 /* Ask the other side whether it is still there. keel_link_over() sees if it is not. */
@@ -418,6 +429,7 @@ void keel_link_work(struct work_struct *work)
 	/* Before there are others, for which one of them might have to go. */
 	keel_link_see_guests(link);
 	keel_link_release_held(link);
+	keel_link_add_chunks(link);
 	keel_link_ask(link);
 	keel_link_repeat(link);
 	keel_guests_accept(link);

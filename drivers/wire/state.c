@@ -39,6 +39,17 @@ void keel_links_stop(void)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_links_stop);
 
+/**
+ * keel_wire_queue() - queue a work that is no one of a link
+ * @work: the work; keel_links_stop() waits for it
+ *
+ * Context: any.
+ */
+void keel_wire_queue(struct work_struct *work)
+{
+	queue_work(keel_wire_wq, work);
+}
+
 static void keel_link_release(struct kref *ref)
 {
 	struct keel_link *link = container_of(ref, struct keel_link, ref);
@@ -86,7 +97,7 @@ void keel_link_later(struct keel_link *link, unsigned long delay)
 	if (link->dead)
 		return;
 	/* Something may have begun to wait just now: see keel_link_waits(). */
-	if (link->up && !(keel_turns_empty(&link->turns) && list_empty(&link->woken)))
+	if (link->up && keel_link_is_awaited(link))
 		delay = min(delay, (unsigned long)KEEL_WAKE_TIME);
 	kref_get(&link->ref);
 	if (mod_delayed_work(keel_wire_wq, &link->again, delay))
@@ -203,12 +214,44 @@ void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
  */
 void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
 {
-	keel_turns_del(&link->turns, wait);
+	keel_turns_del(wait->chunk ? &link->chunk_turns : &link->turns, wait);
 	if (!wait->woken)
 		return;
 	link->nwoken--;
+	link->nwoken_chunks -= wait->chunk;
 	wait->woken = false;
 	list_del_init(&wait->node);
+}
+
+/* Wake the next one, unless nothing waits there. Return: true if so. */
+static bool keel_link_wake_one(struct keel_link *link, struct keel_turns *turns)
+	__must_hold(&link->lock)
+{
+	struct keel_link_wait *wait = keel_turns_next(turns);
+
+	if (!wait)
+		return false;
+	list_add_tail(&wait->node, &link->woken);
+	wait->woken = true;
+	wait->since = jiffies;
+	link->nwoken++;
+	link->nwoken_chunks += wait->chunk;
+	/* keel_link_unwait() waits for this lock before it is freed. */
+	keel_wire_ops->wake(wait);
+	return true;
+}
+
+/* Chunks that nobody was woken for. */
+static u32 keel_link_chunks(struct keel_link *link)
+	__must_hold(&link->lock)
+{
+	u32 ready;
+
+	if (!link->up)
+		return 0;
+	scoped_guard(spinlock, &link->up->lock)
+		ready = keel_chunks_ready(link->up);
+	return ready > link->nwoken_chunks ? ready - link->nwoken_chunks : 0;
 }
 
 /**
@@ -223,25 +266,21 @@ void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
  */
 void keel_link_wake(struct keel_link *link, u32 room)
 {
-	struct keel_link_wait *wait;
-	u32 kept;
+	u32 kept, chunks;
 
 	guard(spinlock)(&link->lock);
 	/* It had no room when it came up. */
 	if (room && link->up && link->nheld)
 		keel_link_queue(link);
 	kept = min(link->nwoken, KEEL_LINK_OPEN);
-	for (; room > kept; room--) {
-		wait = keel_turns_next(&link->turns);
-		if (!wait)
+	for (; room > kept; room--)
+		if (!keel_link_wake_one(link, &link->turns))
 			break;
-		list_add_tail(&wait->node, &link->woken);
-		wait->woken = true;
-		wait->since = jiffies;
-		link->nwoken++;
-		/* keel_link_unwait() waits for this lock before it is freed. */
-		keel_wire_ops->wake(wait);
-	}
+	if (!room || keel_turns_empty(&link->chunk_turns))
+		return;
+	for (chunks = keel_link_chunks(link); chunks; chunks--)
+		if (!keel_link_wake_one(link, &link->chunk_turns))
+			break;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_wake);
 
@@ -326,6 +365,19 @@ unsigned long keel_link_sooner(unsigned long next, unsigned long end)
 }
 
 /**
+ * keel_link_is_awaited() - does something wait for a link?
+ * @link: the link
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_link_is_awaited(const struct keel_link *link)
+{
+	return !keel_turns_empty(&link->turns) || !keel_turns_empty(&link->chunk_turns) ||
+	       !list_empty(&link->woken);
+}
+
+/**
  * keel_link_has_waiters() - does something wait for a link?
  * @link: the link
  *
@@ -335,7 +387,7 @@ unsigned long keel_link_sooner(unsigned long next, unsigned long end)
 bool keel_link_has_waiters(struct keel_link *link)
 {
 	guard(spinlock)(&link->lock);
-	return !keel_turns_empty(&link->turns) || !list_empty(&link->woken);
+	return keel_link_is_awaited(link);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_has_waiters);
 

@@ -90,6 +90,7 @@ struct keel_link *keel_link_alloc(struct keel_dev *kdev, const struct keel_ends 
 	INIT_LIST_HEAD(&link->guests);
 	INIT_LIST_HEAD(&link->offers);
 	keel_turns_init(&link->turns);
+	keel_turns_init(&link->chunk_turns);
 	INIT_LIST_HEAD(&link->woken);
 	INIT_LIST_HEAD(&link->held);
 	link->backoff = KEEL_BACKOFF_MIN;

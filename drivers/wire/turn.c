@@ -32,6 +32,7 @@ void keel_wait_init(struct keel_link_wait *wait, void *qp, const struct keel_use
 {
 	wait->qp = qp;
 	wait->user = user;
+	wait->chunk = false;
 	wait->woken = false;
 	wait->waits = false;
 	INIT_LIST_HEAD(&wait->node);

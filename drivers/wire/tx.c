@@ -33,6 +33,21 @@ static bool keel_link_lets_pass(struct keel_conn *conn, bool kernel, u32 room)
 	return kernel && conn->kernels < KEEL_LINK_RESERVED && keel_conn_has_kernel_room(conn);
 }
 
+/* Is a chunk for the caller? Those that wait are woken for the next ones. */
+static bool keel_link_has_chunk(struct keel_link *link, struct keel_conn *conn,
+				const struct keel_link_wait *wait, u32 len)
+	__must_hold(&link->lock, &conn->lock)
+{
+	u32 ready;
+
+	if (len <= KEEL_FRAME_DATA)
+		return true;
+	ready = keel_chunks_ready(conn);
+	if (wait && wait->woken && wait->chunk)
+		return ready;
+	return ready > link->nwoken_chunks && keel_turns_empty(&link->chunk_turns);
+}
+
 static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn *conn,
 				       struct keel_link_wait *wait, u32 len, bool kernel)
 	__must_hold(&link->lock)
@@ -42,6 +57,8 @@ static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn 
 
 	guard(spinlock)(&conn->lock);
 	room = keel_conn_room_locked(conn);
+	if (!keel_link_has_chunk(link, conn, wait, len))
+		return NULL;
 	if (keel_link_is_next(link, wait, room) ||
 	    (!wait && keel_link_lets_pass(conn, kernel, room)))
 		buf = keel_conn_take(conn, len);
@@ -55,18 +72,19 @@ static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn 
 }
 
 /* Wait behind all others of the user, unless it waits already. */
-static void keel_link_enqueue(struct keel_link *link, struct keel_link_wait *wait)
+static void keel_link_enqueue(struct keel_link *link, struct keel_link_wait *wait, u32 len)
 	__must_hold(&link->lock)
 {
-	bool first = keel_turns_empty(&link->turns) && list_empty(&link->woken);
+	bool first = !keel_link_is_awaited(link), chunk = len > KEEL_FRAME_DATA;
 
 	if (first)
 		link->moved = jiffies;
-	/* It was woken, but somebody else was faster. */
-	if (wait->woken)
+	/* It was woken, but somebody else was faster; or it needs something else now. */
+	if (wait->woken || wait->chunk != chunk)
 		keel_link_leave(link, wait);
+	wait->chunk = chunk;
 	if (!wait->waits)
-		keel_turns_add(&link->turns, wait);
+		keel_turns_add(chunk ? &link->chunk_turns : &link->turns, wait);
 	keel_link_waits(link, first);
 }
 
@@ -86,6 +104,26 @@ bool keel_link_has_chunks(struct keel_link *link)
 	return keel_conn_has_chunks(link->up);
 }
 
+/**
+ * keel_link_want_chunks() - let a link have chunks from now on
+ * @link: the link
+ *
+ * Those of the other side come when that wants them, too.
+ *
+ * Context: any but interrupts.
+ */
+void keel_link_want_chunks(struct keel_link *link)
+{
+	scoped_guard(spinlock, &link->lock) {
+		if (!link->up)
+			return;
+		guard(spinlock)(&link->up->lock);
+		if (link->up->chunks)
+			return;
+	}
+	keel_link_event(link, KEEL_LINK_CHUNKS);
+}
+
 /* Is a connection useless for a frame? */
 static bool keel_conn_is_short(struct keel_conn *conn, u32 len)
 {
@@ -101,14 +139,16 @@ static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_li
 
 	guard(spinlock)(&link->lock);
 	*epoch = link->up ? link->epoch : 0;
-	/* The other side has not told of its chunks yet, or has none. */
-	if (link->up && keel_conn_is_short(link->up, len))
+	/* One of both sides has no chunks yet, or never. Both make some if one of them does. */
+	if (link->up && keel_conn_is_short(link->up, len)) {
 		*epoch = 0;
-	else if (link->up)
+		keel_link_event(link, KEEL_LINK_CHUNKS);
+	} else if (link->up) {
 		buf = keel_link_take(link, link->up, wait, len, kernel);
+	}
 	if (!buf) {
 		if (wait)
-			keel_link_enqueue(link, wait);
+			keel_link_enqueue(link, wait, len);
 		return NULL;
 	}
 	if (wait)
