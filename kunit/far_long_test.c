@@ -163,6 +163,33 @@ static void host_2_same_size(struct kunit *test)
 	sends(h, n + i + 1, i + 1, buf, off + CHUNK, PACKET);
 }
 
+/* HOST-3: a packet of memory that was absent stays short, whatever userspace does to its SGEs. */
+static void host_3_staged(struct kunit *test)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = long_make(test, &buf);
+	scoped_guard(spinlock, &h->conn.lock)
+		h->conn.credits = 0;
+	h->qp->far->granted = LONGS;
+	far_post(h, IB_WR_RDMA_WRITE, buf, BYTES);
+	far_host_settle(h);
+	KUNIT_EXPECT_EQ(test, 0, far_host_wait(h, 0));
+	/* As if its memory had been absent, and is some other one now. */
+	mutex_lock(&h->qp->sq.from.lock);
+	memset(h->qp->far->stage, 0x77, PACKET);
+	h->qp->far->staged = true;
+	mutex_unlock(&h->qp->sq.from.lock);
+	scoped_guard(spinlock, &h->conn.lock)
+		h->conn.credits = FAR_SENDS;
+	keel_qp_schedule(h->qp);
+	KUNIT_EXPECT_EQ(test, PACKET, le32_to_cpu(far_sent(h, 0, 0)->len));
+	KUNIT_EXPECT_NULL(test, memchr_inv(h->sent[0]->data, 0x77, PACKET));
+	/* The next one is as long as it may be. */
+	sends(h, 1, 1, buf, PACKET, CHUNK);
+}
+
 /* HOST-1: no chunk is free: the message waits for one, and for nothing else. */
 static void host_1_wait(struct kunit *test)
 {
@@ -185,8 +212,9 @@ static void host_1_wait(struct kunit *test)
 		KUNIT_EXPECT_TRUE(test, keel_chunks_return(&h->conn, BIT(4)));
 		KUNIT_EXPECT_FALSE(test, keel_chunks_return(&h->conn, BIT(4)));
 	}
+	/* As keel_link_wake() does. */
+	keel_link_unwait(&h->link, &h->qp->far->rx_wait);
 	keel_qp_schedule(h->qp);
-	far_host_settle(h);
 	sends(h, n, n, buf, n * PACKET, CHUNK);
 	KUNIT_EXPECT_EQ(test, 5, le16_to_cpu(h->sent[n]->frame->chunk));
 	KUNIT_EXPECT_EQ(test, n + 1, far_host_wait(h, n + 1));
@@ -347,6 +375,7 @@ static struct kunit_case far_long_cases[] = {
 	KUNIT_CASE(host_1_no_chunks),
 	KUNIT_CASE(host_3_granted_all),
 	KUNIT_CASE(host_2_same_size),
+	KUNIT_CASE(host_3_staged),
 	KUNIT_CASE(host_1_wait),
 	KUNIT_CASE(host_1_read),
 	KUNIT_CASE(host_3_long_answer),

@@ -21,6 +21,7 @@
  * @pd: of @lower
  * @lower_qp: QP of @conn
  * @headers: memory of frames
+ * @chunks: those of @conn, or NULL
  * @sent: number of frames
  * @wait: what waits for the link
  * @woken: the numbers in @wait of those that were woken, in turn
@@ -34,6 +35,7 @@ struct tx_link {
 	struct ib_pd pd;
 	struct ib_qp lower_qp;
 	struct keel_frame headers[KEEL_LINK_SENDS];
+	struct keel_chunks *chunks;
 	int sent;
 	struct keel_link_wait wait[WAITS];
 	long woken[WAITS];
@@ -377,6 +379,89 @@ static void host_4_unsend(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, kref_read(&tx->conn.ref));
 }
 
+/* @n chunks of the other side are free. */
+static void tx_chunks(struct kunit *test, u32 n)
+{
+	if (!tx->chunks)
+		tx->chunks = kunit_kzalloc(test, sizeof(*tx->chunks), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, tx->chunks);
+	guard(spinlock)(&tx->conn.lock);
+	tx->conn.chunks = tx->chunks;
+	tx->conn.told_chunks = true;
+	tx->conn.chunks_free = n ? GENMASK(n - 1, 0) : 0;
+	tx->conn.chunks_out = 0;
+}
+
+/* Ask for a chunk, and keep it. Return: whether there was one. */
+static bool tx_try_chunk(struct kunit *test, struct keel_link_wait *wait)
+{
+	struct keel_buf *buf;
+	u64 epoch;
+
+	buf = keel_link_tx(&tx->link, wait, KEEL_FRAME_DATA + 1, &epoch);
+	KUNIT_EXPECT_EQ(test, 3, epoch);
+	if (!buf)
+		return false;
+	/* As if the lower device had it. */
+	buf->chunk = 0;
+	keel_link_unsend(buf);
+	return true;
+}
+
+/* HOST-4: those that wait for a chunk get the next ones in turn, and hold up nothing else. */
+static void host_4_chunks(struct kunit *test)
+{
+	tx_room(test, OPEN + 5);
+	tx_chunks(test, 1);
+	KUNIT_EXPECT_TRUE(test, tx_try_chunk(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[1]));
+	keel_link_wake(&tx->link, OPEN + 5);
+	tx_woken_is(test, 0, 0);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[2]));
+	tx_chunks(test, 1);
+	/* Nobody passes them, also after the first one was woken. */
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[3]));
+	keel_link_wake(&tx->link, OPEN + 4);
+	tx_woken_is(test, 0, 1);
+	keel_link_wake(&tx->link, OPEN + 4);
+	tx_woken_is(test, 0, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[4]));
+	KUNIT_EXPECT_TRUE(test, tx_try_chunk(test, &tx->wait[0]));
+	tx_chunks(test, 2);
+	keel_link_wake(&tx->link, OPEN + 4);
+	KUNIT_EXPECT_EQ(test, 2, tx->nr_woken);
+	KUNIT_EXPECT_EQ(test, 1, tx->woken[0]);
+	KUNIT_EXPECT_EQ(test, 3, tx->woken[1]);
+	KUNIT_EXPECT_TRUE(test, tx_try_chunk(test, &tx->wait[3]));
+	/* The chunk that is left is kept for the one that was woken. */
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[5]));
+	keel_link_unwait(&tx->link, &tx->wait[1]);
+	keel_link_unwait(&tx->link, &tx->wait[4]);
+	keel_link_unwait(&tx->link, &tx->wait[5]);
+	KUNIT_EXPECT_TRUE(test, tx_try_chunk(test, &tx->wait[6]));
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+}
+
+/* HOST-4: one that waits for a chunk, and then needs only a buffer, waits no more. */
+static void host_4_no_chunk(struct kunit *test)
+{
+	tx_room(test, OPEN + 5);
+	tx_chunks(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[0]));
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[0]));
+	tx_chunks(test, 1);
+	tx_room(test, 1);
+	keel_link_wake(&tx->link, 1);
+	tx_woken_is(test, 0, 1);
+	KUNIT_EXPECT_TRUE(test, tx_try_chunk(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+}
+
 static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_spare),
 	KUNIT_CASE(host_4_turns),
@@ -389,6 +474,8 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(iso_1_users),
 	KUNIT_CASE(host_4_unwait),
 	KUNIT_CASE(host_4_unsend),
+	KUNIT_CASE(host_4_chunks),
+	KUNIT_CASE(host_4_no_chunk),
 	{}
 };
 

@@ -6,7 +6,7 @@
 #include <kunit/test.h>
 
 #include "keel.h"
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 #define ASKED_MAX	128
 #define DATAGRAMS_MAX	256

@@ -43,8 +43,11 @@ static void learn(void)
 	wrong_link();
 	if (!wrong_stranger.chunks_rkey)
 		CHECK(stranger_tell_chunks(&wrong_stranger));
-	for (i = 0; i < 3 && !wrong_stranger.chunks_rkey; i++)
+	/* It has to get memory for them first. */
+	for (i = 0; i < LONG_MS / 10 && !wrong_stranger.chunks_rkey; i++) {
 		CHECK(stranger_asks(&wrong_stranger, LONG_MS));
+		usleep(10000);
+	}
 	if (!wrong_stranger.chunks_rkey)
 		FAIL("the victim does not tell where its chunks are");
 }
