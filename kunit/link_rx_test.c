@@ -462,7 +462,7 @@ static void rx_receive_chunk(u32 chunk, u32 len)
 	rx_receive_n(&frame, sizeof(frame));
 }
 
-/* The data of a long packet is that of its chunk. Half of the chunks go back without being asked. */
+/* The data of a long packet is in its chunk. Half of the chunks go back without being asked. */
 static void host_2_chunks(struct kunit *test)
 {
 	struct keel_chunks *chunks = rx_chunks(test);
@@ -480,9 +480,7 @@ static void host_2_chunks(struct kunit *test)
 	rx_sent_is(test, 0, KEEL_FRAME_CREDIT, KEEL_CHUNKS / 2);
 	KUNIT_EXPECT_EQ(test, 0x93, le16_to_cpu(rx->sent[0].freed));
 	guard(spinlock)(&rx->conn->lock);
-	/* They were told. */
 	KUNIT_EXPECT_EQ(test, 0, rx->conn->chunks_freed);
-	/* They are not those of keel_chunks_new(). */
 	rx->conn->chunks = NULL;
 }
 
