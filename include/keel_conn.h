@@ -97,6 +97,7 @@ enum keel_conn_event {
  * @owed: number of frames that this side has received, and not given credits for
  * @owes_alive: KEEL_FRAME_ASK was received, and not answered
  * @chunks: its chunks, or NULL: not yet, or the lower device or memory does not allow it
+ * @tried_chunks: if there are none, there will be none
  * @owes_chunks: KEEL_FRAME_CHUNKS is to be sent
  * @told_chunks: KEEL_FRAME_CHUNKS was received, with @chunks_addr and @chunks_rkey
  * @chunks_addr: &keel_frame.chunks.addr of the other side
@@ -145,6 +146,7 @@ struct keel_conn {
 	u32 owed __guarded_by(&lock);
 	bool owes_alive __guarded_by(&lock);
 	struct keel_chunks *chunks __guarded_by(&lock);
+	bool tried_chunks __guarded_by(&lock);
 	bool owes_chunks __guarded_by(&lock);
 	bool told_chunks __guarded_by(&lock);
 	u64 chunks_addr __guarded_by(&lock);
@@ -202,6 +204,7 @@ void keel_chunk_to_cpu(struct keel_lower *lower, const struct keel_area *area, u
 
 /* chunk.c */
 bool keel_conn_has_chunks(struct keel_conn *conn) __must_hold(&conn->lock);
+bool keel_conn_may_add_chunks(struct keel_conn *conn);
 bool keel_conn_chunks_stuck(struct keel_conn *conn, unsigned long time);
 bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame);
 u32 keel_chunks_ready(struct keel_conn *conn) __must_hold(&conn->lock);

@@ -24,6 +24,19 @@ bool keel_conn_has_chunks(struct keel_conn *conn)
 	return conn->state == KEEL_CONN_UP && conn->chunks && conn->told_chunks;
 }
 
+/**
+ * keel_conn_may_add_chunks() - is there no attempt yet to make chunks?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_conn_may_add_chunks(struct keel_conn *conn)
+{
+	guard(spinlock)(&conn->lock);
+	return conn->state == KEEL_CONN_UP && !conn->tried_chunks;
+}
+
 /* Those that can be written now. */
 static unsigned long keel_chunks_now(const struct keel_conn *conn)
 	__must_hold(&conn->lock)

@@ -535,7 +535,7 @@ int keel_conn_post(struct keel_conn *conn, int n)
  * keel_conn_add_chunks() - give a connection its chunks
  * @conn: the connection, which is up
  *
- * It works without them, too, but long messages are slower.
+ * It works without them, too, but long messages are slower. There is one attempt.
  *
  * Context: may sleep; work of the link.
  */
@@ -543,9 +543,10 @@ void keel_conn_add_chunks(struct keel_conn *conn)
 {
 	struct keel_chunks *chunks;
 
-	/* Only this sets it. */
-	if (context_unsafe(conn->chunks))
+	if (!keel_conn_may_add_chunks(conn))
 		return;
+	scoped_guard(spinlock, &conn->lock)
+		conn->tried_chunks = true;
 	chunks = keel_chunks_new(conn);
 	if (!chunks)
 		return;

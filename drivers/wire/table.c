@@ -452,8 +452,8 @@ static void keel_link_show(struct seq_file *m, struct keel_link *link)
 		return;
 	}
 	guard(spinlock)(&conn->lock);
-	seq_printf(m, "over %s credits %u free %u\n", conn->lower->ib->name, conn->credits,
-		   conn->nfree);
+	seq_printf(m, "over %s credits %u free %u chunks %u\n", conn->lower->ib->name,
+		   conn->credits, conn->nfree, keel_chunks_ready(conn));
 }
 
 /**

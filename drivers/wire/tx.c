@@ -114,21 +114,18 @@ bool keel_link_has_chunks(struct keel_link *link)
  */
 void keel_link_want_chunks(struct keel_link *link)
 {
-	scoped_guard(spinlock, &link->lock) {
-		if (!link->up)
-			return;
-		guard(spinlock)(&link->up->lock);
-		if (link->up->chunks)
-			return;
-	}
-	keel_link_event(link, KEEL_LINK_CHUNKS);
+	guard(spinlock)(&link->lock);
+	if (link->up && keel_conn_may_add_chunks(link->up))
+		keel_link_event(link, KEEL_LINK_CHUNKS);
 }
 
 /* Is a connection useless for a frame? */
 static bool keel_conn_is_short(struct keel_conn *conn, u32 len)
 {
+	if (len <= KEEL_FRAME_DATA)
+		return false;
 	guard(spinlock)(&conn->lock);
-	return len > KEEL_FRAME_DATA && !keel_conn_has_chunks(conn);
+	return !keel_conn_has_chunks(conn);
 }
 
 /* As keel_link_tx(); @kernel: for a datagram of the kernel. */
@@ -142,7 +139,8 @@ static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_li
 	/* One of both sides has no chunks yet, or never. Both make some if one of them does. */
 	if (link->up && keel_conn_is_short(link->up, len)) {
 		*epoch = 0;
-		keel_link_event(link, KEEL_LINK_CHUNKS);
+		if (keel_conn_may_add_chunks(link->up))
+			keel_link_event(link, KEEL_LINK_CHUNKS);
 	} else if (link->up) {
 		buf = keel_link_take(link, link->up, wait, len, kernel);
 	}
