@@ -410,9 +410,10 @@ struct keel_link_wait {
  * @request: a KEEL_FRAME_REQUEST has come
  * @answer: a KEEL_FRAME_ANSWER has come
  * @datagram: a KEEL_FRAME_DATAGRAM has come
+ * @group: a KEEL_FRAME_GROUP has come; @ends has the group as its own side
  * @wake: the link can carry a frame, or has changed. Under &keel_link.lock.
  *
- * The first three: @data has &keel_frame.len bytes; both are valid during the call only,
+ * All but the last one: @data has &keel_frame.len bytes; both are valid during the call only,
  * and nobody has checked the numbers that are for a queue pair. They may sleep, but
  * wait for no process.
  */
@@ -423,6 +424,8 @@ struct keel_wire_ops {
 		       const void *data);
 	void (*datagram)(struct keel_link *link, const struct keel_frame *frame,
 			 const void *data);
+	void (*group)(struct keel_dev *kdev, const struct keel_ends *ends,
+		      const struct keel_frame *frame, const void *data);
 	void (*wake)(struct keel_link_wait *wait);
 };
 
@@ -436,6 +439,7 @@ bool keel_lower_may(const struct ib_device *ib);
 bool keel_ends_of(const struct ib_gid_attr *attr, const union ib_gid *dgid,
 		  struct keel_ends *ends);
 struct net_device *keel_gid_netdev(const struct ib_gid_attr *attr);
+enum ib_mtu keel_gid_mtu(const struct ib_gid_attr *attr);
 void keel_lower_add(struct keel_lower *lower);
 void keel_lower_del(struct keel_lower *lower);
 struct keel_lower *keel_lower_find(const struct keel_ends *ends,
