@@ -13,6 +13,7 @@
 
 #include "compat.h"
 #include "keel_aperture.h"
+#include "keel_cast.h"
 #include "keel_counters.h"
 #include "keel_domain.h"
 #include "keel_helpers.h"
@@ -68,6 +69,7 @@ struct keel_srq;
  * @wq: runs QPs without a worker (kernel consumers, XRC_RECV) and QPs whose worker
  *	is dead; wakes the waiters of SRQs
  * @mcasts: multicast groups
+ * @cast: multicast to and from other hosts
  * @counters: per CPU
  * @number: its number, which is a part of its GUID; none if negative
  * @own_netdev: a netdev that was created for the device and is destroyed with it,
@@ -93,6 +95,7 @@ struct keel_dev {
 	void (*serve)(struct keel_srq *srq);
 	struct workqueue_struct *wq;
 	struct keel_mcasts mcasts;
+	struct keel_cast cast;
 	struct keel_counters __percpu *counters;
 	int number;
 	struct net_device *own_netdev;

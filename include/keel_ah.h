@@ -19,6 +19,7 @@ struct keel_dev;
  * @mcast: the destination is a multicast group
  * @far: the destination may be on another host, and @ends is the way to it
  * @ends: the ends of the link
+ * @cast: the group may have members on other hosts, and @ends is the way to them
  * @ipv4: the GIDs are IPv4 addresses
  * @sgid: source GID
  * @dgid: destination GID
@@ -31,6 +32,7 @@ struct keel_av {
 	bool local;
 	bool mcast;
 	bool far;
+	bool cast;
 	bool ipv4;
 	union ib_gid sgid;
 	union ib_gid dgid;

@@ -301,6 +301,9 @@ enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 enum keel_xfer_result keel_far_dgram_send(struct keel_xfer *x, const struct keel_av *av,
 					  u32 qkey)
 	__must_hold(&x->from->lock);
+enum keel_xfer_result keel_far_group_send(struct keel_xfer *x, const struct keel_av *av,
+					  u32 qkey)
+	__must_hold(&x->from->lock);
 void keel_far_dgram_answer(struct keel_dev *kdev, const struct keel_ends *ends,
 			   const struct keel_frame *frame);
 

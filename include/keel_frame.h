@@ -39,6 +39,8 @@
  * @KEEL_FRAME_ALIVE: answers KEEL_FRAME_ASK
  * @KEEL_FRAME_DATAGRAM: a datagram
  * @KEEL_FRAME_CHUNKS: tells where the chunks of the sender are; at most once in a connection
+ * @KEEL_FRAME_GROUP: a datagram to a multicast group. It comes over no link, but in one packet
+ *	to the group.
  */
 enum keel_frame_type {
 	KEEL_FRAME_REQUEST	= 1,
@@ -48,6 +50,7 @@ enum keel_frame_type {
 	KEEL_FRAME_ALIVE	= 5,
 	KEEL_FRAME_DATAGRAM	= 6,
 	KEEL_FRAME_CHUNKS	= 7,
+	KEEL_FRAME_GROUP	= 8,
 };
 
 /**
@@ -67,7 +70,7 @@ enum keel_frame_transport {
 #define KEEL_FRAME_F_LAST	0x2
 #define KEEL_FRAME_F_SOLICITED	0x4
 #define KEEL_FRAME_F_REQUEST	0x7
-/* Flags of a datagram: KEEL_FRAME_F_SOLICITED; the sender asks for an answer. */
+/* Flags of a datagram: KEEL_FRAME_F_SOLICITED; the sender asks for an answer, not of a group. */
 #define KEEL_FRAME_F_ANSWER	0x8
 #define KEEL_FRAME_F_DATAGRAM	0xc
 
@@ -89,14 +92,17 @@ enum keel_frame_result {
  * struct keel_frame - header of a frame
  * @type: enum keel_frame_type
  * @flags: request, datagram: KEEL_FRAME_F_*; else 0
- * @credits: number of frames that the receiver of this frame may send in addition
+ * @credits: number of frames that the receiver of this frame may send in addition; to a group:
+ *	KEEL_FRAME_VERSION
  * @len: bytes of data behind the header, or in the chunk
- * @to: number of the QP that the frame is for; from here on: requests, datagrams, answers
+ * @to: number of the QP that the frame is for, or IB_MULTICAST_QPN; from here on: requests,
+ *	datagrams, answers
  * @from: number of the QP that sends it
  * @psn: number of the packet; an answer has that of its request
  * @srqn: request of XRC: number of the SRQ; else 0
  * @cookie: &keel_hello.cookie of the receiver of the frame. Local users can learn the other
- *	numbers of the connection, and send a message to its QP.
+ *	numbers of the connection, and send a message to its QP. To a group: a random number
+ *	of the device that has sent it, which drops it if it comes back.
  * @gen: generation of the requester; an answer has that of its request
  * @chunk: request, answer: the chunk of the receiver that has the data, counted from 1;
  *	0: it is behind the header

@@ -109,6 +109,7 @@ struct keel_cm_ops {
  * @node: in the list of lower.c
  * @ib: the device; exists until the last reference is dropped
  * @cm: how its connections are established
+ * @pd: PD of what is for multicast
  * @no_chunks: it has refused to register memory for chunks
  * @listen: accepts connections: ib_cm
  * @iw_listen: the same of iw_cm, for IPv4 and IPv6, or NULL
@@ -120,6 +121,7 @@ struct keel_lower {
 	struct list_head node;
 	struct ib_device *ib;
 	const struct keel_cm_ops *cm;
+	struct ib_pd *pd;
 	bool no_chunks;
 	struct ib_cm_id *listen;
 	struct iw_cm_id *iw_listen[2];
@@ -332,9 +334,10 @@ struct keel_link_wait {
  * @request: a KEEL_FRAME_REQUEST has come
  * @answer: a KEEL_FRAME_ANSWER has come
  * @datagram: a KEEL_FRAME_DATAGRAM has come
+ * @group: a KEEL_FRAME_GROUP has come; @ends has the group as its own side
  * @wake: the link can carry a frame, or has changed. Under &keel_link.lock.
  *
- * The first three: @data has &keel_frame.len bytes; both are valid during the call only,
+ * All but the last one: @data has &keel_frame.len bytes; both are valid during the call only,
  * and nobody has checked the numbers that are for a queue pair. They may sleep, but
  * wait for no process.
  */
@@ -345,6 +348,8 @@ struct keel_wire_ops {
 		       const void *data);
 	void (*datagram)(struct keel_link *link, const struct keel_frame *frame,
 			 const void *data);
+	void (*group)(struct keel_dev *kdev, const struct keel_ends *ends,
+		      const struct keel_frame *frame, const void *data);
 	void (*wake)(struct keel_link_wait *wait);
 };
 
@@ -358,6 +363,7 @@ bool keel_lower_may(const struct ib_device *ib);
 bool keel_ends_of(const struct ib_gid_attr *attr, const union ib_gid *dgid,
 		  struct keel_ends *ends);
 struct net_device *keel_gid_netdev(const struct ib_gid_attr *attr);
+enum ib_mtu keel_gid_mtu(const struct ib_gid_attr *attr);
 void keel_lower_add(struct keel_lower *lower);
 void keel_lower_del(struct keel_lower *lower);
 struct keel_lower *keel_lower_find(const struct keel_ends *ends,

@@ -100,7 +100,10 @@ DEFINE_SHOW_ATTRIBUTE(keel_kernel_objects);
 
 static int keel_links_file_show(struct seq_file *m, void *v)
 {
-	keel_links_show(m, m->private);
+	struct keel_dev *kdev = m->private;
+
+	keel_links_show(m, kdev);
+	keel_cast_show(m, &kdev->cast);
 	return 0;
 }
 DEFINE_SHOW_ATTRIBUTE(keel_links_file);

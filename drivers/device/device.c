@@ -148,6 +148,8 @@ static void keel_dev_release(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
 
+	/* It frees the groups that the last QPs have left. */
+	keel_cast_flush(&kdev->cast);
 	/* First, because queued work has references on objects. */
 	if (kdev->wq) {
 		keel_xrcd_pins_over(kdev, NULL);
@@ -236,6 +238,7 @@ static void keel_dev_init(struct keel_dev *kdev)
 	keel_numbers_init(&kdev->srqs, 1, KEEL_SRQN_MAX);
 	kdev->serve = keel_far_serve;
 	keel_mcasts_init(&kdev->mcasts);
+	keel_cast_init(&kdev->cast, keel_cast_work);
 	kdev->number = -1;
 }
 

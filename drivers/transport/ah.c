@@ -63,6 +63,7 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		  const struct rdma_ah_attr *attr)
 {
 	const struct ib_global_route *grh = rdma_ah_read_grh(attr);
+	bool outside, from4, to4;
 
 	memset(av, 0, sizeof(*av));
 	if (grh->sgid_attr)
@@ -72,13 +73,17 @@ void keel_av_init(struct keel_dev *kdev, struct keel_av *av,
 		/* The GID was removed: a reply to GID 0 reaches no QP. */
 		memset(&av->sgid, 0, sizeof(av->sgid));
 	av->dgid = grh->dgid;
+	from4 = ipv6_addr_v4mapped((struct in6_addr *)av->sgid.raw);
+	to4 = ipv6_addr_v4mapped((struct in6_addr *)av->dgid.raw);
 	av->mcast = rdma_is_multicast_addr((struct in6_addr *)av->dgid.raw);
 	av->local = !av->mcast && keel_gid_is_ours(&kdev->ib, &av->dgid);
-	av->far = keel_wire_is_on() && !av->local && !av->mcast && grh->sgid_attr &&
+	outside = keel_wire_is_on() && !av->local && grh->sgid_attr &&
 		  grh->sgid_attr->gid_type == IB_GID_TYPE_ROCE_UDP_ENCAP &&
 		  keel_ends_of(grh->sgid_attr, &av->dgid, &av->ends);
-	av->ipv4 = ipv6_addr_v4mapped((struct in6_addr *)av->sgid.raw) &&
-		   ipv6_addr_v4mapped((struct in6_addr *)av->dgid.raw);
+	av->far = outside && !av->mcast;
+	/* A packet has either kind of addresses. */
+	av->cast = outside && av->mcast && from4 == to4;
+	av->ipv4 = from4 && to4;
 	av->sl = rdma_ah_get_sl(attr);
 	av->tclass = grh->traffic_class;
 	av->hop_limit = grh->hop_limit;

@@ -6,6 +6,9 @@
  * waits if KEEL_FAR_DGRAM_WINDOW have had none. The answer says that it was delivered or
  * dropped, and not more than that. After a wait in vain, the QP does not wait for a while.
  * QPs of the kernel never wait: all of rdma_cm shares one of them.
+ *
+ * A datagram to a group waits for one of its places likewise, but for no answer: no receiver
+ * can slow down a sender.
  */
 #include <linux/ktime.h>
 
@@ -52,11 +55,12 @@ static bool keel_far_dgram_may_wait(const struct keel_far *far, u64 now)
 	return far->qp->user && now >= far->free_until;
 }
 
-/* A wait was in vain. Is the other side still there? */
+/* A wait was in vain. Is the other side still there? A group has no link. */
 static void keel_far_dgram_give_up(struct keel_far *far, struct keel_link *link, u64 now)
 {
 	far->free_until = now + KEEL_FAR_DGRAM_FREE;
-	keel_link_event(link, KEEL_LINK_DOUBTED);
+	if (link)
+		keel_link_event(link, KEEL_LINK_DOUBTED);
 }
 
 /* Are as many datagrams under way as may be? Not for ever: answers may be lost. */
@@ -75,11 +79,11 @@ static bool keel_far_dgram_is_full(struct keel_far *far, struct keel_link *link,
 }
 
 /* Copy the data. Return: false if a key was invalidated. */
-static bool keel_far_dgram_copy(struct keel_xfer *x, struct keel_far *far)
+static bool keel_far_dgram_copy(struct keel_xfer *x, void *data)
 	__must_hold(&x->from->lock)
 {
 	const struct keel_mem mem = {
-		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)far->stage,
+		.type = KEEL_MEM_KERNEL, .start = (uintptr_t)data,
 	};
 	struct keel_segs *to = &x->from->remote;
 	struct keel_copy_ctl ctl;
@@ -131,7 +135,7 @@ static enum keel_xfer_result keel_far_dgram_link(struct keel_xfer *x, const stru
 	}
 	keel_far_dgram_frame(x, av, qkey, &frame);
 	/* The lock of the send queue is held: nothing sleeps here. */
-	if (keel_far_dgram_copy(x, far))
+	if (keel_far_dgram_copy(x, far->stage))
 		ret = keel_link_datagram(link, &frame, far->stage, x->from->segs.len, gfp);
 	if (ret == -EAGAIN && keel_far_dgram_waits(far, link, now))
 		return KEEL_XFER_UNDERWAY;
@@ -166,6 +170,57 @@ enum keel_xfer_result keel_far_dgram_send(struct keel_xfer *x, const struct keel
 	result = keel_far_dgram_link(x, av, qkey, link);
 	keel_link_put(link);
 	return result;
+}
+
+static void keel_far_group_fill(struct keel_xfer *x, const struct keel_av *av, u32 qkey,
+				struct keel_cast_msg *msg)
+{
+	keel_far_dgram_frame(x, av, qkey, &msg->frame);
+	msg->frame.flags &= KEEL_FRAME_F_SOLICITED;
+	msg->frame.psn = 0;
+	msg->frame.gen = 0;
+	msg->ends = av->ends;
+	msg->sl = av->sl;
+}
+
+/**
+ * keel_far_group_send() - send a datagram to the members that a group has on other hosts
+ * @x: the datagram; &keel_from.segs has its local memory
+ * @av: the address of the group
+ * @qkey: its Q_Key
+ *
+ * Context: process context; the lock of the send queue is held.
+ * Return: as keel_far_dgram_send()
+ */
+enum keel_xfer_result keel_far_group_send(struct keel_xfer *x, const struct keel_av *av,
+					  u32 qkey)
+{
+	const gfp_t gfp = GFP_NOWAIT | __GFP_NOWARN | (x->qp->user ? __GFP_ACCOUNT : 0);
+	struct keel_far *far = x->qp->far;
+	struct keel_cast_msg *msg;
+	int ret = -ENOLINK;
+
+	/* One that waited before may have ended in another way. */
+	if (far && context_unsafe(x->qp->sq.wait) != KEEL_WAIT_PEER)
+		far->begun = false;
+	/* The lock of the send queue is held: nothing sleeps here. */
+	msg = keel_cast_msg_new(&x->qp->kdev->cast, x->qp->obj.user, x->from->segs.len, gfp);
+	if (IS_ERR(msg))
+		ret = PTR_ERR(msg);
+	if (ret == -EAGAIN && far && keel_far_dgram_waits(far, NULL, ktime_get_ns()))
+		return KEEL_XFER_UNDERWAY;
+	if (far)
+		far->begun = false;
+	if (!IS_ERR(msg) && keel_far_dgram_copy(x, msg->data)) {
+		keel_far_group_fill(x, av, qkey, msg);
+		keel_cast_msg_send(msg);
+		return KEEL_XFER_DONE;
+	}
+	if (IS_ERR(msg))
+		keel_count(x->qp->kdev, ud_drops, 1);
+	else
+		keel_cast_msg_drop(msg);
+	return KEEL_XFER_DONE;
 }
 
 /**

@@ -4,6 +4,7 @@
  * into a list of the QP: the owner of the QP does the work.
  */
 #include <kunit/visibility.h>
+#include <linux/slab.h>
 
 #include "keel_far.h"
 #include "keel_qp.h"
@@ -180,7 +181,7 @@ static void keel_far_answered(struct keel_link *link, const struct keel_frame *f
 }
 
 /* Return: KEEL_RESULT_DONE: it is kept; else what the sender is told, if it asks. */
-static u8 keel_far_keep_datagram(struct keel_far *far, const struct keel_link *link,
+static u8 keel_far_keep_datagram(struct keel_far *far, const struct keel_ends *ends,
 				 const struct keel_frame *frame, const void *data)
 {
 	struct keel_far_slot *slot;
@@ -194,24 +195,33 @@ static u8 keel_far_keep_datagram(struct keel_far *far, const struct keel_link *l
 	if (!slot)
 		return KEEL_RESULT_RNR;
 	keel_far_fill(slot, frame, data);
-	slot->ends = link->ends;
+	slot->ends = *ends;
 	return KEEL_RESULT_DONE;
+}
+
+/* Likewise, for any QP. It runs if it is kept. */
+static u8 keel_far_take(struct keel_qp *qp, const struct keel_ends *ends,
+			const struct keel_frame *frame, const void *data)
+{
+	/* Pairs with keel_far_listen(). The reference on the QP keeps it. */
+	struct keel_far *far = smp_load_acquire(&qp->far);
+	u8 result = KEEL_RESULT_NOT_READY;
+
+	if (far)
+		result = keel_far_keep_datagram(far, ends, frame, data);
+	if (result == KEEL_RESULT_DONE)
+		keel_qp_schedule_alive(qp);
+	return result;
 }
 
 static void keel_far_datagram(struct keel_link *link, const struct keel_frame *frame,
 			      const void *data)
 {
 	struct keel_qp *qp = keel_qp_get(link->kdev, le32_to_cpu(frame->to));
-	struct keel_far *far;
 	u8 result = KEEL_RESULT_NOT_READY;
 
 	if (qp) {
-		/* Likewise. */
-		far = smp_load_acquire(&qp->far);
-		if (far)
-			result = keel_far_keep_datagram(far, link, frame, data);
-		if (result == KEEL_RESULT_DONE)
-			keel_qp_schedule_alive(qp);
+		result = keel_far_take(qp, &link->ends, frame, data);
 		keel_obj_put(&qp->obj);
 	}
 	if (result == KEEL_RESULT_DONE)
@@ -219,6 +229,23 @@ static void keel_far_datagram(struct keel_link *link, const struct keel_frame *f
 	keel_count(link->kdev, ud_drops, 1);
 	if (frame->flags & KEEL_FRAME_F_ANSWER)
 		keel_far_tell(link, frame, result);
+}
+
+/* Nobody is told that a member does not take it: it is lost. */
+static void keel_far_group(struct keel_dev *kdev, const struct keel_ends *ends,
+			   const struct keel_frame *frame, const void *data)
+{
+	struct keel_qp **members;
+	int i, n = keel_mcast_members(kdev, &ends->sgid, &members);
+
+	if (n <= 0)
+		keel_count(kdev, ud_drops, 1);
+	for (i = 0; i < n; i++) {
+		if (keel_far_take(members[i], ends, frame, data) != KEEL_RESULT_DONE)
+			keel_count(kdev, ud_drops, 1);
+		keel_obj_put(&members[i]->obj);
+	}
+	kfree(members);
 }
 
 static void keel_far_wake(struct keel_link_wait *wait)
@@ -231,6 +258,7 @@ const struct keel_wire_ops keel_far_ops = {
 	.request = keel_far_request,
 	.answer = keel_far_answered,
 	.datagram = keel_far_datagram,
+	.group = keel_far_group,
 	.wake = keel_far_wake,
 };
 EXPORT_SYMBOL_IF_KUNIT(keel_far_ops);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Multicast: the QPs that receive the messages to a group. There is no wire, so
- * a group is a list of this device's QPs.
+ * Multicast: the QPs that receive the messages to a group. A group is a list of this device's
+ * QPs. Other hosts send to it by &keel_dev.cast.
  */
 #include <linux/capability.h>
 #include <linux/err.h>
@@ -17,6 +17,7 @@
  * @n: number of members
  * @user: the user whose quota the group is charged to: the one whose QP
  *	attached first; NULL if that was a kernel consumer's
+ * @cast: the same for other hosts; or NULL: they are not reached
  */
 struct keel_mcast {
 	struct list_head node;
@@ -24,6 +25,7 @@ struct keel_mcast {
 	struct list_head members;
 	u32 n;
 	struct keel_user *user;
+	struct keel_cast_group *cast;
 };
 
 /**
@@ -54,6 +56,17 @@ void keel_mcasts_init(struct keel_mcasts *mcasts)
 	context_unsafe(INIT_LIST_HEAD(&mcasts->groups));
 }
 
+/* Free a group that has no members. */
+static void keel_mcast_free(struct keel_mcast *group)
+{
+	if (!group || group->n)
+		return;
+	list_del(&group->node);
+	keel_cast_leave(group->cast);
+	keel_quota_uncharge(group->user, KEEL_RES_GROUPS, 1);
+	kfree(group);
+}
+
 static struct keel_mcast *keel_mcast_find(struct keel_mcasts *mcasts,
 					  const union ib_gid *gid)
 	__must_hold(&mcasts->lock)
@@ -76,28 +89,27 @@ static struct keel_mcast *keel_mcast_make(struct keel_qp *qp,
 	group = kzalloc_obj(*group, gfp);
 	if (!group)
 		return NULL;
-	if (qp->user) {
-		group->user = keel_quota_charge(&qp->kdev->reg.quotas,
-						KEEL_RES_GROUPS, 1, gfp);
-		if (IS_ERR(group->user)) {
-			kfree(group);
-			return NULL;
-		}
-	}
 	group->gid = *gid;
 	INIT_LIST_HEAD(&group->members);
 	INIT_LIST_HEAD(&group->node);
+	if (keel_wire_is_on()) {
+		group->cast = keel_cast_group_new(&qp->kdev->cast, gid, gfp);
+		if (!group->cast)
+			goto err_group;
+	}
+	if (qp->user) {
+		group->user = keel_quota_charge(&qp->kdev->reg.quotas,
+						KEEL_RES_GROUPS, 1, gfp);
+		if (IS_ERR(group->user))
+			goto err_cast;
+	}
 	return group;
-}
 
-/* Free a group that has no members. */
-static void keel_mcast_free(struct keel_mcast *group)
-{
-	if (!group || group->n)
-		return;
-	list_del(&group->node);
-	keel_quota_uncharge(group->user, KEEL_RES_GROUPS, 1);
+err_cast:
+	keel_cast_leave(group->cast);
+err_group:
 	kfree(group);
+	return NULL;
 }
 
 /* A QP is in few groups, a group may have many QPs: search the QP's list. */
@@ -181,6 +193,8 @@ static int keel_mcast_try(struct keel_attach *a)
 			return -EAGAIN;
 		swap(group, a->group);
 		list_add_tail(&group->node, &mcasts->groups);
+		if (group->cast)
+			keel_cast_join(group->cast);
 	}
 	swap(member, a->member);
 	member->group = group;
@@ -222,6 +236,9 @@ static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	} while (keel_mcast_retry(&a, ret));
 	kfree(a.member);
 	keel_mcast_free(a.group);
+	/* The QP receives what other hosts send from here on. */
+	if (!ret)
+		keel_cast_flush(&a.qp->kdev->cast);
 	return ret ? -ENOMEM : 0;
 }
 

@@ -332,14 +332,18 @@ static bool keel_ud_deliver(struct keel_xfer *x, const struct keel_av *av,
 	return taken;
 }
 
-static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
-			      u32 qkey)
+static enum keel_xfer_result keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
+					       u32 qkey)
 	__must_hold(&x->from->lock)
 {
 	struct keel_qp **members;
-	int i, n = keel_mcast_members(x->qp->kdev, &av->dgid, &members);
+	int i, n;
 
-	if (n <= 0)
+	/* First, because this may have to be tried again: members of this host get it once. */
+	if (av->cast && keel_far_group_send(x, av, qkey) != KEEL_XFER_DONE)
+		return KEEL_XFER_UNDERWAY;
+	n = keel_mcast_members(x->qp->kdev, &av->dgid, &members);
+	if (n < 0 || (!n && !av->cast))
 		keel_count(x->qp->kdev, ud_drops, 1);
 	for (i = 0; i < n; i++) {
 		/* A datagram of a killed process may be lost. */
@@ -348,6 +352,7 @@ static void keel_ud_multicast(struct keel_xfer *x, const struct keel_av *av,
 		keel_obj_put(&members[i]->obj);
 	}
 	kfree(members);
+	return KEEL_XFER_DONE;
 }
 
 /**
@@ -455,7 +460,7 @@ static enum keel_xfer_result keel_ud_transmit(struct keel_xfer *x)
 		return KEEL_XFER_DONE;
 	}
 	if (ah->av.mcast)
-		keel_ud_multicast(x, &ah->av, qkey);
+		result = keel_ud_multicast(x, &ah->av, qkey);
 	else
 		result = keel_ud_unicast(x, &ah->av, qkey);
 	keel_obj_put(&ah->obj);
@@ -468,7 +473,8 @@ static enum keel_xfer_result keel_ud_transmit(struct keel_xfer *x)
  *
  * Context: preemption is disabled, but enabled meanwhile; the send queue's lock
  * is held.
- * Return: KEEL_XFER_DONE; KEEL_XFER_UNDERWAY: as keel_far_dgram_send();
+ * Return: KEEL_XFER_DONE; KEEL_XFER_UNDERWAY: as keel_far_dgram_send() and
+ * keel_far_group_send();
  * KEEL_XFER_ABSENT or KEEL_XFER_STOPPED if reading the memory of the requester was not
  * possible or was stopped.
  */

@@ -18,12 +18,14 @@ static int keel_home_new(struct ib_device *ib)
 	home->kdev = to_kdev(ib);
 	ib_set_client_data(ib, &keel_wire_client, home);
 	keel_home_add(home);
+	keel_cast_start(&home->kdev->cast);
 	return 0;
 }
 
 static void keel_home_remove(struct keel_home *home)
 {
 	keel_home_del(home);
+	keel_cast_stop(&home->kdev->cast);
 	keel_links_remove(home->kdev);
 	kfree(home);
 }
@@ -51,9 +53,11 @@ static void keel_lower_end(struct keel_lower *lower)
 {
 	WRITE_ONCE(lower->lost, true);
 	keel_links_lost();
+	keel_homes_hurry();
 	keel_lower_put(lower);
-	/* The work of each link that uses it ends its connection now. */
+	/* The work of each link that uses it ends its connection now, and so on. */
 	wait_for_completion(&lower->gone);
+	ib_dealloc_pd(lower->pd);
 }
 
 static int keel_lower_new(struct ib_device *ib)
@@ -72,11 +76,17 @@ static int keel_lower_new(struct ib_device *ib)
 		ret = -EOPNOTSUPP;
 	if (ret)
 		goto err_lower;
+	lower->pd = ib_alloc_pd(ib, 0);
+	if (IS_ERR(lower->pd)) {
+		ret = PTR_ERR(lower->pd);
+		goto err_lower;
+	}
 	ret = lower->cm->listen(lower);
 	if (ret)
 		goto err_listen;
 	ib_set_client_data(ib, &keel_wire_client, lower);
 	keel_lower_add(lower);
+	keel_homes_hurry();
 	return 0;
 
 err_listen:

@@ -152,16 +152,6 @@ static void keel_cm_unlisten(struct keel_lower *lower)
 	ib_destroy_cm_id(lower->listen);
 }
 
-/* Not ib_query_port(), which takes the RTNL lock for some devices. */
-static enum ib_mtu keel_cm_mtu(const struct ib_gid_attr *attr)
-{
-	const struct net_device *netdev;
-
-	guard(rcu)();
-	netdev = rdma_read_gid_attr_ndev_rcu(attr);
-	return IS_ERR(netdev) ? IB_MTU_256 : iboe_get_mtu(netdev->mtu) ?: IB_MTU_256;
-}
-
 static void keel_cm_path(struct sa_path_rec *path, const struct keel_conn *conn,
 			 const struct ib_gid_attr *attr, const struct rdma_dev_addr *addr)
 {
@@ -176,7 +166,7 @@ static void keel_cm_path(struct sa_path_rec *path, const struct keel_conn *conn,
 	path->reversible = 1;
 	path->numb_path = 1;
 	path->mtu_selector = IB_SA_EQ;
-	path->mtu = keel_cm_mtu(attr);
+	path->mtu = keel_gid_mtu(attr);
 	path->rate_selector = IB_SA_EQ;
 	path->rate = IB_RATE_PORT_CURRENT;
 	path->packet_life_time_selector = IB_SA_EQ;

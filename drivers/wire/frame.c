@@ -7,6 +7,7 @@
 #include <linux/string.h>
 #include <rdma/ib_verbs.h>
 
+#include "keel_cast.h"
 #include "keel_frame.h"
 #include "keel_conn.h"
 
@@ -34,6 +35,28 @@ static bool keel_datagram_is_valid(const struct keel_frame *frame)
 		frame->datagram.opcode == IB_WR_SEND_WITH_IMM) &&
 	       !memchr_inv(frame->datagram.unused, 0, sizeof(frame->datagram.unused));
 }
+
+/**
+ * keel_frame_is_group() - check a datagram to a group
+ * @frame: copy of its header
+ * @bytes: bytes that were received, with the header
+ *
+ * Context: any.
+ * Return: true if a host of this version may have sent it; else it is ignored.
+ */
+bool keel_frame_is_group(const struct keel_frame *frame, u32 bytes)
+{
+	return bytes >= sizeof(*frame) && bytes - sizeof(*frame) <= KEEL_CAST_DATA &&
+	       le32_to_cpu(frame->len) == bytes - sizeof(*frame) &&
+	       frame->type == KEEL_FRAME_GROUP &&
+	       !(frame->flags & ~KEEL_FRAME_F_SOLICITED) &&
+	       le16_to_cpu(frame->credits) == KEEL_FRAME_VERSION &&
+	       le32_to_cpu(frame->to) == IB_MULTICAST_QPN &&
+	       !(le32_to_cpu(frame->from) & ~KEEL_PSN_MASK) &&
+	       !frame->psn && !frame->srqn && !frame->gen && !frame->chunk && !frame->freed &&
+	       !frame->reserved && keel_datagram_is_valid(frame);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_frame_is_group);
 
 /* Frames without data, which are for no QP. */
 static bool keel_control_is_valid(const struct keel_frame *frame)

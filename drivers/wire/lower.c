@@ -116,6 +116,24 @@ struct net_device *keel_gid_netdev(const struct ib_gid_attr *attr)
 	return netdev;
 }
 
+/**
+ * keel_gid_mtu() - the MTU of a lower device
+ * @attr: a GID of it, of RoCE
+ *
+ * Not ib_query_port(), which takes the RTNL lock for some devices.
+ *
+ * Context: any.
+ * Return: the MTU.
+ */
+enum ib_mtu keel_gid_mtu(const struct ib_gid_attr *attr)
+{
+	const struct net_device *netdev;
+
+	guard(rcu)();
+	netdev = rdma_read_gid_attr_ndev_rcu(attr);
+	return IS_ERR(netdev) ? IB_MTU_256 : iboe_get_mtu(netdev->mtu) ?: IB_MTU_256;
+}
+
 /*
  * Find the GID of a lower device, for RoCE v2, on the netdev of @ends. Return: it, with a
  * reference, or NULL.
@@ -268,6 +286,20 @@ void keel_home_del(struct keel_home *home)
 {
 	guard(spinlock_irqsave)(&keel_lowers_lock);
 	list_del(&home->node);
+}
+
+/**
+ * keel_homes_hurry() - lower devices have come, or gone: multicast may need another one
+ *
+ * Context: any.
+ */
+void keel_homes_hurry(void)
+{
+	struct keel_home *home;
+
+	guard(spinlock_irqsave)(&keel_lowers_lock);
+	list_for_each_entry(home, &keel_homes, node)
+		keel_cast_hurry(&home->kdev->cast);
 }
 
 /* The device of keel that has the GID @sgid on @netdev, or NULL. */

@@ -5,6 +5,7 @@
 #include <kunit/visibility.h>
 #include <linux/slab.h>
 
+#include "keel_cast.h"
 #include "keel_conn.h"
 
 static struct workqueue_struct *keel_wire_wq;
@@ -203,6 +204,36 @@ void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
 		keel_wire_ops->datagram(link, frame, data);
 	else
 		keel_wire_ops->answer(link, frame, data);
+}
+
+/**
+ * keel_wire_queue() - run the work of the multicast of a device
+ * @work: the work
+ * @delay: when, in jiffies from now; unless it is due sooner
+ *
+ * Context: any.
+ */
+void keel_wire_queue(struct delayed_work *work, unsigned long delay)
+{
+	if (delay)
+		queue_delayed_work(keel_wire_wq, work, delay);
+	else
+		mod_delayed_work(keel_wire_wq, work, 0);
+}
+
+/**
+ * keel_wire_group() - pass a datagram to a group on to its members
+ * @kdev: the device
+ * @ends: the group, and the sender
+ * @frame: header of the datagram
+ * @data: its data
+ *
+ * Context: may sleep.
+ */
+void keel_wire_group(struct keel_dev *kdev, const struct keel_ends *ends,
+		     const struct keel_frame *frame, const void *data)
+{
+	keel_wire_ops->group(kdev, ends, frame, data);
 }
 
 /**

@@ -130,3 +130,14 @@ cm() {
 rping() {
 	try "rping $*" carried 40 both "cm_listens 7174" "rping -s -a @AT $*" "rping -c -a @AT $*"
 }
+
+joins() {
+	kernel_of b grep -q "^groups 1 attached 1 " /sys/kernel/debug/keel/keel_b/links
+}
+
+# mckey OPTION...: messages to a group, not over iWARP. The receiver ends when it has all.
+mckey() {
+	[ "$lower" != siw ] || return 0
+	try "mckey${*:+ $*}" both joins "mckey -m 239.9.0.2 -b @AT $*" \
+		"mckey -m 239.9.0.2 -b ${address[a]%/*} -s $*"
+}
