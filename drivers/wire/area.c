@@ -187,7 +187,7 @@ void keel_chunks_free(struct keel_chunks *chunks)
 	if (!chunks)
 		return;
 	INIT_WORK(&chunks->work, keel_chunks_work);
-	keel_wire_queue(&chunks->work);
+	keel_wire_defer(&chunks->work);
 }
 
 /**

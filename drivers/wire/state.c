@@ -41,12 +41,12 @@ void keel_links_stop(void)
 EXPORT_SYMBOL_IF_KUNIT(keel_links_stop);
 
 /**
- * keel_wire_queue() - queue a work that is no one of a link
+ * keel_wire_defer() - let a work of no link run soon
  * @work: the work; keel_links_stop() waits for it
  *
  * Context: any.
  */
-void keel_wire_queue(struct work_struct *work)
+void keel_wire_defer(struct work_struct *work)
 {
 	queue_work(keel_wire_wq, work);
 }
