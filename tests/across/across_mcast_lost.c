@@ -9,8 +9,7 @@
 #include "t.h"
 
 /* Numbers of keel_frame.h and cast_qp.c */
-#define FRAME_GROUP	7
-#define VERSION		3
+#define VERSION		HELLO_VERSION
 #define CAST_QKEY	0xeb65656c
 
 static struct crowd x;
@@ -179,6 +178,9 @@ TEST_SLOW(forged, "HOST-3", "of frames to a group with one member wrong at a tim
 		{ offsetof(struct frame, psn), 1 },
 		{ offsetof(struct frame, srqn), 1 },
 		{ offsetof(struct frame, gen), 1 },
+		{ offsetof(struct frame, chunk), 1 },
+		{ offsetof(struct frame, freed), 1 },
+		{ offsetof(struct frame, reserved), 1 },
 		{ offsetof(struct frame, datagram.opcode), IBV_WR_RDMA_WRITE },
 		{ offsetof(struct frame, datagram.reserved), 1 },
 		{ offsetof(struct frame, datagram.qkey), 1 },

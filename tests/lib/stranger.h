@@ -28,7 +28,7 @@
 /* enum keel_frame_type and the other numbers of keel_frame.h */
 enum {
 	FRAME_REQUEST = 1, FRAME_ANSWER, FRAME_CREDIT, FRAME_ASK, FRAME_ALIVE, FRAME_DATAGRAM,
-	FRAME_CHUNKS, FRAME_TYPES,
+	FRAME_CHUNKS, FRAME_GROUP, FRAME_TYPES,
 };
 
 enum { FRAME_RC, FRAME_UC, FRAME_XRC };
