@@ -51,6 +51,7 @@ struct keel_cast_group {
 /**
  * struct keel_cast - multicast of a device to and from other hosts
  * @work: all that may sleep
+ * @again: queues @work later
  * @hurry: the devices have changed: look for a lower device at once
  * @retry: look for one not before, jiffies; only for @work
  * @check: when to look whether @qp is still that of the right one, jiffies; only for @work
@@ -67,7 +68,8 @@ struct keel_cast_group {
  * @queue: those that @work is to send, the oldest first
  */
 struct keel_cast {
-	struct delayed_work work;
+	struct work_struct work;
+	struct delayed_work again;
 	bool hurry;
 	unsigned long retry;
 	unsigned long check;
@@ -123,7 +125,8 @@ void keel_cast_start(struct keel_cast *cast);
 void keel_cast_stop(struct keel_cast *cast);
 void keel_cast_flush(struct keel_cast *cast);
 void keel_cast_hurry(struct keel_cast *cast);
-void keel_cast_run(struct keel_cast *cast, unsigned long delay);
+void keel_cast_run(struct keel_cast *cast);
+void keel_cast_later(struct keel_cast *cast, unsigned long delay);
 struct keel_cast_group *keel_cast_group_new(struct keel_cast *cast, const union ib_gid *gid,
 					    gfp_t gfp);
 void keel_cast_join(struct keel_cast_group *group);
@@ -152,7 +155,8 @@ void keel_cast_work(struct work_struct *work);
 void keel_cast_show(struct seq_file *m, struct keel_cast *cast);
 
 /* state.c */
-void keel_wire_queue(struct delayed_work *work, unsigned long delay);
+void keel_wire_run(struct work_struct *work);
+void keel_wire_later(struct delayed_work *work, unsigned long delay);
 void keel_wire_group(struct keel_dev *kdev, const struct keel_ends *ends,
 		     const struct keel_frame *frame, const void *data);
 

@@ -29,6 +29,8 @@ struct keel_srq;
 #define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
 /* Long packets that a QP keeps in each direction: those with more than KEEL_FRAME_DATA bytes. */
 #define KEEL_FAR_LONGS	3
+/* Most such areas of a user: the other host has a part in what is charged to the user. */
+#define KEEL_FAR_USER_LONGS	64
 /* A message with more bytes is worth the memory for long packets. */
 #define KEEL_FAR_WORTH	(KEEL_FAR_WINDOW * KEEL_FRAME_DATA)
 /* Most datagrams that a QP keeps: as many as it may have receive WQEs, but no more. */

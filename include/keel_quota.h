@@ -55,6 +55,7 @@ struct keel_quotas {
  *	reference.
  * @lock: serializes keel_user_charge()
  * @held: amount of each resource that the user holds
+ * @longs: areas for long packets of other hosts that its QPs have
  * @orphans: work for objects of its dead processes
  * @reaps: threads of its processes that are to end
  * @rcu: a lookup may still read it
@@ -67,6 +68,7 @@ struct keel_user {
 	unsigned long kept;
 	spinlock_t lock;
 	atomic64_t held[KEEL_QUOTAS];
+	atomic_t longs;
 	struct keel_orphans orphans;
 	struct keel_reaps_of_user reaps;
 	struct rcu_head rcu;

@@ -408,7 +408,6 @@ void keel_link_wake(struct keel_link *link, u32 room);
 void keel_link_expire(struct keel_link *link);
 bool keel_link_is_awaited(const struct keel_link *link) __must_hold(&link->lock);
 bool keel_link_has_waiters(struct keel_link *link);
-void keel_wire_defer(struct work_struct *work);
 bool keel_link_is_dead(struct keel_link *link);
 bool keel_request_begin(const struct keel_lower *lower);
 void keel_request_end(const struct keel_lower *lower);

@@ -15,9 +15,10 @@
 #include "keel_far.h"
 #include "keel_opcode.h"
 #include "keel_qp.h"
+#include "keel_quota.h"
 
 /* How long all packets stay short if there was no memory. */
-#define KEEL_FAR_RETRY	HZ
+#define KEEL_FAR_RETRY	(10 * HZ)
 
 /**
  * keel_far_want() - there is a message that long packets are worth for
@@ -30,13 +31,36 @@ void keel_far_want(struct keel_far_longs *longs)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_want);
 
+static bool keel_far_count(struct keel_user *user)
+{
+	if (!user || atomic_inc_return(&user->longs) <= KEEL_FAR_USER_LONGS)
+		return true;
+	atomic_dec(&user->longs);
+	return false;
+}
+
+static void keel_far_drop_longs(const struct keel_qp *qp, u8 *data)
+{
+	if (!data)
+		return;
+	vfree(data);
+	/* The QP counts for its user as long as it is there. */
+	if (qp->obj.user)
+		atomic_dec(&qp->obj.user->longs);
+}
+
 /* Messages of kernel consumers may be those that write to a disk what memory is freed for. */
 static u8 *keel_far_alloc(const struct keel_qp *qp)
 {
 	gfp_t gfp = (qp->user ? GFP_KERNEL_ACCOUNT : GFP_NOIO) | __GFP_NORETRY | __GFP_NOWARN;
 	unsigned int flags = qp->user ? 0 : memalloc_noio_save();
-	u8 *data = __vmalloc(KEEL_FAR_LONGS * KEEL_CHUNK_DATA, gfp);
+	u8 *data = NULL;
 
+	if (keel_far_count(qp->obj.user)) {
+		data = __vmalloc(KEEL_FAR_LONGS * KEEL_CHUNK_DATA, gfp);
+		if (!data && qp->obj.user)
+			atomic_dec(&qp->obj.user->longs);
+	}
 	if (!qp->user)
 		memalloc_noio_restore(flags);
 	return data;
@@ -59,7 +83,7 @@ static void keel_far_grow_one(struct keel_far *far, struct keel_far_longs *longs
 			data = NULL;
 		}
 	}
-	vfree(data);
+	keel_far_drop_longs(far->qp, data);
 }
 
 /**
@@ -92,8 +116,8 @@ void keel_far_free(struct keel_far *far)
 {
 	if (!far)
 		return;
-	vfree(far->long_requests.data);
-	vfree(far->long_answers.data);
+	keel_far_drop_longs(far->qp, far->long_requests.data);
+	keel_far_drop_longs(far->qp, far->long_answers.data);
 	vfree(far);
 }
 

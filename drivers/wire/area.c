@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
+#include "keel_cast.h"
 #include "keel_conn.h"
 
 static void keel_area_free(struct keel_area *area)
@@ -187,7 +188,7 @@ void keel_chunks_free(struct keel_chunks *chunks)
 	if (!chunks)
 		return;
 	INIT_WORK(&chunks->work, keel_chunks_work);
-	keel_wire_defer(&chunks->work);
+	keel_wire_run(&chunks->work);
 }
 
 /**

@@ -12,6 +12,37 @@
 #include "keel_cast.h"
 
 /**
+ * keel_cast_run() - run &keel_cast.work
+ * @cast: of a device
+ *
+ * Context: any.
+ */
+void keel_cast_run(struct keel_cast *cast)
+{
+	keel_wire_run(&cast->work);
+}
+
+/**
+ * keel_cast_later() - run &keel_cast.work later
+ * @cast: of a device; a call of its work
+ * @delay: when, in jiffies from now
+ *
+ * &keel_cast.work is no delayed work: another thread that moves one forward may have taken it
+ * off its queue for a moment, and keel_cast_flush() would not see it.
+ *
+ * Context: any.
+ */
+void keel_cast_later(struct keel_cast *cast, unsigned long delay)
+{
+	keel_wire_later(&cast->again, delay);
+}
+
+static void keel_cast_again(struct work_struct *work)
+{
+	keel_cast_run(container_of(to_delayed_work(work), struct keel_cast, again));
+}
+
+/**
  * keel_cast_init() - initialize the multicast of a device
  * @cast: of a new device
  * @run: keel_cast_work()
@@ -19,7 +50,8 @@
 void keel_cast_init(struct keel_cast *cast, work_func_t run)
 	__context_unsafe(/* no other thread has it yet */)
 {
-	INIT_DELAYED_WORK(&cast->work, run);
+	INIT_WORK(&cast->work, run);
+	INIT_DELAYED_WORK(&cast->again, keel_cast_again);
 	spin_lock_init(&cast->lock);
 	INIT_LIST_HEAD(&cast->todo);
 	INIT_LIST_HEAD(&cast->groups);
@@ -32,18 +64,6 @@ void keel_cast_init(struct keel_cast *cast, work_func_t run)
 EXPORT_SYMBOL_IF_KUNIT(keel_cast_init);
 
 /**
- * keel_cast_run() - run &keel_cast.work
- * @cast: of a device
- * @delay: when, in jiffies from now; unless it is due sooner
- *
- * Context: any.
- */
-void keel_cast_run(struct keel_cast *cast, unsigned long delay)
-{
-	keel_wire_queue(&cast->work, delay);
-}
-
-/**
  * keel_cast_hurry() - lower devices have come, or gone
  * @cast: of a device
  *
@@ -52,7 +72,7 @@ void keel_cast_run(struct keel_cast *cast, unsigned long delay)
 void keel_cast_hurry(struct keel_cast *cast)
 {
 	WRITE_ONCE(cast->hurry, true);
-	keel_cast_run(cast, 0);
+	keel_cast_run(cast);
 }
 
 /**
@@ -79,8 +99,10 @@ void keel_cast_stop(struct keel_cast *cast)
 {
 	scoped_guard(spinlock, &cast->lock)
 		cast->on = false;
-	keel_cast_run(cast, 0);
+	keel_cast_run(cast);
 	keel_cast_flush(cast);
+	/* The work calls keel_cast_later() no more. */
+	cancel_delayed_work_sync(&cast->again);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_cast_stop);
 
@@ -92,7 +114,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_cast_stop);
  */
 void keel_cast_flush(struct keel_cast *cast)
 {
-	flush_delayed_work(&cast->work);
+	flush_work(&cast->work);
 }
 
 /**
@@ -133,7 +155,7 @@ void keel_cast_join(struct keel_cast_group *group)
 		group->wanted = true;
 		list_add_tail(&group->node, &cast->todo);
 	}
-	keel_cast_run(cast, 0);
+	keel_cast_run(cast);
 }
 
 /**
@@ -158,7 +180,7 @@ void keel_cast_leave(struct keel_cast_group *group)
 		group->wanted = false;
 		list_move_tail(&group->node, &cast->todo);
 	}
-	keel_cast_run(cast, 0);
+	keel_cast_run(cast);
 }
 
 /* Users share the places for datagrams like other resources. */
@@ -245,7 +267,7 @@ void keel_cast_msg_send(struct keel_cast_msg *msg)
 	WRITE_ONCE(cast->used, jiffies);
 	scoped_guard(spinlock, &cast->lock)
 		list_add_tail(&msg->waits, &cast->queue);
-	keel_cast_run(cast, 0);
+	keel_cast_run(cast);
 }
 
 /**

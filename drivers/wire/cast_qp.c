@@ -81,7 +81,7 @@ struct keel_cast_qp {
 static void keel_cast_qp_fail(struct keel_cast_qp *cqp)
 {
 	WRITE_ONCE(cqp->broken, true);
-	keel_cast_run(cqp->cast, 0);
+	keel_cast_run(cqp->cast);
 }
 
 /**

@@ -242,18 +242,18 @@ static void keel_cast_transmit(struct keel_cast *cast)
 		if (keel_cast_send(cast, msg))
 			keel_cast_msg_drop(msg);
 	}
-	keel_cast_run(cast, 0);
+	keel_cast_run(cast);
 }
 
 /* Run again when there is something to do without an event. */
-static void keel_cast_later(struct keel_cast *cast)
+static void keel_cast_plan(struct keel_cast *cast)
 {
 	unsigned long now = jiffies;
 
 	if (cast->qp)
-		keel_cast_run(cast, KEEL_CAST_CHECK);
+		keel_cast_later(cast, KEEL_CAST_CHECK);
 	else if (keel_cast_is_wanted(cast))
-		keel_cast_run(cast, time_before(now, cast->retry) ? cast->retry - now : 1);
+		keel_cast_later(cast, time_before(now, cast->retry) ? cast->retry - now : 1);
 }
 
 /**
@@ -262,7 +262,7 @@ static void keel_cast_later(struct keel_cast *cast)
  */
 void keel_cast_work(struct work_struct *work)
 {
-	struct keel_cast *cast = container_of(to_delayed_work(work), struct keel_cast, work);
+	struct keel_cast *cast = container_of(work, struct keel_cast, work);
 	struct keel_cast_group *group;
 
 	/* If it is set just now, what has changed is seen below, under the lock of lower.c. */
@@ -279,7 +279,7 @@ void keel_cast_work(struct work_struct *work)
 	while ((group = keel_cast_next(cast)))
 		keel_cast_change(cast, group);
 	keel_cast_transmit(cast);
-	keel_cast_later(cast);
+	keel_cast_plan(cast);
 }
 
 static u32 keel_cast_count(const struct list_head *list)

@@ -3,6 +3,7 @@
  * Links for the rest of this folder: references, events, and those that wait.
  */
 #include <kunit/visibility.h>
+#include <linux/minmax.h>
 #include <linux/slab.h>
 
 #include "keel_cast.h"
@@ -39,17 +40,6 @@ void keel_links_stop(void)
 	destroy_workqueue(keel_wire_wq);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_links_stop);
-
-/**
- * keel_wire_defer() - let a work of no link run soon
- * @work: the work; keel_links_stop() waits for it
- *
- * Context: any.
- */
-void keel_wire_defer(struct work_struct *work)
-{
-	queue_work(keel_wire_wq, work);
-}
 
 static void keel_link_release(struct kref *ref)
 {
@@ -207,18 +197,26 @@ void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
 }
 
 /**
- * keel_wire_queue() - run the work of the multicast of a device
- * @work: the work
- * @delay: when, in jiffies from now; unless it is due sooner
+ * keel_wire_run() - run a work that is no one of a link
+ * @work: the work; keel_links_stop() waits for it
  *
  * Context: any.
  */
-void keel_wire_queue(struct delayed_work *work, unsigned long delay)
+void keel_wire_run(struct work_struct *work)
 {
-	if (delay)
-		queue_delayed_work(keel_wire_wq, work, delay);
-	else
-		mod_delayed_work(keel_wire_wq, work, 0);
+	queue_work(keel_wire_wq, work);
+}
+
+/**
+ * keel_wire_later() - run such a work later, and not at the time of an earlier call
+ * @work: the work
+ * @delay: when, in jiffies from now
+ *
+ * Context: any.
+ */
+void keel_wire_later(struct delayed_work *work, unsigned long delay)
+{
+	mod_delayed_work(keel_wire_wq, work, delay);
 }
 
 /**
@@ -282,7 +280,8 @@ static u32 keel_link_chunks(struct keel_link *link)
 		return 0;
 	scoped_guard(spinlock, &link->up->lock)
 		ready = keel_chunks_ready(link->up);
-	return ready > link->nwoken_chunks ? ready - link->nwoken_chunks : 0;
+	/* Those that were woken may be stopped: only a half is kept for them. */
+	return ready - min3(ready, link->nwoken_chunks, (u32)KEEL_CHUNKS / 2);
 }
 
 /**
@@ -304,13 +303,13 @@ void keel_link_wake(struct keel_link *link, u32 room)
 	if (room && link->up && link->nheld)
 		keel_link_queue(link);
 	kept = min(link->nwoken, KEEL_LINK_OPEN);
+	/* First, because they are few. */
+	chunks = keel_turns_empty(&link->chunk_turns) ? 0 : keel_link_chunks(link);
+	for (; room > kept && chunks; room--, chunks--)
+		if (!keel_link_wake_one(link, &link->chunk_turns))
+			break;
 	for (; room > kept; room--)
 		if (!keel_link_wake_one(link, &link->turns))
-			break;
-	if (!room || keel_turns_empty(&link->chunk_turns))
-		return;
-	for (chunks = keel_link_chunks(link); chunks; chunks--)
-		if (!keel_link_wake_one(link, &link->chunk_turns))
 			break;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_wake);

@@ -45,6 +45,9 @@ static bool keel_link_has_chunk(struct keel_link *link, struct keel_conn *conn,
 	ready = keel_chunks_ready(conn);
 	if (wait && wait->woken && wait->chunk)
 		return ready;
+	/* As many are for everybody: see keel_link_wake(). */
+	if (ready > KEEL_CHUNKS / 2)
+		return true;
 	return ready > link->nwoken_chunks && keel_turns_empty(&link->chunk_turns);
 }
 
