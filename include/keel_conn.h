@@ -5,6 +5,8 @@
 #ifndef KEEL_CONN_H
 #define KEEL_CONN_H
 
+#include <linux/bitops.h>
+
 #include "keel_wire.h"
 
 /* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
@@ -172,15 +174,8 @@ int keel_buf_post_recv(struct keel_buf *buf);
 int keel_buf_post_send(struct keel_buf *buf, u32 len) __must_hold(&buf->conn->lock);
 
 /* conn.c */
-struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower);
-int keel_conn_begin(struct keel_conn *conn);
-int keel_conn_post(struct keel_conn *conn, int n);
-int keel_conn_fill(struct keel_conn *conn);
-void keel_conn_add_chunks(struct keel_conn *conn);
 bool keel_conn_up(struct keel_conn *conn);
 void keel_conn_end(struct keel_conn *conn);
-void keel_conn_destroy(struct keel_conn *conn);
-void keel_conn_put(struct keel_conn *conn);
 bool keel_conn_is_up(struct keel_conn *conn);
 u32 keel_conn_room_locked(struct keel_conn *conn) __must_hold(&conn->lock);
 u32 keel_conn_room(struct keel_conn *conn);
@@ -190,6 +185,18 @@ struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len) __must_hold(&co
 void keel_conn_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);
+void keel_conn_settle(struct keel_conn *conn) __must_hold(&conn->lock);
+void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc);
+void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc);
+
+/* conn_make.c */
+struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower);
+int keel_conn_begin(struct keel_conn *conn);
+int keel_conn_post(struct keel_conn *conn, int n);
+int keel_conn_fill(struct keel_conn *conn);
+void keel_conn_add_chunks(struct keel_conn *conn);
+void keel_conn_destroy(struct keel_conn *conn);
+void keel_conn_put(struct keel_conn *conn);
 
 /* area.c */
 struct keel_chunks *keel_chunks_new(struct keel_conn *conn);
@@ -203,11 +210,9 @@ void keel_chunk_to_cpu(struct keel_lower *lower, const struct keel_area *area, u
 		       u32 len);
 
 /* chunk.c */
-bool keel_conn_has_chunks(struct keel_conn *conn) __must_hold(&conn->lock);
 bool keel_conn_may_add_chunks(struct keel_conn *conn);
 bool keel_conn_chunks_stuck(struct keel_conn *conn, unsigned long time);
 bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame);
-u32 keel_chunks_ready(struct keel_conn *conn) __must_hold(&conn->lock);
 void keel_chunk_take(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 void keel_chunk_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 void keel_chunk_sent(struct keel_buf *buf) __must_hold(&buf->conn->lock);
@@ -216,5 +221,44 @@ bool keel_chunks_return(struct keel_conn *conn, unsigned long freed)
 void keel_chunk_wr(struct keel_buf *buf, u32 len, struct ib_rdma_wr *wr, struct ib_sge *sge)
 	__must_hold(&buf->conn->lock);
 const void *keel_chunk_get(struct keel_conn *conn, const struct keel_frame *frame);
+
+/**
+ * keel_conn_has_chunks() - can data be sent in chunks?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: true if so, although all may be in use now.
+ */
+static inline bool keel_conn_has_chunks(const struct keel_conn *conn)
+	__must_hold(&conn->lock)
+{
+	return conn->state == KEEL_CONN_UP && conn->chunks && conn->told_chunks;
+}
+
+/**
+ * keel_chunks_now() - the chunks that can be written now
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: bits.
+ */
+static inline unsigned long keel_chunks_now(const struct keel_conn *conn)
+	__must_hold(&conn->lock)
+{
+	return conn->chunks_free & ~conn->chunks_writing;
+}
+
+/**
+ * keel_chunks_ready() - how many chunks are there for data?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: their number.
+ */
+static inline u32 keel_chunks_ready(const struct keel_conn *conn)
+	__must_hold(&conn->lock)
+{
+	return keel_conn_has_chunks(conn) ? hweight_long(keel_chunks_now(conn)) : 0;
+}
 
 #endif /* KEEL_CONN_H */

@@ -13,18 +13,6 @@
 #define KEEL_CHUNKS_ALL		GENMASK(KEEL_CHUNKS - 1, 0)
 
 /**
- * keel_conn_has_chunks() - can data be sent in chunks?
- * @conn: the connection
- *
- * Context: any but interrupts.
- * Return: true if so, although all may be in use now.
- */
-bool keel_conn_has_chunks(struct keel_conn *conn)
-{
-	return conn->state == KEEL_CONN_UP && conn->chunks && conn->told_chunks;
-}
-
-/**
  * keel_conn_may_add_chunks() - is there no attempt yet to make chunks?
  * @conn: the connection
  *
@@ -35,25 +23,6 @@ bool keel_conn_may_add_chunks(struct keel_conn *conn)
 {
 	guard(spinlock)(&conn->lock);
 	return conn->state == KEEL_CONN_UP && !conn->tried_chunks;
-}
-
-/* Those that can be written now. */
-static unsigned long keel_chunks_now(const struct keel_conn *conn)
-	__must_hold(&conn->lock)
-{
-	return conn->chunks_free & ~conn->chunks_writing;
-}
-
-/**
- * keel_chunks_ready() - how many chunks are there for data?
- * @conn: the connection
- *
- * Context: any but interrupts.
- * Return: their number.
- */
-u32 keel_chunks_ready(struct keel_conn *conn)
-{
-	return keel_conn_has_chunks(conn) ? hweight_long(keel_chunks_now(conn)) : 0;
 }
 
 /**

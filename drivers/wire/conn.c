@@ -14,66 +14,6 @@
 /* More credits than any host has buffers: it does not follow the protocol. */
 #define KEEL_CREDITS_MAX	U16_MAX
 
-static void keel_conn_release(struct kref *ref)
-{
-	struct keel_conn *conn = container_of(ref, struct keel_conn, ref);
-	int i;
-
-	/* Only now: threads with a lent buffer may have written to it. */
-	for (i = 0; i < KEEL_LINK_SENDS; i++)
-		free_page((unsigned long)conn->sends[i].page);
-	for (i = 0; i < KEEL_LINK_RECVS; i++)
-		free_page((unsigned long)conn->recvs[i].page);
-	/* Likewise. No other thread has the connection any more. */
-	context_unsafe(keel_chunks_free(conn->chunks));
-	kfree(conn->headers);
-	keel_link_put(conn->link);
-	kfree(conn);
-}
-
-/**
- * keel_conn_put() - drop a reference on a connection
- * @conn: the connection
- *
- * Context: any but interrupts.
- */
-void keel_conn_put(struct keel_conn *conn)
-{
-	kref_put(&conn->ref, keel_conn_release);
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_conn_put);
-
-/**
- * keel_conn_new() - make a connection without a QP
- * @link: the link
- * @lower: the device that is to carry it
- *
- * Context: may sleep.
- * Return: the connection, which keel_conn_destroy() destroys; or NULL.
- */
-struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower)
-	__context_unsafe(/* no other thread has the connection yet */)
-{
-	struct keel_conn *conn = kzalloc_obj(*conn, GFP_KERNEL);
-
-	if (!conn)
-		return NULL;
-	kref_init(&conn->ref);
-	kref_get(&link->ref);
-	conn->link = link;
-	keel_lower_get(lower);
-	conn->lower = lower;
-	conn->psn = get_random_u32() & KEEL_PSN_MASK;
-	conn->cookie = cpu_to_le64(get_random_u64());
-	spin_lock_init(&conn->lock);
-	INIT_LIST_HEAD(&conn->node);
-	INIT_LIST_HEAD(&conn->guest);
-	INIT_LIST_HEAD(&conn->free);
-	conn->since = jiffies;
-	return conn;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_conn_new);
-
 /**
  * keel_conn_end() - end a connection
  * @conn: the connection; it carries no frame from here on
@@ -253,9 +193,15 @@ bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_tell);
 
-/* Send what this side owes the other one: an answer to ASK, its chunks, and credits. */
-static void keel_conn_settle(struct keel_conn *conn)
-	__must_hold(&conn->lock)
+/**
+ * keel_conn_settle() - send what this side owes the other one
+ * @conn: the connection
+ *
+ * An answer to ASK, where the chunks are, and credits.
+ *
+ * Context: any but interrupts.
+ */
+void keel_conn_settle(struct keel_conn *conn)
 {
 	if (conn->owes_alive && keel_conn_tell_locked(conn, KEEL_FRAME_ALIVE))
 		conn->owes_alive = false;
@@ -288,7 +234,12 @@ bool keel_conn_up(struct keel_conn *conn)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_up);
 
-static void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
+/**
+ * keel_conn_sent() - &keel_buf.cqe of a buffer to send
+ * @cq: CQ of the connection
+ * @wc: the completion
+ */
+void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct keel_buf *buf = container_of(wc->wr_cqe, struct keel_buf, cqe);
 	struct keel_conn *conn = buf->conn;
@@ -304,25 +255,6 @@ static void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 		keel_conn_end(conn);
 	else
 		keel_link_wake(conn->link, keel_conn_room(conn));
-}
-
-/* &keel_chunks.cqe: the completion of the frame behind the write does the rest. */
-static void keel_conn_written(struct ib_cq *cq, struct ib_wc *wc)
-{
-	if (wc->status != IB_WC_SUCCESS)
-		keel_conn_end(cq->cq_context);
-}
-
-/* &keel_chunks.reg_cqe: if the device does not want this, the next connection does without. */
-static void keel_conn_registered(struct ib_cq *cq, struct ib_wc *wc)
-{
-	struct keel_conn *conn = cq->cq_context;
-
-	if (wc->status == IB_WC_SUCCESS)
-		return;
-	if (wc->status != IB_WC_WR_FLUSH_ERR)
-		WRITE_ONCE(conn->lower->no_chunks, true);
-	keel_conn_end(conn);
 }
 
 /* Return: false if the other side does not follow the protocol. */
@@ -408,7 +340,12 @@ static void keel_conn_invalid(struct keel_conn *conn)
 	keel_conn_end(conn);
 }
 
-static void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
+/**
+ * keel_conn_received() - &keel_buf.cqe of a buffer to receive
+ * @cq: CQ of the connection
+ * @wc: the completion
+ */
+void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
 {
 	struct keel_buf *buf = container_of(wc->wr_cqe, struct keel_buf, cqe);
 	struct keel_conn *conn = buf->conn;
@@ -447,186 +384,3 @@ static void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
 		return;
 	keel_link_wake(conn->link, keel_conn_room(conn));
 }
-
-static void keel_conn_fault(struct ib_event *event, void *context)
-{
-	/* An error of the QP ends in completions with an error status. */
-}
-
-/**
- * keel_conn_begin() - give a connection its QP
- * @conn: the connection
- *
- * Context: may sleep.
- * Return: 0 or a negative errno: the caller destroys the connection then.
- */
-int keel_conn_begin(struct keel_conn *conn)
-{
-	struct ib_qp_init_attr init = {
-		.event_handler = keel_conn_fault,
-		.cap = {
-			/* One for each chunk and its MR, and one more each for ib_drain_qp(). */
-			.max_send_wr = KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + 1,
-			.max_recv_wr = KEEL_LINK_RECVS + 1,
-			.max_send_sge = 2,
-			.max_recv_sge = 2,
-		},
-		.sq_sig_type = IB_SIGNAL_REQ_WR,
-		.qp_type = IB_QPT_RC,
-	};
-	int ret;
-
-	keel_stub(keel_conn_begin, conn);
-	/* For chunks, if there can be any: keel_chunks_new(). */
-	if (conn->lower->ib->attrs.max_send_sge >= (int)KEEL_CHUNK_PARTS)
-		init.cap.max_send_sge = max_t(u32, KEEL_CHUNK_PARTS, 2);
-	if (!keel_buf_headers(conn))
-		return -ENOMEM;
-	conn->cq = ib_alloc_cq_any(conn->lower->ib, conn,
-				   KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + KEEL_LINK_RECVS + 2,
-				   IB_POLL_WORKQUEUE);
-	if (IS_ERR(conn->cq)) {
-		ret = PTR_ERR(conn->cq);
-		conn->cq = NULL;
-		return ret;
-	}
-	init.send_cq = conn->cq;
-	init.recv_cq = conn->cq;
-	conn->pd = ib_alloc_pd(conn->lower->ib, 0);
-	if (IS_ERR(conn->pd)) {
-		ret = PTR_ERR(conn->pd);
-		conn->pd = NULL;
-		return ret;
-	}
-	conn->qp = ib_create_qp(conn->pd, &init);
-	if (!IS_ERR(conn->qp))
-		return 0;
-	ret = PTR_ERR(conn->qp);
-	conn->qp = NULL;
-	return ret;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_conn_begin);
-
-/**
- * keel_conn_post() - make buffers to receive, and post them
- * @conn: the connection, whose QP is ready for them
- * @n: until so many are posted
- *
- * Context: may sleep.
- * Return: 0 or a negative errno.
- */
-int keel_conn_post(struct keel_conn *conn, int n)
-{
-	struct keel_buf *buf;
-	int ret;
-
-	for (; conn->posted < n; conn->posted++) {
-		buf = &conn->recvs[conn->posted];
-		buf->cqe.done = keel_conn_received;
-		ret = keel_buf_map(conn, buf, KEEL_LINK_SENDS + conn->posted, DMA_FROM_DEVICE);
-		ret = ret ?: keel_buf_post_recv(buf);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-/**
- * keel_conn_add_chunks() - give a connection its chunks
- * @conn: the connection, which is up
- *
- * It works without them, too, but long messages are slower. There is one attempt.
- *
- * Context: may sleep; work of the link.
- */
-void keel_conn_add_chunks(struct keel_conn *conn)
-{
-	struct keel_chunks *chunks;
-
-	if (!keel_conn_may_add_chunks(conn))
-		return;
-	scoped_guard(spinlock, &conn->lock)
-		conn->tried_chunks = true;
-	chunks = keel_chunks_new(conn);
-	if (!chunks)
-		return;
-	chunks->cqe.done = keel_conn_written;
-	chunks->reg_cqe.done = keel_conn_registered;
-	if (keel_chunks_post(chunks, conn->qp)) {
-		keel_chunks_unmap(conn->lower, chunks);
-		keel_chunks_free(chunks);
-		return;
-	}
-	guard(spinlock)(&conn->lock);
-	conn->chunks = chunks;
-	conn->owes_chunks = true;
-	if (conn->state == KEEL_CONN_UP)
-		keel_conn_settle(conn);
-}
-
-/**
- * keel_conn_fill() - give a connection all its buffers
- * @conn: the connection, whose QP is ready for them, and to send
- *
- * Not before the other side has answered, so that requests alone take little memory.
- *
- * Context: may sleep.
- * Return: 0 or a negative errno: the caller destroys the connection then.
- */
-int keel_conn_fill(struct keel_conn *conn)
-{
-	struct keel_buf *buf;
-	int i, ret;
-
-	for (i = 0; i < KEEL_LINK_SENDS; i++) {
-		buf = &conn->sends[i];
-		buf->cqe.done = keel_conn_sent;
-		ret = keel_buf_map(conn, buf, i, DMA_TO_DEVICE);
-		if (ret)
-			return ret;
-		scoped_guard(spinlock, &conn->lock)
-			/* It is a buffer of this connection. */
-			context_unsafe(keel_conn_give_back(buf));
-	}
-	return keel_conn_post(conn, KEEL_LINK_RECVS);
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_conn_fill);
-
-/**
- * keel_conn_destroy() - destroy a connection
- * @conn: the connection; &keel_link.up is another one. The caller's reference is dropped.
- *
- * Context: may sleep; not a handler of the connection.
- */
-void keel_conn_destroy(struct keel_conn *conn)
-{
-	int i;
-
-	scoped_guard(spinlock, &conn->lock)
-		conn->state = KEEL_CONN_OVER;
-	/* First, because its handlers use the QP. Waits for them. */
-	if (conn->id || conn->iw)
-		conn->lower->cm->end(conn);
-	if (conn->qp) {
-		/* Nothing is posted any more. After this, no completion comes any more. */
-		if (conn->posted)
-			ib_drain_qp(conn->qp);
-		ib_destroy_qp(conn->qp);
-	}
-	if (conn->cq)
-		ib_free_cq(conn->cq);
-	/* Only the work of the link sets it, and calls this. */
-	context_unsafe(keel_chunks_unmap(conn->lower, conn->chunks));
-	if (conn->pd)
-		ib_dealloc_pd(conn->pd);
-	for (i = 0; i < KEEL_LINK_SENDS; i++)
-		keel_buf_unmap(conn, &conn->sends[i], DMA_TO_DEVICE);
-	for (i = 0; i < KEEL_LINK_RECVS; i++)
-		keel_buf_unmap(conn, &conn->recvs[i], DMA_FROM_DEVICE);
-	/* It may have taken long: see &keel_cm_ops.end. */
-	if (conn->request)
-		keel_request_end(conn->lower);
-	keel_lower_put(conn->lower);
-	keel_conn_put(conn);
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_conn_destroy);
