@@ -211,6 +211,7 @@ void keel_chunk_to_cpu(struct keel_lower *lower, const struct keel_area *area, u
 
 /* chunk.c */
 bool keel_conn_may_add_chunks(struct keel_conn *conn);
+bool keel_conn_is_told(struct keel_conn *conn);
 bool keel_conn_chunks_stuck(struct keel_conn *conn, unsigned long time);
 bool keel_conn_learn(struct keel_conn *conn, const struct keel_frame *frame);
 void keel_chunk_take(struct keel_buf *buf) __must_hold(&buf->conn->lock);

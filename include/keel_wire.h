@@ -404,6 +404,7 @@ void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
 		     const void *data);
 void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
 	__must_hold(&link->lock);
+void keel_link_unchunk(struct keel_link *link) __must_hold(&link->lock);
 void keel_link_wake(struct keel_link *link, u32 room);
 void keel_link_expire(struct keel_link *link);
 bool keel_link_is_awaited(const struct keel_link *link) __must_hold(&link->lock);

@@ -246,6 +246,8 @@ static void keel_far_group(struct keel_dev *kdev, const struct keel_ends *ends,
 		keel_obj_put(&members[i]->obj);
 	}
 	kfree(members);
+	/* Anybody on the network can send many, and members may be many. */
+	cond_resched();
 }
 
 static void keel_far_wake(struct keel_link_wait *wait)

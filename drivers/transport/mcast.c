@@ -236,7 +236,7 @@ static int keel_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	} while (keel_mcast_retry(&a, ret));
 	kfree(a.member);
 	keel_mcast_free(a.group);
-	/* The QP receives what other hosts send from here on. */
+	/* The QP receives what other hosts send from here on, if a lower device can. */
 	if (!ret)
 		keel_cast_flush(&a.qp->kdev->cast);
 	return ret ? -ENOMEM : 0;

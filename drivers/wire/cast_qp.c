@@ -57,6 +57,7 @@ struct keel_cast_buf {
  * @lower: the lower device, with a reference
  * @port: its port
  * @broken: the QP works no more
+ * @ready: it may receive, so that it has to be drained
  * @sends: one of the QP, and one for each datagram that was posted
  * @sent: completed when @sends is 0
  * @cq: completions, which a workqueue handles one after the other
@@ -69,6 +70,7 @@ struct keel_cast_qp {
 	struct keel_lower *lower;
 	u32 port;
 	bool broken;
+	bool ready;
 	struct kref sends;
 	struct completion sent;
 	struct ib_cq *cq;
@@ -249,7 +251,7 @@ static int keel_cast_begin(struct keel_cast_qp *cqp)
 	};
 
 	cqp->cq = ib_alloc_cq_any(cqp->lower->ib, cqp, KEEL_CAST_SENDS + KEEL_CAST_RECVS + 1,
-				  IB_POLL_WORKQUEUE);
+				  IB_POLL_UNBOUND_WORKQUEUE);
 	if (IS_ERR(cqp->cq)) {
 		int ret = PTR_ERR(cqp->cq);
 
@@ -277,6 +279,7 @@ static int keel_cast_ready(struct keel_cast_qp *cqp)
 
 	ret = ib_modify_qp(cqp->qp, &attr,
 			   IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY);
+	cqp->ready = !ret;
 	ret = ret ?: keel_cast_fill(cqp);
 	attr.qp_state = IB_QPS_RTR;
 	ret = ret ?: ib_modify_qp(cqp->qp, &attr, IB_QP_STATE);
@@ -349,9 +352,13 @@ void keel_cast_qp_destroy(struct keel_cast_qp *cqp)
 {
 	int i;
 
-	if (cqp->qp) {
+	if (cqp->ready)
 		keel_cast_drain(cqp);
-		ib_destroy_qp(cqp->qp);
+	if (cqp->qp && ib_destroy_qp(cqp->qp)) {
+		/* It is still attached to a group: what it may write to stays. */
+		dev_err(&cqp->lower->ib->dev, "keel cannot destroy a queue pair\n");
+		keel_lower_put(cqp->lower);
+		return;
 	}
 	if (cqp->cq)
 		ib_free_cq(cqp->cq);
@@ -428,9 +435,10 @@ static struct ib_ah *keel_cast_address(const struct keel_cast_qp *cqp,
 	struct rdma_ah_attr ah = { .type = RDMA_AH_ATTR_TYPE_ROCE };
 
 	rdma_ah_set_port_num(&ah, cqp->port);
-	rdma_ah_set_sl(&ah, msg->sl);
-	rdma_ah_set_grh(&ah, &msg->ends.dgid, le32_to_cpu(msg->frame.datagram.flow_label),
-			attr->index, msg->frame.datagram.hop_limit,
+	/* uverbs checks neither, and drivers put them beside other bits. */
+	rdma_ah_set_sl(&ah, msg->sl & 0xf);
+	rdma_ah_set_grh(&ah, &msg->ends.dgid,
+			le32_to_cpu(msg->frame.datagram.flow_label) & 0xfffff, attr->index, msg->frame.datagram.hop_limit,
 			msg->frame.datagram.tclass);
 	if (ipv6_addr_v4mapped(to))
 		ip_eth_mc_map(to->s6_addr32[3], (char *)ah.roce.dmac);

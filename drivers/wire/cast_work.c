@@ -157,8 +157,8 @@ static void keel_cast_up(struct keel_cast *cast)
 	cast->qp = cqp;
 }
 
-/* Return: a group whose state is to change, out of all lists; or NULL. */
-static struct keel_cast_group *keel_cast_next(struct keel_cast *cast)
+/* Return: a group whose state is to change, out of all lists; or NULL. @wanted: of the group */
+static struct keel_cast_group *keel_cast_next(struct keel_cast *cast, bool *wanted)
 {
 	struct keel_cast_group *group;
 
@@ -168,24 +168,20 @@ static struct keel_cast_group *keel_cast_next(struct keel_cast *cast)
 		if (!cast->qp && group->wanted)
 			continue;
 		list_del_init(&group->node);
+		*wanted = group->wanted;
 		return group;
 	}
 	return NULL;
 }
 
-static bool keel_cast_group_is_wanted(struct keel_cast_group *group)
-{
-	guard(spinlock)(&group->cast->lock);
-	return group->wanted;
-}
-
 /* Attach the QP to a group, or free that. */
-static void keel_cast_change(struct keel_cast *cast, struct keel_cast_group *group)
+static void keel_cast_change(struct keel_cast *cast, struct keel_cast_group *group,
+			     bool wanted)
 {
-	if (!keel_cast_group_is_wanted(group)) {
+	if (!wanted) {
 		if (group->attached)
 			keel_cast_qp_detach(cast->qp, group);
-		/* keel_cast_leave() was the last one to use it. */
+		/* keel_cast_leave() was the last one to use it, before it was out of the list. */
 		kfree(group);
 		return;
 	}
@@ -196,6 +192,15 @@ static void keel_cast_change(struct keel_cast *cast, struct keel_cast_group *gro
 	else
 		/* It has no members any more. First: there may be another one with its address. */
 		list_move(&group->node, &cast->todo);
+}
+
+static void keel_cast_change_all(struct keel_cast *cast)
+{
+	struct keel_cast_group *group;
+	bool wanted;
+
+	while ((group = keel_cast_next(cast, &wanted)))
+		keel_cast_change(cast, group, wanted);
 }
 
 static struct keel_cast_msg *keel_cast_next_msg(struct keel_cast *cast)
@@ -263,7 +268,6 @@ static void keel_cast_plan(struct keel_cast *cast)
 void keel_cast_work(struct work_struct *work)
 {
 	struct keel_cast *cast = container_of(work, struct keel_cast, work);
-	struct keel_cast_group *group;
 
 	/* If it is set just now, what has changed is seen below, under the lock of lower.c. */
 	if (READ_ONCE(cast->hurry)) {
@@ -274,10 +278,11 @@ void keel_cast_work(struct work_struct *work)
 	if (cast->qp && (!keel_cast_is_on(cast) || keel_cast_qp_is_broken(cast->qp) ||
 			 keel_cast_is_idle(cast) || keel_cast_is_astray(cast)))
 		keel_cast_down(cast);
+	/* First, those that nobody wants: they need no QP. */
+	keel_cast_change_all(cast);
 	if (!cast->qp && keel_cast_is_wanted(cast) && !time_before(jiffies, cast->retry))
 		keel_cast_up(cast);
-	while ((group = keel_cast_next(cast)))
-		keel_cast_change(cast, group);
+	keel_cast_change_all(cast);
 	keel_cast_transmit(cast);
 	keel_cast_plan(cast);
 }

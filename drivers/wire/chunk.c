@@ -26,6 +26,19 @@ bool keel_conn_may_add_chunks(struct keel_conn *conn)
 }
 
 /**
+ * keel_conn_is_told() - has the other side told where its chunks are?
+ * @conn: the connection
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_conn_is_told(struct keel_conn *conn)
+{
+	guard(spinlock)(&conn->lock);
+	return conn->told_chunks;
+}
+
+/**
  * keel_conn_chunks_stuck() - does the other side keep all chunks?
  * @conn: the connection
  * @time: for so long, jiffies

@@ -76,11 +76,15 @@ static void keel_link_up(struct keel_link *link)
 		WRITE_ONCE(link->up, conn);
 		/* Those that wait are woken. keel_link_waits() sets it under the lock. */
 		clear_bit(KEEL_LINK_WANTED, &link->events);
+		keel_link_unchunk(link);
 		link->epoch++;
 		link->asked = 0;
 		WRITE_ONCE(link->used, jiffies);
 		link->moved = jiffies;
 	}
+	/* The other side told of its chunks when it was a guest. */
+	if (keel_conn_is_told(conn))
+		set_bit(KEEL_LINK_CHUNKS, &link->events);
 	keel_link_trace(link, "connected");
 	link->backoff = KEEL_BACKOFF_MIN;
 	link->tries = 0;
@@ -145,7 +149,9 @@ static bool keel_link_is_stuck(struct keel_link *link)
 	if (!keel_turns_empty(&link->chunk_turns) &&
 	    keel_conn_chunks_stuck(link->up, KEEL_STUCK_TIME))
 		return true;
-	return !keel_turns_empty(&link->turns) && !keel_conn_room(link->up) &&
+	if (keel_turns_empty(&link->turns) && keel_turns_empty(&link->chunk_turns))
+		return false;
+	return !keel_conn_room(link->up) &&
 	       time_after_eq(jiffies, link->moved + KEEL_STUCK_TIME);
 }
 

@@ -10,6 +10,7 @@
 #include "keel_conn.h"
 
 static struct workqueue_struct *keel_wire_wq;
+static struct workqueue_struct *keel_cast_wq;
 static const struct keel_wire_ops *keel_wire_ops;
 static DEFINE_SPINLOCK(keel_requests_lock);
 /* Those over RoCE, and over iWARP: a host can hold up those over siw as long as it likes. */
@@ -26,7 +27,14 @@ int keel_links_start(const struct keel_wire_ops *ops)
 	keel_wire_ops = ops;
 	/* The works of many links may wait for hosts that are silent: see &keel_cm_ops.end. */
 	keel_wire_wq = alloc_workqueue("keel_wire", WQ_UNBOUND, WQ_MAX_ACTIVE);
-	return keel_wire_wq ? 0 : -ENOMEM;
+	if (!keel_wire_wq)
+		return -ENOMEM;
+	/* Processes wait for some of these, so they wait for no other host. */
+	keel_cast_wq = alloc_workqueue("keel_cast", WQ_UNBOUND, 0);
+	if (keel_cast_wq)
+		return 0;
+	destroy_workqueue(keel_wire_wq);
+	return -ENOMEM;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_links_start);
 
@@ -38,6 +46,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_links_start);
 void keel_links_stop(void)
 {
 	destroy_workqueue(keel_wire_wq);
+	destroy_workqueue(keel_cast_wq);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_links_stop);
 
@@ -204,7 +213,7 @@ void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
  */
 void keel_wire_run(struct work_struct *work)
 {
-	queue_work(keel_wire_wq, work);
+	queue_work(keel_cast_wq, work);
 }
 
 /**
@@ -216,7 +225,7 @@ void keel_wire_run(struct work_struct *work)
  */
 void keel_wire_later(struct delayed_work *work, unsigned long delay)
 {
-	mod_delayed_work(keel_wire_wq, work, delay);
+	mod_delayed_work(keel_cast_wq, work, delay);
 }
 
 /**
@@ -282,6 +291,24 @@ static u32 keel_link_chunks(struct keel_link *link)
 		ready = keel_chunks_ready(link->up);
 	/* Those that were woken may be stopped: only a half is kept for them. */
 	return ready - min3(ready, link->nwoken_chunks, (u32)KEEL_CHUNKS / 2);
+}
+
+/**
+ * keel_link_unchunk() - let those that wait for a chunk wait for a buffer
+ * @link: the link, which has a new connection
+ *
+ * It has no chunks yet, and perhaps never: they may need none.
+ *
+ * Context: any but interrupts.
+ */
+void keel_link_unchunk(struct keel_link *link)
+{
+	struct keel_link_wait *wait;
+
+	while ((wait = keel_turns_next(&link->chunk_turns))) {
+		wait->chunk = false;
+		keel_turns_add(&link->turns, wait);
+	}
 }
 
 /**
