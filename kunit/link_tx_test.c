@@ -462,6 +462,26 @@ static void host_4_no_chunk(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
 }
 
+/* HOST-4: a new connection has no chunks: those that have waited for one are woken. */
+static void host_4_unchunk(struct kunit *test)
+{
+	tx_room(test, OPEN + 5);
+	tx_chunks(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, tx_try_chunk(test, &tx->wait[1]));
+	scoped_guard(spinlock, &tx->conn.lock)
+		tx->conn.told_chunks = false;
+	keel_link_wake(&tx->link, OPEN + 5);
+	tx_woken_is(test, 0, 0);
+	scoped_guard(spinlock, &tx->link.lock)
+		keel_link_unchunk(&tx->link);
+	keel_link_wake(&tx->link, OPEN + 5);
+	tx_woken_is(test, 0, 2);
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[1]));
+	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[0]));
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+}
+
 static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_spare),
 	KUNIT_CASE(host_4_turns),
@@ -476,6 +496,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_unsend),
 	KUNIT_CASE(host_4_chunks),
 	KUNIT_CASE(host_4_no_chunk),
+	KUNIT_CASE(host_4_unchunk),
 	{}
 };
 

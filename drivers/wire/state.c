@@ -310,6 +310,7 @@ void keel_link_unchunk(struct keel_link *link)
 		keel_turns_add(&link->turns, wait);
 	}
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_link_unchunk);
 
 /**
  * keel_link_wake() - wake those that wait for a link
