@@ -438,7 +438,8 @@ static struct ib_ah *keel_cast_address(const struct keel_cast_qp *cqp,
 	/* uverbs checks neither, and drivers put them beside other bits. */
 	rdma_ah_set_sl(&ah, msg->sl & 0xf);
 	rdma_ah_set_grh(&ah, &msg->ends.dgid,
-			le32_to_cpu(msg->frame.datagram.flow_label) & 0xfffff, attr->index, msg->frame.datagram.hop_limit,
+			le32_to_cpu(msg->frame.datagram.flow_label) & 0xfffff,
+			attr->index, msg->frame.datagram.hop_limit,
 			msg->frame.datagram.tclass);
 	if (ipv6_addr_v4mapped(to))
 		ip_eth_mc_map(to->s6_addr32[3], (char *)ah.roce.dmac);
