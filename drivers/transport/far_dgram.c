@@ -28,7 +28,9 @@
 static void keel_far_dgram_frame(const struct keel_xfer *x, const struct keel_av *av, u32 qkey,
 				 struct keel_frame *frame)
 {
-	u32 psn = x->qp->far->next;
+	const struct keel_far *far = x->qp->far;
+	/* To a group, it has none. */
+	u32 psn = far ? far->next : 0;
 
 	*frame = (struct keel_frame){
 		.type = KEEL_FRAME_DATAGRAM,

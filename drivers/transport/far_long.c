@@ -33,7 +33,8 @@ EXPORT_SYMBOL_IF_KUNIT(keel_far_want);
 
 static bool keel_far_count(struct keel_user *user)
 {
-	if (!user || atomic_inc_return(&user->longs) <= KEEL_FAR_USER_LONGS)
+	/* It orders nothing: it is a number. */
+	if (!user || atomic_inc_return_relaxed(&user->longs) <= KEEL_FAR_USER_LONGS)
 		return true;
 	atomic_dec(&user->longs);
 	return false;
@@ -94,8 +95,6 @@ static void keel_far_grow_one(struct keel_far *far, struct keel_far_longs *longs
  */
 void keel_far_grow(struct keel_far *far)
 {
-	if (!READ_ONCE(far->long_requests.wanted) && !READ_ONCE(far->long_answers.wanted))
-		return;
 	/* Without such threads, nobody could be charged. */
 	if (far->qp->user && !KEEL_THREAD_HAS_MM)
 		return;

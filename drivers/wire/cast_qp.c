@@ -253,21 +253,18 @@ static int keel_cast_begin(struct keel_cast_qp *cqp)
 	cqp->cq = ib_alloc_cq_any(cqp->lower->ib, cqp, KEEL_CAST_SENDS + KEEL_CAST_RECVS + 1,
 				  IB_POLL_UNBOUND_WORKQUEUE);
 	if (IS_ERR(cqp->cq)) {
-		int ret = PTR_ERR(cqp->cq);
-
+		/* Nobody asks why. */
 		cqp->cq = NULL;
-		return ret;
+		return -ENODEV;
 	}
 	init.send_cq = cqp->cq;
 	init.recv_cq = cqp->cq;
 	cqp->qp = ib_create_qp(cqp->lower->pd, &init);
-	if (IS_ERR(cqp->qp)) {
-		int ret = PTR_ERR(cqp->qp);
-
-		cqp->qp = NULL;
-		return ret;
-	}
-	return 0;
+	if (!IS_ERR(cqp->qp))
+		return 0;
+	/* Likewise. */
+	cqp->qp = NULL;
+	return -ENODEV;
 }
 
 static int keel_cast_ready(struct keel_cast_qp *cqp)
