@@ -9,6 +9,13 @@
 
 #include "keel_wire.h"
 
+/*
+ * Entries of the queues of a connection. One to send for each chunk, and one for their MR; and one
+ * of each queue for ib_drain_qp().
+ */
+#define KEEL_CONN_SENDS		(KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + 1)
+#define KEEL_CONN_RECVS		(KEEL_LINK_RECVS + 1)
+
 /* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
 #if PAGE_SHIFT > 15
 #define KEEL_PART		PAGE_SIZE

@@ -5,7 +5,7 @@
 #include <linux/slab.h>
 
 #include "keel.h"
-#include "keel_wire.h"
+#include "keel_conn.h"
 
 static struct ib_client keel_wire_client;
 
@@ -44,8 +44,8 @@ static const struct keel_cm_ops *keel_lower_cm(const struct ib_device *ib)
 static bool keel_lower_suffices(const struct ib_device *ib)
 {
 	return ib->attrs.max_send_sge >= 2 && ib->attrs.max_recv_sge >= 2 &&
-	       ib->attrs.max_qp_wr > max(KEEL_LINK_SENDS, KEEL_LINK_RECVS) &&
-	       ib->attrs.max_cqe >= KEEL_LINK_SENDS + KEEL_LINK_RECVS + 2;
+	       ib->attrs.max_qp_wr >= max(KEEL_CONN_SENDS, KEEL_CONN_RECVS) &&
+	       ib->attrs.max_cqe >= KEEL_CONN_SENDS + KEEL_CONN_RECVS;
 }
 
 /* End all connections over a device that no new one finds. */

@@ -106,9 +106,8 @@ int keel_conn_begin(struct keel_conn *conn)
 	struct ib_qp_init_attr init = {
 		.event_handler = keel_conn_fault,
 		.cap = {
-			/* One for each chunk and its MR, and one more each for ib_drain_qp(). */
-			.max_send_wr = KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + 1,
-			.max_recv_wr = KEEL_LINK_RECVS + 1,
+			.max_send_wr = KEEL_CONN_SENDS,
+			.max_recv_wr = KEEL_CONN_RECVS,
 			.max_send_sge = 2,
 			.max_recv_sge = 2,
 		},
@@ -123,8 +122,7 @@ int keel_conn_begin(struct keel_conn *conn)
 		init.cap.max_send_sge = max_t(u32, KEEL_CHUNK_PARTS, 2);
 	if (!keel_buf_headers(conn))
 		return -ENOMEM;
-	conn->cq = ib_alloc_cq_any(conn->lower->ib, conn,
-				   KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + KEEL_LINK_RECVS + 2,
+	conn->cq = ib_alloc_cq_any(conn->lower->ib, conn, KEEL_CONN_SENDS + KEEL_CONN_RECVS,
 				   IB_POLL_WORKQUEUE);
 	if (IS_ERR(conn->cq)) {
 		ret = PTR_ERR(conn->cq);

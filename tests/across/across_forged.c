@@ -50,19 +50,13 @@ static void send_req(const struct cm_req *req)
 
 static void forger_new(void)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = GSI_QKEY };
 	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh.hop_limit = 64 };
 
 	forger = end_new_lower(1);
 	to.grh.sgid_index = forger.sgid;
 	to.grh.dgid = gid_of_ipv4(NET + 1);
 	victim = MUST(ibv_create_ah(forger.pd, &to));
-	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						 IBV_QP_QKEY));
-	attr.qp_state = IBV_QPS_RTR;
-	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE));
-	attr.qp_state = IBV_QPS_RTS;
-	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	qp_ud_ready(forger.qp, GSI_QKEY);
 }
 
 static void begin(void)

@@ -97,16 +97,9 @@ static struct ibv_ah *forged_to;
 
 static void forger_new(void)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = CAST_QKEY };
-
 	forger = end_new_lower(0);
 	forged_to = group_ah(&forger, &group4);
-	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						 IBV_QP_QKEY));
-	attr.qp_state = IBV_QPS_RTR;
-	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE));
-	attr.qp_state = IBV_QPS_RTS;
-	CHECK_OK(ibv_modify_qp(forger.qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	qp_ud_ready(forger.qp, CAST_QKEY);
 }
 
 static void forge_bytes(const void *bytes, uint32_t len, uint32_t qkey)

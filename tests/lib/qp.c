@@ -422,3 +422,15 @@ void event_check_none(const char *file, int line, struct ibv_context *ctx)
 	t_fail(file, line, "event: got %s, want none",
 	       ibv_event_type_str(event.event_type));
 }
+
+void qp_ud_ready(struct ibv_qp *qp, uint32_t qkey)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = qkey };
+
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					  IBV_QP_QKEY));
+	attr.qp_state = IBV_QPS_RTR;
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK_OK(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}

@@ -42,6 +42,8 @@ void qp_to_rts(struct ibv_qp *qp, int rnr_retry);
 void qp_to(struct ibv_qp *qp, enum ibv_qp_state state);
 /* From RESET to RTS, waiting for receives for ever. */
 void qp_connect(struct ibv_qp *qp, uint32_t dest);
+/* Move a UD QP of any device from RESET to RTS, with a Q_Key of its own. */
+void qp_ud_ready(struct ibv_qp *qp, uint32_t qkey);
 /* Two QPs of one process. */
 void qp_join(struct ibv_qp *a, struct ibv_qp *b);
 /* Two connected QPs of one process, each in a PD and with a CQ of its own. */

@@ -93,7 +93,6 @@ static int udp_open(void)
 
 static void gsi_open(struct stranger *s)
 {
-	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = GSI_QKEY };
 	struct ibv_ah_attr to = {
 		.is_global = 1, .port_num = 1,
 		.grh = { .dgid = gid_of_ipv4(VICTIM_IPV4), .sgid_index = s->sgid,
@@ -103,12 +102,7 @@ static void gsi_open(struct stranger *s)
 	s->gsi_cq = cq_new(s->ctx);
 	s->gsi = qp_new(s->pd, s->gsi_cq, IBV_QPT_UD, NULL);
 	s->ah = MUST(ibv_create_ah(s->pd, &to));
-	CHECK_OK(ibv_modify_qp(s->gsi, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-						IBV_QP_QKEY));
-	attr.qp_state = IBV_QPS_RTR;
-	CHECK_OK(ibv_modify_qp(s->gsi, &attr, IBV_QP_STATE));
-	attr.qp_state = IBV_QPS_RTS;
-	CHECK_OK(ibv_modify_qp(s->gsi, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	qp_ud_ready(s->gsi, GSI_QKEY);
 }
 
 struct stranger stranger_new(void)
