@@ -1,238 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Frames that a connection receives: from the other end, and from those who only know the
- * numbers of its QP. The lower device counts what is posted.
+ * numbers of its QP.
  */
 #include <kunit/test.h>
-#include <linux/cache.h>
-#include <linux/slab.h>
 
-#include "keel.h"
-#include "keel_conn.h"
+#include "rx.h"
 
-/* Frames that the test keeps. */
-#define SENT		8
-#define CREDITS		32
 #define CREDITS_MAX	U16_MAX
-#define OUR_COOKIE	0x1122334455667788ULL
-#define PEER_COOKIE	0x8877665544332211ULL
-
-/**
- * struct rx - a connection that is up, and what it has done
- * @ib: its lower device
- * @pd: likewise
- * @qp: likewise
- * @lower: likewise
- * @link: its link, in no table
- * @conn: the connection
- * @next: number of the buffer that receives the next frame
- * @posted: number of receive WQEs that were posted
- * @refuse: no more can be posted
- * @sent: frames that were sent
- * @nsent: their number
- * @got: the last frame that was delivered
- * @data: the start of its data
- * @how: the type that the function is for that got it
- * @ngot: number of frames that were delivered
- */
-struct rx {
-	struct ib_device ib;
-	struct ib_pd pd;
-	struct ib_qp qp;
-	struct keel_lower lower;
-	struct keel_link *link;
-	struct keel_conn *conn;
-	u32 next;
-	u32 posted;
-	bool refuse;
-	struct keel_frame sent[SENT];
-	u32 nsent;
-	struct keel_frame got;
-	char data[8];
-	enum keel_frame_type how;
-	u32 ngot;
-};
-
-static struct rx *rx;
-
-static void rx_got(const struct keel_frame *frame, const void *data,
-		   enum keel_frame_type how)
-{
-	rx->got = *frame;
-	memcpy(rx->data, data, sizeof(rx->data));
-	rx->how = how;
-	rx->ngot++;
-}
-
-static void rx_request(struct keel_link *link, const struct keel_frame *frame,
-		       const void *data)
-{
-	rx_got(frame, data, KEEL_FRAME_REQUEST);
-}
-
-static void rx_answer(struct keel_link *link, const struct keel_frame *frame,
-		      const void *data)
-{
-	rx_got(frame, data, KEEL_FRAME_ANSWER);
-}
-
-static void rx_datagram(struct keel_link *link, const struct keel_frame *frame,
-			const void *data)
-{
-	rx_got(frame, data, KEEL_FRAME_DATAGRAM);
-}
-
-static const struct keel_wire_ops rx_ops = {
-	.request = rx_request,
-	.answer = rx_answer,
-	.datagram = rx_datagram,
-};
-
-static int rx_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
-			const struct ib_recv_wr **bad)
-{
-	if (rx->refuse)
-		return -ENOMEM;
-	rx->posted++;
-	return 0;
-}
-
-static int rx_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
-			const struct ib_send_wr **bad)
-{
-	if (rx->nsent < SENT)
-		rx->sent[rx->nsent] = *container_of(wr->wr_cqe, struct keel_buf, cqe)->frame;
-	rx->nsent++;
-	return 0;
-}
-
-/* The test does all that the work would do. */
-static void rx_work(struct work_struct *work)
-{
-	keel_link_put(container_of(work, struct keel_link, work));
-}
-
-static void rx_make_lower(void)
-{
-	rx->ib.ops.post_recv = rx_post_recv;
-	rx->ib.ops.post_send = rx_post_send;
-	rx->pd.device = &rx->ib;
-	rx->qp.device = &rx->ib;
-	rx->lower.ib = &rx->ib;
-	kref_init(&rx->lower.ref);
-	init_completion(&rx->lower.gone);
-}
-
-static void rx_make_conn(struct kunit *test)
-{
-	struct keel_conn *conn = keel_conn_new(rx->link, &rx->lower);
-
-	KUNIT_ASSERT_NOT_NULL(test, conn);
-	rx->conn = conn;
-	conn->headers = kcalloc(KEEL_LINK_SENDS + KEEL_LINK_RECVS,
-				ALIGN(sizeof(struct keel_frame), ARCH_DMA_MINALIGN),
-				GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, conn->headers);
-	conn->qp = &rx->qp;
-	conn->pd = &rx->pd;
-	conn->cookie = cpu_to_le64(OUR_COOKIE);
-	conn->hello.cookie = cpu_to_le64(PEER_COOKIE);
-	conn->hello.credits = cpu_to_le16(CREDITS);
-	KUNIT_ASSERT_EQ(test, 0, keel_conn_fill(conn));
-	KUNIT_EXPECT_EQ(test, KEEL_LINK_RECVS, rx->posted);
-	rx->posted = 0;
-	KUNIT_ASSERT_TRUE(test, keel_conn_up(conn));
-	guard(spinlock)(&rx->link->lock);
-	rx->link->up = conn;
-}
-
-static int rx_init(struct kunit *test)
-{
-	struct keel_ends ends = {};
-	int ret;
-
-	rx = kunit_kzalloc(test, sizeof(*rx), GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, rx);
-	rx_make_lower();
-	keel_links_init(rx_work);
-	ret = keel_links_start(&rx_ops);
-	if (ret)
-		return ret;
-	rx->link = keel_link_alloc(NULL, &ends, GFP_KERNEL);
-	KUNIT_ASSERT_NOT_NULL(test, rx->link);
-	rx_make_conn(test);
-	return 0;
-}
-
-static void rx_exit(struct kunit *test)
-{
-	scoped_guard(spinlock, &rx->link->lock)
-		rx->link->up = NULL;
-	/* It is no QP that could be destroyed. */
-	rx->conn->qp = NULL;
-	rx->conn->pd = NULL;
-	keel_conn_destroy(rx->conn);
-	KUNIT_EXPECT_EQ(test, 1, kref_read(&rx->lower.ref));
-	keel_link_stop(rx->link);
-	flush_work(&rx->link->work);
-	KUNIT_EXPECT_EQ(test, 1, kref_read(&rx->link->ref));
-	keel_link_put(rx->link);
-	keel_links_stop();
-}
-
-/* A frame without data, as the other end sends it. */
-static struct keel_frame rx_frame(enum keel_frame_type type)
-{
-	struct keel_frame frame = { .type = type, .cookie = cpu_to_le64(OUR_COOKIE) };
-
-	if (type == KEEL_FRAME_ANSWER)
-		frame.answer.result = KEEL_RESULT_DONE;
-	if (type == KEEL_FRAME_DATAGRAM)
-		frame.datagram.opcode = IB_WR_SEND;
-	return frame;
-}
-
-static void rx_complete(const struct keel_frame *frame, struct ib_wc wc)
-{
-	struct keel_buf *buf = &rx->conn->recvs[rx->next++ % KEEL_LINK_RECVS];
-
-	*buf->frame = *frame;
-	strscpy(buf->page, "data", sizeof(rx->data));
-	wc.wr_cqe = &buf->cqe;
-	buf->cqe.done(NULL, &wc);
-}
-
-static void rx_receive_n(const struct keel_frame *frame, u32 bytes)
-{
-	rx_complete(frame, (struct ib_wc){
-		.status = IB_WC_SUCCESS,
-		.opcode = IB_WC_RECV,
-		.byte_len = bytes,
-	});
-}
-
-static void rx_receive(const struct keel_frame *frame)
-{
-	rx_receive_n(frame, sizeof(*frame) + le32_to_cpu(frame->len));
-}
-
-static u32 rx_owed(void)
-{
-	guard(spinlock)(&rx->conn->lock);
-	return rx->conn->owed;
-}
-
-static u32 rx_credits(void)
-{
-	guard(spinlock)(&rx->conn->lock);
-	return rx->conn->credits;
-}
-
-static void rx_set_credits(u32 credits)
-{
-	guard(spinlock)(&rx->conn->lock);
-	rx->conn->credits = credits;
-}
 
 static unsigned long rx_asked(void)
 {
@@ -261,7 +36,7 @@ static void rx_ignores(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, rx->ngot);
 	KUNIT_EXPECT_EQ(test, rx->next, rx->posted);
 	KUNIT_EXPECT_EQ(test, 0, rx_owed());
-	KUNIT_EXPECT_EQ(test, CREDITS, rx_credits());
+	KUNIT_EXPECT_EQ(test, RX_CREDITS, rx_credits());
 	KUNIT_EXPECT_EQ(test, 0, rx->nsent);
 	KUNIT_EXPECT_EQ(test, 1, rx_asked());
 }
@@ -289,7 +64,7 @@ static void host_3_cookie(struct kunit *test)
 
 	rx_set_asked(rx->conn);
 	frame.credits = cpu_to_le16(5);
-	frame.cookie = cpu_to_le64(OUR_COOKIE ^ 1);
+	frame.cookie = cpu_to_le64(RX_COOKIE ^ 1);
 	rx_receive(&frame);
 	rx_ignores(test);
 	frame.cookie = 0;
@@ -297,7 +72,7 @@ static void host_3_cookie(struct kunit *test)
 	rx_ignores(test);
 	/* Nor does the one that this side sends. */
 	frame = rx_frame(KEEL_FRAME_ASK);
-	frame.cookie = cpu_to_le64(PEER_COOKIE);
+	frame.cookie = cpu_to_le64(RX_PEER_COOKIE);
 	rx_receive(&frame);
 	rx_ignores(test);
 	/* It need not be valid: anybody could end the connection otherwise. */
@@ -387,8 +162,8 @@ static void host_3_credits(struct kunit *test)
 
 	frame.credits = cpu_to_le16(5);
 	rx_receive(&frame);
-	KUNIT_EXPECT_EQ(test, CREDITS + 5, rx_credits());
-	frame.credits = cpu_to_le16(CREDITS_MAX - CREDITS - 5);
+	KUNIT_EXPECT_EQ(test, RX_CREDITS + 5, rx_credits());
+	frame.credits = cpu_to_le16(CREDITS_MAX - RX_CREDITS - 5);
 	rx_receive(&frame);
 	KUNIT_EXPECT_EQ(test, CREDITS_MAX, rx_credits());
 	KUNIT_EXPECT_TRUE(test, keel_conn_is_up(rx->conn));
@@ -414,7 +189,7 @@ static void rx_sent_is(struct kunit *test, u32 nr, enum keel_frame_type type, u3
 	KUNIT_EXPECT_EQ(test, type, frame->type);
 	KUNIT_EXPECT_EQ(test, credits, le16_to_cpu(frame->credits));
 	KUNIT_EXPECT_EQ(test, 0, le32_to_cpu(frame->len));
-	KUNIT_EXPECT_EQ(test, PEER_COOKIE, le64_to_cpu(frame->cookie));
+	KUNIT_EXPECT_EQ(test, RX_PEER_COOKIE, le64_to_cpu(frame->cookie));
 }
 
 /* The other side asks whether this one is there: the answer comes as soon as it can. */
@@ -518,7 +293,7 @@ static void host_4_gives_credits(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, rx->nsent);
 	rx_sent_is(test, 0, KEEL_FRAME_CREDIT, KEEL_LINK_RECVS / 2);
 	KUNIT_EXPECT_EQ(test, 0, rx_owed());
-	KUNIT_EXPECT_EQ(test, CREDITS - 1, rx_credits());
+	KUNIT_EXPECT_EQ(test, RX_CREDITS - 1, rx_credits());
 	/* Without a credit of its own, it keeps them for the next frame. */
 	rx_set_credits(0);
 	for (i = 0; i < KEEL_LINK_RECVS / 2 + 1; i++)
