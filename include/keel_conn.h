@@ -16,6 +16,11 @@
 #define KEEL_CONN_SENDS		(KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + 1)
 #define KEEL_CONN_RECVS		(KEEL_LINK_RECVS + 1)
 
+/* Messages that have to be under way for short frames to wait together: batch.c. */
+#define KEEL_BATCH_AFTER	4
+/* Most bytes of data in such a frame. */
+#define KEEL_BATCH_DATA		512
+
 /* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
 #if PAGE_SHIFT > 15
 #define KEEL_PART		PAGE_SIZE
@@ -96,7 +101,7 @@ enum keel_conn_event {
  * @qp: the QP
  * @posted: number of @recvs that were posted
  * @headers: memory of all headers
- * @lock: protects the members up to @chunks_moved
+ * @lock: protects the members up to @batch_len
  * @state: its state
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
@@ -117,6 +122,9 @@ enum keel_conn_event {
  * @chunks_freed: bits: chunks of this side that were read, and that the other side does not
  *	know of
  * @chunks_moved: when one was taken last, jiffies
+ * @under_way: messages that were posted, and not completed
+ * @batch: short frames that will be sent in one message, or NULL: batch.c
+ * @batch_len: bytes of them, with their headers
  * @sends: buffers to send
  * @recvs: buffers to receive
  */
@@ -165,6 +173,9 @@ struct keel_conn {
 	unsigned long chunks_writing __guarded_by(&lock);
 	unsigned long chunks_freed __guarded_by(&lock);
 	unsigned long chunks_moved __guarded_by(&lock);
+	u32 under_way __guarded_by(&lock);
+	struct keel_buf *batch __guarded_by(&lock);
+	u32 batch_len __guarded_by(&lock);
 	struct keel_buf sends[KEEL_LINK_SENDS];
 	struct keel_buf recvs[KEEL_LINK_RECVS];
 };
@@ -179,6 +190,14 @@ int keel_buf_map(struct keel_conn *conn, struct keel_buf *buf, int i,
 void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf, enum dma_data_direction dir);
 int keel_buf_post_recv(struct keel_buf *buf);
 int keel_buf_post_send(struct keel_buf *buf, u32 len) __must_hold(&buf->conn->lock);
+
+/* batch.c */
+bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+	__must_hold(&buf->conn->lock);
+bool keel_batch_has_room(const struct keel_conn *conn, u32 len) __must_hold(&conn->lock);
+void keel_batch_add(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+	__must_hold(&buf->conn->lock);
+const void *keel_batch_next(const void *data, u32 len, u32 *off, struct keel_frame *frame);
 
 /* conn.c */
 bool keel_conn_up(struct keel_conn *conn);

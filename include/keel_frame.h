@@ -4,7 +4,8 @@
  *
  * A link is a connection of a lower device. Each of its messages is a frame: a header of
  * 96 bytes, and up to 4096 bytes of data. More data is in a chunk: memory of the receiver,
- * which the sender has written by an RDMA write before. All members are little-endian. A sender
+ * which the sender has written by an RDMA write before. The data of a batch are short frames, one
+ * behind the other. All members are little-endian. A sender
  * sets members that have no meaning to 0, and a receiver ends the link if they are not; but it
  * ignores those that a request has for other operations than its own.
  */
@@ -17,15 +18,17 @@
 #include <linux/types.h>
 
 /*
- * Changes with every incompatible change of this file, and of what a responder has to keep: 4,
- * because those before had no chunks.
+ * Changes with every incompatible change of this file, and of what a responder has to keep: 5,
+ * because those before had no batches.
  */
-#define KEEL_FRAME_VERSION	4
+#define KEEL_FRAME_VERSION	5
 /* Most bytes of data in a frame. */
 #define KEEL_FRAME_DATA		SZ_4K
 /* Most bytes of data in a chunk, and how many chunks each side of a link has. */
 #define KEEL_CHUNK_DATA		SZ_128K
 #define KEEL_CHUNKS		8
+/* Frames in a batch begin at multiples of it. */
+#define KEEL_FRAME_ALIGN	8
 /* Numbers of packets have as many bits as a PSN. */
 #define KEEL_PSN_MASK		0xffffff
 
@@ -41,6 +44,7 @@
  * @KEEL_FRAME_CHUNKS: tells where the chunks of the sender are; at most once in a connection
  * @KEEL_FRAME_GROUP: a datagram to a multicast group. It comes over no link, but in one packet
  *	to the group.
+ * @KEEL_FRAME_BATCH: its data is other frames: requests, answers and datagrams
  */
 enum keel_frame_type {
 	KEEL_FRAME_REQUEST	= 1,
@@ -51,6 +55,7 @@ enum keel_frame_type {
 	KEEL_FRAME_DATAGRAM	= 6,
 	KEEL_FRAME_CHUNKS	= 7,
 	KEEL_FRAME_GROUP	= 8,
+	KEEL_FRAME_BATCH	= 9,
 };
 
 /**
@@ -92,8 +97,8 @@ enum keel_frame_result {
  * struct keel_frame - header of a frame
  * @type: enum keel_frame_type
  * @flags: request, datagram: KEEL_FRAME_F_*; else 0
- * @credits: number of frames that the receiver of this frame may send in addition; to a group:
- *	KEEL_FRAME_VERSION
+ * @credits: number of messages that the receiver of this frame may send in addition; to a group:
+ *	KEEL_FRAME_VERSION; in a batch: 0
  * @len: bytes of data behind the header, or in the chunk
  * @to: number of the QP that the frame is for, or IB_MULTICAST_QPN; from here on: requests,
  *	datagrams, answers
@@ -102,11 +107,12 @@ enum keel_frame_result {
  * @srqn: request of XRC: number of the SRQ; else 0
  * @cookie: &keel_hello.cookie of the receiver of the frame. Local users can learn the other
  *	numbers of the connection, and send a message to its QP. To a group: a random number
- *	of the device that has sent it, which drops it if it comes back.
+ *	of the device that has sent it, which drops it if it comes back. In a batch: 0.
  * @gen: generation of the requester; an answer has that of its request
  * @chunk: request, answer: the chunk of the receiver that has the data, counted from 1;
  *	0: it is behind the header
- * @freed: bits: chunks of the sender of this frame that the receiver may write again
+ * @freed: bits: chunks of the sender of this frame that the receiver may write again; in a
+ *	batch: 0
  * @reserved: 0
  * @request: request
  * @request.opcode: enum ib_uverbs_wr_opcode
@@ -202,13 +208,25 @@ static_assert(offsetof(struct keel_frame, chunk) == 40);
 static_assert(offsetof(struct keel_frame, request.addr) == 64);
 static_assert(offsetof(struct keel_frame, answer.word) == 56);
 
+/**
+ * keel_frame_is_batched() - can a frame be part of a batch?
+ * @type: enum keel_frame_type
+ *
+ * Return: true if so.
+ */
+static inline bool keel_frame_is_batched(__u8 type)
+{
+	return type == KEEL_FRAME_REQUEST || type == KEEL_FRAME_ANSWER ||
+	       type == KEEL_FRAME_DATAGRAM;
+}
+
 #define KEEL_HELLO_MAGIC	0x6b65656c
 
 /**
  * struct keel_hello - private data of both messages that establish a link
  * @magic: KEEL_HELLO_MAGIC
  * @version: KEEL_FRAME_VERSION
- * @credits: number of frames that the receiver may send at first
+ * @credits: number of messages that the receiver may send at first
  * @cookie: a random number, for each frame that the receiver sends
  */
 struct keel_hello {

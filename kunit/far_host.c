@@ -57,6 +57,8 @@ static int far_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		return -EINVAL;
 	h->kept = far_requests_n(h);
 	h->sent[h->nr_sent++] = buf;
+	/* It arrives at once: no frame waits. The caller has the lock. */
+	context_unsafe(h->conn.under_way--);
 	return 0;
 }
 

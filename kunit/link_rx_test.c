@@ -22,11 +22,6 @@ static void rx_set_asked(struct keel_conn *up)
 	rx->link->up = up;
 }
 
-static bool rx_has(enum keel_conn_event event)
-{
-	return test_bit(event, &rx->conn->events);
-}
-
 /* The last frame did nothing but to use a buffer, which receives again. */
 static void rx_ignores(struct kunit *test)
 {
@@ -39,22 +34,6 @@ static void rx_ignores(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, RX_CREDITS, rx_credits());
 	KUNIT_EXPECT_EQ(test, 0, rx->nsent);
 	KUNIT_EXPECT_EQ(test, 1, rx_asked());
-}
-
-/* The last frame has ended the connection, and no frame was delivered. It begins anew. */
-static void rx_ends(struct kunit *test)
-{
-	struct keel_conn *conn = rx->conn;
-
-	KUNIT_EXPECT_TRUE(test, rx_has(KEEL_CONN_ENDED));
-	KUNIT_EXPECT_FALSE(test, keel_conn_is_up(conn));
-	KUNIT_EXPECT_EQ(test, 0, rx->ngot);
-	KUNIT_EXPECT_EQ(test, 0, rx->posted);
-	KUNIT_EXPECT_EQ(test, 0, rx_owed());
-	KUNIT_EXPECT_EQ(test, 0, rx->nsent);
-	conn->events = 0;
-	guard(spinlock)(&conn->lock);
-	conn->state = KEEL_CONN_UP;
 }
 
 /* A frame with a wrong cookie is from somebody else: it does nothing. */

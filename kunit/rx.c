@@ -55,8 +55,10 @@ static int rx_post_recv(struct ib_qp *qp, const struct ib_recv_wr *wr,
 static int rx_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			const struct ib_send_wr **bad)
 {
-	if (rx->nsent < RX_SENT)
-		rx->sent[rx->nsent] = *container_of(wr->wr_cqe, struct keel_buf, cqe)->frame;
+	if (rx->nsent < RX_SENT) {
+		rx->bufs[rx->nsent] = container_of(wr->wr_cqe, struct keel_buf, cqe);
+		rx->sent[rx->nsent] = *rx->bufs[rx->nsent]->frame;
+	}
 	rx->nsent++;
 	return 0;
 }
@@ -147,14 +149,41 @@ struct keel_frame rx_frame(enum keel_frame_type type)
 	return frame;
 }
 
-void rx_complete(const struct keel_frame *frame, struct ib_wc wc)
+static struct keel_buf *rx_buf(void)
 {
-	struct keel_buf *buf = &rx->conn->recvs[rx->next++ % KEEL_LINK_RECVS];
+	return &rx->conn->recvs[rx->next % KEEL_LINK_RECVS];
+}
 
+/* The data of the next frame that is received. */
+void *rx_page(void)
+{
+	return rx_buf()->page;
+}
+
+static void rx_done(const struct keel_frame *frame, struct ib_wc wc)
+{
+	struct keel_buf *buf = rx_buf();
+
+	rx->next++;
 	*buf->frame = *frame;
-	strscpy(buf->page, "data", sizeof(rx->data));
 	wc.wr_cqe = &buf->cqe;
 	buf->cqe.done(NULL, &wc);
+}
+
+void rx_complete(const struct keel_frame *frame, struct ib_wc wc)
+{
+	strscpy(rx_page(), "data", sizeof(rx->data));
+	rx_done(frame, wc);
+}
+
+/* With the data that rx_page() has. */
+void rx_receive_as_is(const struct keel_frame *frame, u32 bytes)
+{
+	rx_done(frame, (struct ib_wc){
+		.status = IB_WC_SUCCESS,
+		.opcode = IB_WC_RECV,
+		.byte_len = bytes,
+	});
 }
 
 void rx_receive_n(const struct keel_frame *frame, u32 bytes)
@@ -187,4 +216,25 @@ void rx_set_credits(u32 credits)
 {
 	guard(spinlock)(&rx->conn->lock);
 	rx->conn->credits = credits;
+}
+
+bool rx_has(enum keel_conn_event event)
+{
+	return test_bit(event, &rx->conn->events);
+}
+
+/* The last frame has ended the connection, and no frame was delivered. It begins anew. */
+void rx_ends(struct kunit *test)
+{
+	struct keel_conn *conn = rx->conn;
+
+	KUNIT_EXPECT_TRUE(test, rx_has(KEEL_CONN_ENDED));
+	KUNIT_EXPECT_FALSE(test, keel_conn_is_up(conn));
+	KUNIT_EXPECT_EQ(test, 0, rx->ngot);
+	KUNIT_EXPECT_EQ(test, 0, rx->posted);
+	KUNIT_EXPECT_EQ(test, 0, rx_owed());
+	KUNIT_EXPECT_EQ(test, 0, rx->nsent);
+	conn->events = 0;
+	guard(spinlock)(&conn->lock);
+	conn->state = KEEL_CONN_UP;
 }

@@ -27,6 +27,7 @@
  * @posted: number of receive WQEs that were posted
  * @refuse: no more can be posted
  * @sent: frames that were sent
+ * @bufs: their buffers
  * @nsent: their number
  * @got: the last frame that was delivered
  * @data: the start of its data
@@ -44,6 +45,7 @@ struct rx {
 	u32 posted;
 	bool refuse;
 	struct keel_frame sent[RX_SENT];
+	struct keel_buf *bufs[RX_SENT];
 	u32 nsent;
 	struct keel_frame got;
 	char data[8];
@@ -56,9 +58,13 @@ extern struct rx *rx;
 int rx_init(struct kunit *test);
 void rx_exit(struct kunit *test);
 struct keel_frame rx_frame(enum keel_frame_type type);
+void *rx_page(void);
+void rx_receive_as_is(const struct keel_frame *frame, u32 bytes);
 void rx_complete(const struct keel_frame *frame, struct ib_wc wc);
 void rx_receive_n(const struct keel_frame *frame, u32 bytes);
 void rx_receive(const struct keel_frame *frame);
+bool rx_has(enum keel_conn_event event);
+void rx_ends(struct kunit *test);
 u32 rx_owed(void);
 u32 rx_credits(void);
 void rx_set_credits(u32 credits);

@@ -8,7 +8,6 @@
 #include <linux/minmax.h>
 #include <linux/slab.h>
 
-#include "keel_point.h"
 #include "keel_conn.h"
 
 /* More credits than any host has buffers: it does not follow the protocol. */
@@ -131,15 +130,9 @@ u32 keel_conn_room(struct keel_conn *conn)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_room);
 
-/**
- * keel_conn_send() - send a frame
- * @buf: from keel_conn_take(), with its data
- * @frame: the header
- * @len: bytes of data
- *
- * Context: any but interrupts.
- */
-void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+/* Post a message. It carries what this side owes the other one. */
+static void keel_conn_post_frame(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+	__must_hold(&buf->conn->lock)
 {
 	struct keel_conn *conn = buf->conn;
 	struct ib_device *ib = conn->lower->ib;
@@ -155,11 +148,56 @@ void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 	ib_dma_sync_single_for_device(ib, buf->frame_dma, sizeof(*frame), DMA_TO_DEVICE);
 	if (len && !buf->chunk)
 		ib_dma_sync_single_for_device(ib, buf->page_dma, len, DMA_TO_DEVICE);
-	if (!keel_buf_post_send(buf, len))
+	if (!keel_buf_post_send(buf, len)) {
+		conn->under_way++;
 		return;
+	}
 	keel_conn_give_back(buf);
 	conn->state = KEEL_CONN_OVER;
 	keel_conn_event(conn, KEEL_CONN_ENDED);
+}
+
+/* Send the frames that wait together. */
+static void keel_conn_flush(struct keel_conn *conn)
+	__must_hold(&conn->lock)
+{
+	const struct keel_frame frame = { .type = KEEL_FRAME_BATCH };
+	struct keel_buf *buf = conn->batch;
+
+	conn->batch = NULL;
+	if (buf && conn->state == KEEL_CONN_UP)
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_post_frame(buf, &frame, conn->batch_len));
+}
+
+/**
+ * keel_conn_send() - send a frame
+ * @buf: from keel_conn_take(), with its data
+ * @frame: the header
+ * @len: bytes of data
+ *
+ * If there is much to send, it may become a part of another message, and @buf be free at once.
+ *
+ * Context: any but interrupts.
+ */
+void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+{
+	struct keel_conn *conn = buf->conn;
+	bool waits = keel_batch_takes(buf, frame, len);
+
+	/* Frames arrive in the order in which they were sent. */
+	if (!waits || !keel_batch_has_room(conn, len))
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_flush(conn));
+	if (!waits) {
+		keel_conn_post_frame(buf, frame, len);
+		return;
+	}
+	keel_batch_add(buf, frame, len);
+	if (conn->batch != buf) {
+		keel_conn_give_back(buf);
+		conn->credits++;
+	}
 }
 
 static bool keel_conn_tell_locked(struct keel_conn *conn, enum keel_frame_type type)
@@ -207,9 +245,13 @@ void keel_conn_settle(struct keel_conn *conn)
 		conn->owes_alive = false;
 	if (conn->owes_chunks && keel_conn_tell_locked(conn, KEEL_FRAME_CHUNKS))
 		conn->owes_chunks = false;
-	/* All frames carry credits, so this comes last. */
-	if (conn->owed >= KEEL_LINK_RECVS / 2 ||
-	    hweight_long(conn->chunks_freed) >= KEEL_CHUNKS / 2)
+	/* All messages carry credits, so this comes last. */
+	if (conn->owed < KEEL_LINK_RECVS / 2 &&
+	    hweight_long(conn->chunks_freed) < KEEL_CHUNKS / 2)
+		return;
+	if (conn->batch)
+		keel_conn_flush(conn);
+	else
 		keel_conn_tell_locked(conn, KEEL_FRAME_CREDIT);
 }
 
@@ -249,6 +291,8 @@ void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 		context_unsafe(keel_chunk_sent(buf));
 		/* Likewise. */
 		context_unsafe(keel_conn_give_back(buf));
+		conn->under_way--;
+		keel_conn_flush(conn);
 		keel_conn_settle(conn);
 	}
 	if (wc->status != IB_WC_SUCCESS)
@@ -271,6 +315,23 @@ static bool keel_conn_credit(struct keel_conn *conn, const struct keel_frame *fr
 }
 
 /* Return: false if the other side does not follow the protocol. */
+static bool keel_conn_batch(struct keel_conn *conn, const struct keel_frame *frame,
+			    const void *data)
+{
+	u32 len = le32_to_cpu(frame->len), off = 0;
+	struct keel_frame part;
+
+	while (off < len) {
+		const void *bytes = keel_batch_next(data, len, &off, &part);
+
+		if (!bytes)
+			return false;
+		keel_link_frame(conn->link, &part, bytes);
+	}
+	return true;
+}
+
+/* Return: false if the other side does not follow the protocol. */
 static bool keel_conn_frame(struct keel_conn *conn, const struct keel_frame *frame,
 			    const void *data)
 {
@@ -288,6 +349,8 @@ static bool keel_conn_frame(struct keel_conn *conn, const struct keel_frame *fra
 	case KEEL_FRAME_DATAGRAM:
 		keel_link_frame(link, frame, data);
 		break;
+	case KEEL_FRAME_BATCH:
+		return keel_conn_batch(conn, frame, data);
 	case KEEL_FRAME_ASK:
 		scoped_guard(spinlock, &conn->lock)
 			conn->owes_alive = true;

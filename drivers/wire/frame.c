@@ -77,6 +77,12 @@ static bool keel_chunks_are_valid(const struct keel_frame *frame)
 	       !memchr_inv(frame->chunks.unused, 0, sizeof(frame->chunks.unused));
 }
 
+static bool keel_batch_is_valid(const struct keel_frame *frame)
+{
+	return frame->len && !frame->flags && !frame->to && !frame->from && !frame->psn &&
+	       !frame->gen && !memchr_inv(frame->rest, 0, sizeof(frame->rest));
+}
+
 /* Is the data where the header says? */
 static bool keel_place_is_valid(const struct keel_frame *frame, u32 behind)
 {
@@ -120,6 +126,8 @@ bool keel_frame_is_valid(const struct keel_frame *frame, u32 bytes)
 		return keel_plain_is_valid(frame);
 	case KEEL_FRAME_CHUNKS:
 		return keel_chunks_are_valid(frame);
+	case KEEL_FRAME_BATCH:
+		return keel_batch_is_valid(frame);
 	default:
 		return false;
 	}

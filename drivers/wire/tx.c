@@ -192,13 +192,19 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
 void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len)
 {
 	struct keel_conn *conn = buf->conn;
+	u32 before, after;
 
 	scoped_guard(spinlock, &conn->lock) {
+		before = conn->nfree;
 		/* keel_conn_destroy() destroys the QP after it was over. */
 		if (conn->state == KEEL_CONN_UP)
 			/* It is a buffer of this connection. */
 			context_unsafe(keel_conn_send(buf, frame, len));
+		after = conn->nfree;
 	}
+	/* It is a part of another message. */
+	if (after > before)
+		keel_link_wake(conn->link, keel_conn_room(conn));
 	keel_conn_put(conn);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_send);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Several short frames in one message of a connection. A message of a lower device costs far
+ * more than 64 bytes in it. As long as few messages are under way, each frame is sent at once.
+ * Else short ones wait together, until a message has arrived or there are enough of them for a
+ * whole one. So none waits for more frames to come, and their order stays.
+ */
+#include <kunit/visibility.h>
+#include <linux/align.h>
+#include <linux/string.h>
+
+#include "keel_conn.h"
+
+/**
+ * keel_batch_takes() - should a frame wait together with others?
+ * @buf: its buffer
+ * @frame: its header
+ * @len: bytes of data
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+{
+	return buf->conn->under_way >= KEEL_BATCH_AFTER && !buf->chunk &&
+	       len <= KEEL_BATCH_DATA && keel_frame_is_batched(frame->type);
+}
+
+/**
+ * keel_batch_has_room() - is there a batch with room for a frame?
+ * @conn: the connection
+ * @len: bytes of data
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_batch_has_room(const struct keel_conn *conn, u32 len)
+{
+	return conn->batch &&
+	       sizeof(struct keel_frame) + len <= KEEL_FRAME_DATA - conn->batch_len;
+}
+
+/**
+ * keel_batch_add() - put a frame into the batch, which it may begin
+ * @buf: the buffer of the frame; it becomes the batch if there is none
+ * @frame: its header
+ * @len: bytes of data; there is room for them
+ *
+ * Context: any but interrupts.
+ */
+void keel_batch_add(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+{
+	struct keel_conn *conn = buf->conn;
+	u8 *to;
+
+	if (!conn->batch) {
+		conn->batch = buf;
+		conn->batch_len = 0;
+	}
+	to = conn->batch->page + conn->batch_len;
+	/* It may be in the same page. */
+	memmove(to + sizeof(*frame), buf->data, len);
+	memset(to + sizeof(*frame) + len, 0, ALIGN(len, KEEL_FRAME_ALIGN) - len);
+	memcpy(to, frame, sizeof(*frame));
+	((struct keel_frame *)to)->len = cpu_to_le32(len);
+	conn->batch_len += sizeof(*frame) + ALIGN(len, KEEL_FRAME_ALIGN);
+}
+
+/**
+ * keel_batch_next() - the next frame of a message that has several
+ * @data: data of the message
+ * @len: bytes of it
+ * @off: where the frame begins; is set to the end of it
+ * @frame: gets its header
+ *
+ * Context: any.
+ * Return: its data, or NULL: no host of this version has sent it.
+ */
+const void *keel_batch_next(const void *data, u32 len, u32 *off, struct keel_frame *frame)
+{
+	u32 left = len - *off, bytes;
+
+	if (left < sizeof(*frame))
+		return NULL;
+	memcpy(frame, data + *off, sizeof(*frame));
+	left -= sizeof(*frame);
+	bytes = le32_to_cpu(frame->len);
+	if (bytes > left || ALIGN(bytes, KEEL_FRAME_ALIGN) > left ||
+	    !keel_frame_is_batched(frame->type) || frame->credits || frame->cookie ||
+	    frame->chunk || frame->freed ||
+	    !keel_frame_is_valid(frame, sizeof(*frame) + bytes))
+		return NULL;
+	data += *off + sizeof(*frame);
+	*off += sizeof(*frame) + ALIGN(bytes, KEEL_FRAME_ALIGN);
+	return data;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_batch_next);

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Short frames that are sent in one message, and received.
+ */
+#include <kunit/test.h>
+#include <linux/align.h>
+#include <linux/string.h>
+
+#include "rx.h"
+
+/* Bytes of a header, and the most frames without data that a batch has. */
+#define HEADER		sizeof(struct keel_frame)
+#define MOST		(KEEL_FRAME_DATA / HEADER)
+
+/* Send a request with @len bytes, each of which is @nr. */
+static void batch_send(struct kunit *test, u32 nr, u32 len)
+{
+	struct keel_frame frame = { .type = KEEL_FRAME_REQUEST, .to = cpu_to_le32(nr) };
+	struct keel_buf *buf;
+	u64 epoch;
+
+	buf = keel_link_tx(rx->link, NULL, len, &epoch);
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	memset(buf->data, nr, len);
+	keel_link_send(buf, &frame, len);
+}
+
+/* Message @nr has arrived. */
+static void batch_arrived(u32 nr)
+{
+	struct keel_buf *buf = rx->bufs[nr];
+	struct ib_wc wc = { .status = IB_WC_SUCCESS, .wr_cqe = &buf->cqe };
+
+	buf->cqe.done(NULL, &wc);
+}
+
+/* Let so much be under way that short frames wait. */
+static void batch_fill(struct kunit *test)
+{
+	u32 i;
+
+	rx_set_credits(100);
+	for (i = 0; i < KEEL_BATCH_AFTER; i++)
+		batch_send(test, 0, 0);
+	KUNIT_ASSERT_EQ(test, KEEL_BATCH_AFTER, rx->nsent);
+}
+
+/* The frame at @off of message @nr is that of batch_send(). Return: the end of it. */
+static u32 batch_has(struct kunit *test, u32 nr, u32 off, u32 to, u32 len)
+{
+	const struct keel_frame want = {
+		.type = KEEL_FRAME_REQUEST,
+		.to = cpu_to_le32(to),
+		.len = cpu_to_le32(len),
+	};
+	const u8 *data = rx->bufs[nr]->page + off;
+	u32 i;
+
+	KUNIT_EXPECT_MEMEQ(test, &want, data, HEADER);
+	for (i = 0; i < len && data[HEADER + i] == to; i++)
+		;
+	KUNIT_EXPECT_EQ(test, len, i);
+	/* No byte of the kernel. */
+	for (; i < ALIGN(len, KEEL_FRAME_ALIGN); i++)
+		KUNIT_EXPECT_EQ(test, 0, data[HEADER + i]);
+	return off + HEADER + ALIGN(len, KEEL_FRAME_ALIGN);
+}
+
+/* Message @nr is a batch of @len bytes. */
+static void batch_is(struct kunit *test, u32 nr, u32 len)
+{
+	const struct keel_frame *frame = &rx->sent[nr];
+
+	KUNIT_ASSERT_EQ(test, nr + 1, rx->nsent);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_BATCH, frame->type);
+	KUNIT_EXPECT_EQ(test, len, le32_to_cpu(frame->len));
+	KUNIT_EXPECT_EQ(test, RX_PEER_COOKIE, le64_to_cpu(frame->cookie));
+	KUNIT_EXPECT_TRUE(test, keel_frame_is_valid(frame, HEADER + len));
+}
+
+/* HOST-2: with little under way, no frame waits; else they go together, for one credit. */
+static void host_2_together(struct kunit *test)
+{
+	u32 off, nr = KEEL_BATCH_AFTER;
+
+	batch_fill(test);
+	KUNIT_EXPECT_EQ(test, 100 - nr, rx_credits());
+	batch_send(test, 1, 0);
+	batch_send(test, 2, 13);
+	batch_send(test, 3, KEEL_BATCH_DATA);
+	KUNIT_EXPECT_EQ(test, nr, rx->nsent);
+	KUNIT_EXPECT_EQ(test, 100 - nr - 1, rx_credits());
+	batch_arrived(1);
+	off = batch_has(test, nr, 0, 1, 0);
+	off = batch_has(test, nr, off, 2, 13);
+	off = batch_has(test, nr, off, 3, KEEL_BATCH_DATA);
+	batch_is(test, nr, off);
+	/* Nothing is left. */
+	batch_arrived(0);
+	batch_arrived(nr);
+	KUNIT_EXPECT_EQ(test, nr + 1, rx->nsent);
+	batch_send(test, 4, 5);
+	KUNIT_EXPECT_EQ(test, nr + 2, rx->nsent);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_REQUEST, rx->sent[nr + 1].type);
+}
+
+/* HOST-2: frames that cannot wait do not overtake those that do. */
+static void host_2_order(struct kunit *test)
+{
+	u32 nr = KEEL_BATCH_AFTER;
+
+	batch_fill(test);
+	batch_send(test, 1, 0);
+	batch_send(test, 2, KEEL_BATCH_DATA + 1);
+	KUNIT_ASSERT_EQ(test, nr + 2, rx->nsent);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_BATCH, rx->sent[nr].type);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_REQUEST, rx->sent[nr + 1].type);
+	KUNIT_EXPECT_EQ(test, 2, le32_to_cpu(rx->sent[nr + 1].to));
+	batch_send(test, 3, 0);
+	KUNIT_EXPECT_TRUE(test, keel_conn_tell(rx->conn, KEEL_FRAME_ASK));
+	KUNIT_ASSERT_EQ(test, nr + 4, rx->nsent);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_BATCH, rx->sent[nr + 2].type);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_ASK, rx->sent[nr + 3].type);
+	batch_has(test, nr + 2, 0, 3, 0);
+}
+
+/* HOST-2: a whole batch does not wait any more. */
+static void host_2_whole(struct kunit *test)
+{
+	u32 i, off = 0, nr = KEEL_BATCH_AFTER;
+
+	batch_fill(test);
+	for (i = 0; i < MOST; i++)
+		batch_send(test, i, 0);
+	KUNIT_EXPECT_EQ(test, nr, rx->nsent);
+	batch_send(test, MOST, 0);
+	for (i = 0; i < MOST; i++)
+		off = batch_has(test, nr, off, i, 0);
+	batch_is(test, nr, off);
+	KUNIT_EXPECT_EQ(test, 100 - nr - 2, rx_credits());
+	batch_arrived(nr);
+	batch_has(test, nr + 1, 0, MOST, 0);
+	batch_is(test, nr + 1, HEADER);
+}
+
+/* HOST-4: credits that this side owes go with a batch, if there is one. */
+static void host_4_credits(struct kunit *test)
+{
+	struct keel_frame frame = rx_frame(KEEL_FRAME_ANSWER);
+	u32 i, nr = KEEL_BATCH_AFTER;
+
+	batch_fill(test);
+	batch_send(test, 1, 0);
+	for (i = 0; i < KEEL_LINK_RECVS / 2; i++)
+		rx_receive(&frame);
+	batch_is(test, nr, HEADER);
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_RECVS / 2, le16_to_cpu(rx->sent[nr].credits));
+	KUNIT_EXPECT_EQ(test, 0, rx_owed());
+}
+
+/* HOST-3: what waits when the connection ends is never sent. */
+static void host_3_over(struct kunit *test)
+{
+	u32 nr = KEEL_BATCH_AFTER;
+	struct keel_frame frame = rx_frame(KEEL_FRAME_REQUEST);
+
+	batch_fill(test);
+	batch_send(test, 1, 0);
+	rx_receive_n(&frame, HEADER + 1);
+	KUNIT_EXPECT_FALSE(test, keel_conn_is_up(rx->conn));
+	batch_arrived(0);
+	KUNIT_EXPECT_EQ(test, nr, rx->nsent);
+}
+
+/* Put a frame behind those of a batch of @len bytes that is received next. */
+static struct keel_frame *batch_put(u32 *len, enum keel_frame_type type, u32 bytes)
+{
+	struct keel_frame *frame = rx_page() + *len;
+
+	*frame = rx_frame(type);
+	frame->cookie = 0;
+	frame->len = cpu_to_le32(bytes);
+	frame->to = cpu_to_le32(*len + 1);
+	memset(frame + 1, 0, ALIGN(bytes, KEEL_FRAME_ALIGN));
+	memcpy(frame + 1, "part", min_t(u32, bytes, 5));
+	*len += HEADER + ALIGN(bytes, KEEL_FRAME_ALIGN);
+	return frame;
+}
+
+static void batch_receive(u32 len)
+{
+	struct keel_frame frame = rx_frame(KEEL_FRAME_BATCH);
+
+	frame.len = cpu_to_le32(len);
+	rx_receive_as_is(&frame, HEADER + len);
+}
+
+/* HOST-2: each frame of a batch gets to its receiver, in turn; together they are one credit. */
+static void host_2_parts(struct kunit *test)
+{
+	u32 len = 0, last;
+
+	batch_put(&len, KEEL_FRAME_REQUEST, 0);
+	batch_put(&len, KEEL_FRAME_ANSWER, 9);
+	last = len;
+	batch_put(&len, KEEL_FRAME_DATAGRAM, 5);
+	batch_receive(len);
+	KUNIT_EXPECT_EQ(test, 3, rx->ngot);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_DATAGRAM, rx->how);
+	KUNIT_EXPECT_EQ(test, last + 1, le32_to_cpu(rx->got.to));
+	KUNIT_EXPECT_STREQ(test, "part", rx->data);
+	KUNIT_EXPECT_TRUE(test, rx_has(KEEL_CONN_CONFIRMED));
+	KUNIT_EXPECT_TRUE(test, keel_conn_is_up(rx->conn));
+	KUNIT_EXPECT_EQ(test, 1, rx_owed());
+	KUNIT_EXPECT_EQ(test, 1, rx->posted);
+}
+
+/* A batch with a second frame that no host sends: @len is that of the batch. */
+static void batch_wrong(struct keel_frame *frame, u32 *len, u32 nr)
+{
+	switch (nr) {
+	case 0: frame->type = KEEL_FRAME_BATCH; break;
+	case 1: frame->type = KEEL_FRAME_ASK; break;
+	case 2: frame->type = KEEL_FRAME_CREDIT; break;
+	case 3: frame->type = KEEL_FRAME_GROUP; break;
+	case 4: frame->type = 0; break;
+	case 5: frame->cookie = cpu_to_le64(RX_COOKIE); break;
+	case 6: frame->credits = cpu_to_le16(1); break;
+	case 7: frame->freed = cpu_to_le16(1); break;
+	case 8: frame->chunk = cpu_to_le16(1); break;
+	case 9: frame->reserved = cpu_to_le32(1); break;
+	case 10: frame->len = cpu_to_le32(17); break;
+	case 11: frame->len = cpu_to_le32(U32_MAX); break;
+	case 12: *len -= 1; break;
+	case 13: *len -= 16 + 1; break;
+	case 14: frame->flags = 0xff; break;
+	/* It is right, and the one behind it is not. */
+	case 15: *len += 1; break;
+	case 16: *len += HEADER - 1; break;
+	case 17: *len += HEADER; break;
+	}
+}
+
+/* HOST-3: a batch with a frame that no host sends ends the connection. */
+static void host_3_parts(struct kunit *test)
+{
+	struct keel_frame *frame;
+	u32 nr, len;
+
+	for (nr = 0; nr <= 17; nr++) {
+		len = 0;
+		batch_put(&len, KEEL_FRAME_REQUEST, 0);
+		frame = batch_put(&len, KEEL_FRAME_REQUEST, 16);
+		memset(rx_page() + len, 0, HEADER);
+		batch_wrong(frame, &len, nr);
+		batch_receive(len);
+		KUNIT_EXPECT_EQ_MSG(test, nr < 15 ? 1 : 2, rx->ngot, "%u", nr);
+		rx->ngot = 0;
+		rx_ends(test);
+	}
+	len = 0;
+	batch_receive(len);
+	rx_ends(test);
+	/* The same without what is wrong. */
+	batch_put(&len, KEEL_FRAME_REQUEST, 0);
+	batch_put(&len, KEEL_FRAME_REQUEST, 16);
+	batch_receive(len);
+	KUNIT_EXPECT_EQ(test, 2, rx->ngot);
+	KUNIT_EXPECT_TRUE(test, keel_conn_is_up(rx->conn));
+}
+
+static struct kunit_case batch_cases[] = {
+	KUNIT_CASE(host_2_together),
+	KUNIT_CASE(host_2_order),
+	KUNIT_CASE(host_2_whole),
+	KUNIT_CASE(host_4_credits),
+	KUNIT_CASE(host_3_over),
+	KUNIT_CASE(host_2_parts),
+	KUNIT_CASE(host_3_parts),
+	{}
+};
+
+static struct kunit_suite batch_suite = {
+	.name = "keel_link_batch",
+	.init = rx_init,
+	.exit = rx_exit,
+	.test_cases = batch_cases,
+};
+kunit_test_suite(batch_suite);
