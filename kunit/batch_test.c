@@ -215,46 +215,52 @@ static void host_2_parts(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 1, rx->posted);
 }
 
-/* A batch with a second frame that no host sends: @len is that of the batch. */
-static void batch_wrong(struct keel_frame *frame, u32 *len, u32 nr)
-{
-	switch (nr) {
-	case 0: frame->type = KEEL_FRAME_BATCH; break;
-	case 1: frame->type = KEEL_FRAME_ASK; break;
-	case 2: frame->type = KEEL_FRAME_CREDIT; break;
-	case 3: frame->type = KEEL_FRAME_GROUP; break;
-	case 4: frame->type = 0; break;
-	case 5: frame->cookie = cpu_to_le64(RX_COOKIE); break;
-	case 6: frame->credits = cpu_to_le16(1); break;
-	case 7: frame->freed = cpu_to_le16(1); break;
-	case 8: frame->chunk = cpu_to_le16(1); break;
-	case 9: frame->reserved = cpu_to_le32(1); break;
-	case 10: frame->len = cpu_to_le32(17); break;
-	case 11: frame->len = cpu_to_le32(U32_MAX); break;
-	case 12: *len -= 1; break;
-	case 13: *len -= 16 + 1; break;
-	case 14: frame->flags = 0xff; break;
+/* Errors in a batch of two frames: a byte of the second one, or bytes behind it. */
+static const struct batch_wrong {
+	u32 at;
+	u8 byte;
+	s32 longer;
+	u32 got;
+} batch_wrongs[] = {
+	{ offsetof(struct keel_frame, type), KEEL_FRAME_BATCH, 0, 1 },
+	{ offsetof(struct keel_frame, type), KEEL_FRAME_ASK, 0, 1 },
+	{ offsetof(struct keel_frame, type), KEEL_FRAME_CREDIT, 0, 1 },
+	{ offsetof(struct keel_frame, type), KEEL_FRAME_CHUNKS, 0, 1 },
+	{ offsetof(struct keel_frame, type), KEEL_FRAME_GROUP, 0, 1 },
+	{ offsetof(struct keel_frame, type), 0, 0, 1 },
+	{ offsetof(struct keel_frame, flags), 0xff, 0, 1 },
+	{ offsetof(struct keel_frame, cookie), 1, 0, 1 },
+	{ offsetof(struct keel_frame, credits), 1, 0, 1 },
+	{ offsetof(struct keel_frame, freed), 1, 0, 1 },
+	{ offsetof(struct keel_frame, chunk), 1, 0, 1 },
+	{ offsetof(struct keel_frame, reserved), 1, 0, 1 },
+	/* More than the 16 bytes that it has. */
+	{ offsetof(struct keel_frame, len), 17, 0, 1 },
+	{ offsetof(struct keel_frame, len) + 3, 0xff, 0, 1 },
+	{ offsetof(struct keel_frame, len), 16, -1, 1 },
+	{ offsetof(struct keel_frame, len), 16, -17, 1 },
 	/* It is right, and the one behind it is not. */
-	case 15: *len += 1; break;
-	case 16: *len += HEADER - 1; break;
-	case 17: *len += HEADER; break;
-	}
-}
+	{ offsetof(struct keel_frame, len), 16, 1, 2 },
+	{ offsetof(struct keel_frame, len), 16, HEADER - 1, 2 },
+	{ offsetof(struct keel_frame, len), 16, HEADER, 2 },
+};
 
 /* HOST-3: a batch with a frame that no host sends ends the connection. */
 static void host_3_parts(struct kunit *test)
 {
+	const struct batch_wrong *wrong;
 	struct keel_frame *frame;
 	u32 nr, len;
 
-	for (nr = 0; nr <= 17; nr++) {
+	for (nr = 0; nr < ARRAY_SIZE(batch_wrongs); nr++) {
+		wrong = &batch_wrongs[nr];
 		len = 0;
 		batch_put(&len, KEEL_FRAME_REQUEST, 0);
 		frame = batch_put(&len, KEEL_FRAME_REQUEST, 16);
 		memset(rx_page() + len, 0, HEADER);
-		batch_wrong(frame, &len, nr);
-		batch_receive(len);
-		KUNIT_EXPECT_EQ_MSG(test, nr < 15 ? 1 : 2, rx->ngot, "%u", nr);
+		((u8 *)frame)[wrong->at] = wrong->byte;
+		batch_receive(len + wrong->longer);
+		KUNIT_EXPECT_EQ_MSG(test, wrong->got, rx->ngot, "%u", nr);
 		rx->ngot = 0;
 		rx_ends(test);
 	}

@@ -209,6 +209,8 @@ void stranger_prepare(struct stranger *s)
 	s->chunks_rkey = 0;
 	s->freed = 0;
 	s->read = 0;
+	s->batch_len = 0;
+	s->batch_at = 0;
 }
 
 /* Return the next message of ib_cm about this connection, or NULL. */

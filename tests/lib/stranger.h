@@ -28,7 +28,7 @@
 /* enum keel_frame_type and the other numbers of keel_frame.h */
 enum {
 	FRAME_REQUEST = 1, FRAME_ANSWER, FRAME_CREDIT, FRAME_ASK, FRAME_ALIVE, FRAME_DATAGRAM,
-	FRAME_CHUNKS, FRAME_GROUP, FRAME_TYPES,
+	FRAME_CHUNKS, FRAME_GROUP, FRAME_BATCH, FRAME_TYPES,
 };
 
 enum { FRAME_RC, FRAME_UC, FRAME_XRC };
@@ -100,6 +100,9 @@ _Static_assert(sizeof(struct frame) == FRAME_HEAD, "the size of struct keel_fram
  * @chunks: memory of the stranger's own chunks
  * @chunks_mr: likewise
  * @read: bits: those that the victim has written, and may write again with the next frame
+ * @batch: the last batch that was received
+ * @batch_len: bytes of it
+ * @batch_at: those of them that stranger_poll() has returned
  * @up: the connection was accepted, and has not ended as far as known
  */
 struct stranger {
@@ -124,6 +127,8 @@ struct stranger {
 	char *chunks;
 	struct ibv_mr *chunks_mr;
 	uint16_t read;
+	char batch[FRAME_ROOM];
+	size_t batch_len, batch_at;
 	bool up;
 };
 
@@ -160,7 +165,10 @@ bool stranger_write(struct stranger *s, uint32_t at, const void *data, uint32_t 
 bool stranger_tell_chunks(struct stranger *s);
 /* Send a frame whose data was written into a chunk, counted from 1. */
 bool stranger_send_chunk(struct stranger *s, struct frame *frame, uint16_t chunk, uint32_t len);
-/* Receive a message without waiting: its bytes, of FRAME_ROOM at most, or 0. */
+/*
+ * Receive a message, or a frame of a batch, without waiting: its bytes, of FRAME_ROOM at most,
+ * or 0.
+ */
 size_t stranger_poll(struct stranger *s, void *bytes);
 /* Receive the next frame of a type; those of other types are dropped. False: none came. */
 bool stranger_get(struct stranger *s, uint8_t type, struct frame *frame, int ms);

@@ -160,11 +160,40 @@ bool stranger_send(struct stranger *s, struct frame *frame, const void *data, ui
 	return stranger_send_raw(s, bytes, FRAME_HEAD + len);
 }
 
+/* The next frame of a batch. */
+static size_t next_part(struct stranger *s, char *bytes)
+{
+	size_t left = s->batch_len - s->batch_at, n;
+	struct frame frame;
+
+	CHECK(left >= FRAME_HEAD);
+	memcpy(&frame, s->batch + s->batch_at, FRAME_HEAD);
+	CHECK(frame.len <= left - FRAME_HEAD);
+	n = FRAME_HEAD + frame.len;
+	memcpy(bytes, s->batch + s->batch_at, n);
+	s->batch_at += (n + 7) & ~7UL;
+	CHECK(s->batch_at <= s->batch_len);
+	return n;
+}
+
+/* Keep the frames of a batch. */
+static bool keep_batch(struct stranger *s, const char *bytes, size_t n)
+{
+	if (n <= FRAME_HEAD || bytes[0] != FRAME_BATCH)
+		return false;
+	s->batch_len = n - FRAME_HEAD;
+	s->batch_at = 0;
+	memcpy(s->batch, bytes + FRAME_HEAD, s->batch_len);
+	return true;
+}
+
 size_t stranger_poll(struct stranger *s, void *bytes)
 {
 	struct ibv_wc wc;
 	size_t n;
 
+	if (s->batch_at < s->batch_len)
+		return next_part(s, bytes);
 	if (!s->qp || ibv_poll_cq(s->rcq, 1, &wc) != 1)
 		return 0;
 	if (wc.status != IBV_WC_SUCCESS) {
@@ -176,7 +205,7 @@ size_t stranger_poll(struct stranger *s, void *bytes)
 	note(s, bytes, n);
 	post_one(s, wc.wr_id);
 	s->owed++;
-	return n;
+	return keep_batch(s, bytes, n) ? next_part(s, bytes) : n;
 }
 
 bool stranger_get(struct stranger *s, uint8_t type, struct frame *frame, int ms)
