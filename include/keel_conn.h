@@ -107,8 +107,8 @@ enum keel_conn_event {
  * @nfree: their number
  * @dgrams: number of buffers in use with &keel_buf.dgram
  * @kernels: likewise with &keel_buf.kernel
- * @credits: number of frames that the other side can receive
- * @owed: number of frames that this side has received, and not given credits for
+ * @credits: number of messages that the other side can receive
+ * @owed: number of messages that this side has received, and not given credits for
  * @owes_alive: KEEL_FRAME_ASK was received, and not answered
  * @chunks: its chunks, or NULL: not yet, or the lower device or memory does not allow it
  * @tried_chunks: if there are none, there will be none
@@ -209,7 +209,7 @@ bool keel_conn_has_kernel_room(struct keel_conn *conn) __must_hold(&conn->lock);
 bool keel_conn_tell(struct keel_conn *conn, enum keel_frame_type type);
 struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len) __must_hold(&conn->lock);
 void keel_conn_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
-void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+bool keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);
 void keel_conn_settle(struct keel_conn *conn) __must_hold(&conn->lock);
 void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc);

@@ -202,6 +202,10 @@ struct keel_frame {
 };
 
 static_assert(sizeof(struct keel_frame) == 96);
+/* So all frames in a batch are aligned, and there is room for the padding of the last one. */
+static_assert(sizeof(struct keel_frame) % KEEL_FRAME_ALIGN == 0);
+static_assert(KEEL_FRAME_DATA % KEEL_FRAME_ALIGN == 0);
+static_assert(__alignof__(struct keel_frame) <= KEEL_FRAME_ALIGN);
 static_assert(offsetof(struct keel_frame, cookie) == 24);
 static_assert(offsetof(struct keel_frame, gen) == 32);
 static_assert(offsetof(struct keel_frame, chunk) == 40);
@@ -227,7 +231,7 @@ static inline bool keel_frame_is_batched(__u8 type)
  * @magic: KEEL_HELLO_MAGIC
  * @version: KEEL_FRAME_VERSION
  * @credits: number of messages that the receiver may send at first
- * @cookie: a random number, for each frame that the receiver sends
+ * @cookie: a random number, for each message that the receiver sends
  */
 struct keel_hello {
 	__le32 magic;

@@ -35,7 +35,7 @@ struct keel_lower;
 struct keel_user;
 struct seq_file;
 
-/* Frames that each side has buffers to receive, and to send. */
+/* Messages that each side has buffers to receive, and to send. */
 #define KEEL_LINK_RECVS		128
 #define KEEL_LINK_SENDS		64
 /* How often those that wait for a link that is up are woken at least, jiffies. */

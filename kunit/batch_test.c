@@ -132,7 +132,7 @@ static void host_2_whole(struct kunit *test)
 	batch_fill(test);
 	for (i = 0; i < MOST; i++)
 		batch_send(test, i, 0);
-	KUNIT_EXPECT_EQ(test, nr, rx->nsent);
+	KUNIT_EXPECT_EQ(test, nr + 1, rx->nsent);
 	batch_send(test, MOST, 0);
 	for (i = 0; i < MOST; i++)
 		off = batch_has(test, nr, off, i, 0);
@@ -239,6 +239,8 @@ static const struct batch_wrong {
 	{ offsetof(struct keel_frame, len) + 3, 0xff, 0, 1 },
 	{ offsetof(struct keel_frame, len), 16, -1, 1 },
 	{ offsetof(struct keel_frame, len), 16, -17, 1 },
+	/* It has 15, and the padding is not 0. */
+	{ offsetof(struct keel_frame, len), 15, 0, 1 },
 	/* It is right, and the one behind it is not. */
 	{ offsetof(struct keel_frame, len), 16, 1, 2 },
 	{ offsetof(struct keel_frame, len), 16, HEADER - 1, 2 },
@@ -258,6 +260,7 @@ static void host_3_parts(struct kunit *test)
 		batch_put(&len, KEEL_FRAME_REQUEST, 0);
 		frame = batch_put(&len, KEEL_FRAME_REQUEST, 16);
 		memset(rx_page() + len, 0, HEADER);
+		((u8 *)rx_page())[len - 1] = 1;
 		((u8 *)frame)[wrong->at] = wrong->byte;
 		batch_receive(len + wrong->longer);
 		KUNIT_EXPECT_EQ_MSG(test, wrong->got, rx->ngot, "%u", nr);

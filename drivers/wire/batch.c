@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Several short frames in one message of a connection. A message of a lower device costs far
- * more than 64 bytes in it. As long as few messages are under way, each frame is sent at once.
- * Else short ones wait together, until a message has arrived or there are enough of them for a
- * whole one. So none waits for more frames to come, and their order stays.
+ * more than another frame in it. As long as few messages are under way, each frame is sent at
+ * once. Else short ones wait together, until one of those messages has completed, or there is no
+ * room for another frame, or something is sent that does not wait. So none waits for more
+ * frames to come, and their order stays.
  */
-#include <kunit/visibility.h>
 #include <linux/align.h>
 #include <linux/string.h>
 
 #include "keel_conn.h"
+
+static_assert(sizeof(struct keel_frame) + KEEL_BATCH_DATA <= KEEL_FRAME_DATA);
 
 /**
  * keel_batch_takes() - should a frame wait together with others?
@@ -86,6 +88,8 @@ const void *keel_batch_next(const void *data, u32 len, u32 *off, struct keel_fra
 	left -= sizeof(*frame);
 	bytes = le32_to_cpu(frame->len);
 	if (bytes > left || ALIGN(bytes, KEEL_FRAME_ALIGN) > left ||
+	    memchr_inv(data + *off + sizeof(*frame) + bytes, 0,
+		       ALIGN(bytes, KEEL_FRAME_ALIGN) - bytes) ||
 	    !keel_frame_is_batched(frame->type) || frame->credits || frame->cookie ||
 	    frame->chunk || frame->freed ||
 	    !keel_frame_is_valid(frame, sizeof(*frame) + bytes))
@@ -94,4 +98,3 @@ const void *keel_batch_next(const void *data, u32 len, u32 *off, struct keel_fra
 	*off += sizeof(*frame) + ALIGN(bytes, KEEL_FRAME_ALIGN);
 	return data;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_batch_next);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The connection of a link: its QP, its buffers, and its credits. Each side sends only
- * as many frames as the other side has buffers for. chunk.c has what is too long for those.
+ * as many messages as the other side has buffers for. chunk.c has what is too long for those.
  */
 #include <kunit/visibility.h>
 #include <linux/bitops.h>
@@ -176,28 +176,36 @@ static void keel_conn_flush(struct keel_conn *conn)
  * @frame: the header
  * @len: bytes of data
  *
- * If there is much to send, it may become a part of another message, and @buf be free at once.
- *
  * Context: any but interrupts.
+ * Return: true if it became a part of another message, so that @buf is free again.
  */
-void keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+bool keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 {
 	struct keel_conn *conn = buf->conn;
-	bool waits = keel_batch_takes(buf, frame, len);
+	bool waits = keel_batch_takes(buf, frame, len), joins;
 
 	/* Frames arrive in the order in which they were sent. */
 	if (!waits || !keel_batch_has_room(conn, len))
 		/* It is a buffer of this connection. */
 		context_unsafe(keel_conn_flush(conn));
+	/* The batch could not be posted: nothing may come behind it. */
+	if (conn->state != KEEL_CONN_UP)
+		return false;
 	if (!waits) {
 		keel_conn_post_frame(buf, frame, len);
-		return;
+		return false;
 	}
 	keel_batch_add(buf, frame, len);
-	if (conn->batch != buf) {
+	joins = conn->batch != buf;
+	if (joins) {
 		keel_conn_give_back(buf);
 		conn->credits++;
 	}
+	/* Nothing else fits in. */
+	if (!keel_batch_has_room(conn, 0))
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_flush(conn));
+	return joins;
 }
 
 static bool keel_conn_tell_locked(struct keel_conn *conn, enum keel_frame_type type)
@@ -292,8 +300,10 @@ void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 		/* Likewise. */
 		context_unsafe(keel_conn_give_back(buf));
 		conn->under_way--;
-		keel_conn_flush(conn);
-		keel_conn_settle(conn);
+		if (wc->status == IB_WC_SUCCESS) {
+			keel_conn_flush(conn);
+			keel_conn_settle(conn);
+		}
 	}
 	if (wc->status != IB_WC_SUCCESS)
 		keel_conn_end(conn);
@@ -446,4 +456,6 @@ void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc)
 	if (keel_conn_repost(buf, 1, le16_to_cpu(frame.chunk)))
 		return;
 	keel_link_wake(conn->link, keel_conn_room(conn));
+	/* A host can send many, and batches are much work. */
+	cond_resched();
 }

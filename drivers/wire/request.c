@@ -12,7 +12,7 @@
  * keel_hello_set() - what this host tells the other one
  * @hello: is set
  * @conn: the connection
- * @credits: number of frames that the other host may send at first, KEEL_LINK_RECVS at most
+ * @credits: number of messages that the other host may send at first, KEEL_LINK_RECVS at most
  *
  * Context: may sleep.
  */

@@ -182,7 +182,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
 /**
  * keel_link_send() - send a frame
  * @buf: from keel_link_tx(), whose data is set
- * @frame: the header; &keel_frame.len and &keel_frame.credits are set here
+ * @frame: the header; &keel_frame.len and what belongs to the link is set here
  * @len: bytes of data, of those that keel_link_tx() was asked for
  *
  * The frame is lost if the connection ends before it arrives.
@@ -192,19 +192,17 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
 void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len)
 {
 	struct keel_conn *conn = buf->conn;
-	u32 before, after;
+	u32 room = 0;
 
 	scoped_guard(spinlock, &conn->lock) {
-		before = conn->nfree;
 		/* keel_conn_destroy() destroys the QP after it was over. */
-		if (conn->state == KEEL_CONN_UP)
-			/* It is a buffer of this connection. */
-			context_unsafe(keel_conn_send(buf, frame, len));
-		after = conn->nfree;
+		if (conn->state == KEEL_CONN_UP &&
+		    /* It is a buffer of this connection. */
+		    context_unsafe(keel_conn_send(buf, frame, len)))
+			room = keel_conn_room_locked(conn);
 	}
-	/* It is a part of another message. */
-	if (after > before)
-		keel_link_wake(conn->link, keel_conn_room(conn));
+	if (room)
+		keel_link_wake(conn->link, room);
 	keel_conn_put(conn);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_send);
@@ -281,7 +279,7 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
 /**
  * keel_link_datagram() - send a datagram, keep it until the link is up, or lose it
  * @link: the link
- * @frame: its header; &keel_frame.len and &keel_frame.credits are set here
+ * @frame: its header; &keel_frame.len and what belongs to the link is set here
  * @data: its data
  * @len: bytes of it
  * @gfp: to keep a copy, if the link is not up yet; without __GFP_ACCOUNT: it is one of the

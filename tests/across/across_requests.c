@@ -41,7 +41,7 @@ static void check_requests(const struct wrong *cases, int n, struct frame (*base
 /* Members of all frames; the base is a request. */
 #define WRONG_HEADERS							\
 	{ "type 0", MEMBER(type), 0, ENDS },				\
-	{ "type 9", MEMBER(type), FRAME_TYPES, ENDS },			\
+	{ "type 10", MEMBER(type), FRAME_TYPES, ENDS },			\
 	{ "type 255", MEMBER(type), 255, ENDS },			\
 	{ "answer with members of a request", MEMBER(type), FRAME_ANSWER, ENDS }, \
 	{ "credit with members of a request", MEMBER(type), FRAME_CREDIT, ENDS }, \
