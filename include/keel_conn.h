@@ -20,6 +20,11 @@
 #define KEEL_BATCH_AFTER	4
 /* Most bytes of data in such a frame. */
 #define KEEL_BATCH_DATA		512
+/*
+ * One completion for so many messages: each costs a work of ib_core. While frames wait together, one
+ * of those that are under way has a completion, which sends them.
+ */
+#define KEEL_CONN_SIGNAL	KEEL_BATCH_AFTER
 
 /* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
 #if PAGE_SHIFT > 15
@@ -122,7 +127,9 @@ enum keel_conn_event {
  * @chunks_freed: bits: chunks of this side that were read, and that the other side does not
  *	know of
  * @chunks_moved: when one was taken last, jiffies
- * @under_way: messages that were posted, and not completed
+ * @posts: buffers that were posted, and are not known to be completed; the oldest first
+ * @under_way: their number
+ * @unsignaled: number of the last ones that have no completion
  * @batch: short frames that will be sent in one message, or NULL: batch.c
  * @batch_len: bytes of them, with their headers
  * @sends: buffers to send
@@ -173,7 +180,9 @@ struct keel_conn {
 	unsigned long chunks_writing __guarded_by(&lock);
 	unsigned long chunks_freed __guarded_by(&lock);
 	unsigned long chunks_moved __guarded_by(&lock);
+	struct list_head posts __guarded_by(&lock);
 	u32 under_way __guarded_by(&lock);
+	u32 unsignaled __guarded_by(&lock);
 	struct keel_buf *batch __guarded_by(&lock);
 	u32 batch_len __guarded_by(&lock);
 	struct keel_buf sends[KEEL_LINK_SENDS];
@@ -189,7 +198,8 @@ int keel_buf_map(struct keel_conn *conn, struct keel_buf *buf, int i,
 		 enum dma_data_direction dir);
 void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf, enum dma_data_direction dir);
 int keel_buf_post_recv(struct keel_buf *buf);
-int keel_buf_post_send(struct keel_buf *buf, u32 len) __must_hold(&buf->conn->lock);
+int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
+	__must_hold(&buf->conn->lock);
 
 /* batch.c */
 bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame, u32 len)

@@ -16,22 +16,36 @@
 static void batch_send(struct kunit *test, u32 nr, u32 len)
 {
 	struct keel_frame frame = { .type = KEEL_FRAME_REQUEST, .to = cpu_to_le32(nr) };
+	struct keel_link_wait wait;
 	struct keel_buf *buf;
 	u64 epoch;
 
-	buf = keel_link_tx(rx->link, NULL, len, &epoch);
+	keel_wait_init(&wait, NULL, NULL);
+	buf = keel_link_tx(rx->link, &wait, len, &epoch);
 	KUNIT_ASSERT_NOT_NULL(test, buf);
 	memset(buf->data, nr, len);
 	keel_link_send(buf, &frame, len);
 }
 
-/* Message @nr has arrived. */
-static void batch_arrived(u32 nr)
+static void batch_done(u32 nr, enum ib_wc_status status)
 {
 	struct keel_buf *buf = rx->bufs[nr];
-	struct ib_wc wc = { .status = IB_WC_SUCCESS, .wr_cqe = &buf->cqe };
+	struct ib_wc wc = { .status = status, .wr_cqe = &buf->cqe };
 
 	buf->cqe.done(NULL, &wc);
+}
+
+/* Message @nr, and those before, have arrived. */
+static void batch_arrived(struct kunit *test, u32 nr)
+{
+	KUNIT_EXPECT_TRUE(test, rx->signals & BIT(nr));
+	batch_done(nr, IB_WC_SUCCESS);
+}
+
+static u32 batch_under_way(void)
+{
+	guard(spinlock)(&rx->conn->lock);
+	return rx->conn->under_way;
 }
 
 /* Let so much be under way that short frames wait. */
@@ -90,15 +104,13 @@ static void host_2_together(struct kunit *test)
 	batch_send(test, 3, KEEL_BATCH_DATA);
 	KUNIT_EXPECT_EQ(test, nr, rx->nsent);
 	KUNIT_EXPECT_EQ(test, 100 - nr - 1, rx_credits());
-	batch_arrived(1);
+	/* The last of those under way. */
+	batch_arrived(test, nr - 1);
 	off = batch_has(test, nr, 0, 1, 0);
 	off = batch_has(test, nr, off, 2, 13);
 	off = batch_has(test, nr, off, 3, KEEL_BATCH_DATA);
 	batch_is(test, nr, off);
-	/* Nothing is left. */
-	batch_arrived(0);
-	batch_arrived(nr);
-	KUNIT_EXPECT_EQ(test, nr + 1, rx->nsent);
+	KUNIT_EXPECT_EQ(test, 1, batch_under_way());
 	batch_send(test, 4, 5);
 	KUNIT_EXPECT_EQ(test, nr + 2, rx->nsent);
 	KUNIT_EXPECT_EQ(test, KEEL_FRAME_REQUEST, rx->sent[nr + 1].type);
@@ -138,7 +150,7 @@ static void host_2_whole(struct kunit *test)
 		off = batch_has(test, nr, off, i, 0);
 	batch_is(test, nr, off);
 	KUNIT_EXPECT_EQ(test, 100 - nr - 2, rx_credits());
-	batch_arrived(nr);
+	batch_arrived(test, nr - 1);
 	batch_has(test, nr + 1, 0, MOST, 0);
 	batch_is(test, nr + 1, HEADER);
 }
@@ -168,8 +180,51 @@ static void host_3_over(struct kunit *test)
 	batch_send(test, 1, 0);
 	rx_receive_n(&frame, HEADER + 1);
 	KUNIT_EXPECT_FALSE(test, keel_conn_is_up(rx->conn));
-	batch_arrived(0);
+	batch_done(nr - 1, IB_WC_SUCCESS);
+	batch_done(nr - 1, IB_WC_WR_FLUSH_ERR);
 	KUNIT_EXPECT_EQ(test, nr, rx->nsent);
+}
+
+/* HOST-4: a completion makes all buffers free that were posted before, and no others. */
+static void host_4_reaped(struct kunit *test)
+{
+	u32 i;
+
+	rx_set_credits(100);
+	for (i = 0; i < 2 * KEEL_CONN_SIGNAL - 1; i++)
+		batch_send(test, 1, KEEL_BATCH_DATA + 1);
+	KUNIT_EXPECT_EQ(test, 2 * KEEL_CONN_SIGNAL - 1, batch_under_way());
+	KUNIT_EXPECT_EQ(test, BIT(KEEL_CONN_SIGNAL - 1), rx->signals);
+	batch_arrived(test, KEEL_CONN_SIGNAL - 1);
+	KUNIT_EXPECT_EQ(test, KEEL_CONN_SIGNAL - 1, batch_under_way());
+	scoped_guard(spinlock, &rx->conn->lock)
+		KUNIT_EXPECT_EQ(test, KEEL_LINK_SENDS - KEEL_CONN_SIGNAL + 1, rx->conn->nfree);
+	batch_send(test, 1, KEEL_BATCH_DATA + 1);
+	KUNIT_EXPECT_TRUE(test, rx->signals & BIT(2 * KEEL_CONN_SIGNAL - 1));
+}
+
+/* HOST-4: a datagram, of which few are under way, has a completion of its own. */
+static void host_4_datagram(struct kunit *test)
+{
+	struct keel_frame frame = { .type = KEEL_FRAME_DATAGRAM };
+
+	rx_set_credits(100);
+	batch_send(test, 1, 0);
+	KUNIT_EXPECT_EQ(test, 1, keel_link_datagram(rx->link, &frame, "", 1, GFP_KERNEL));
+	KUNIT_EXPECT_EQ(test, BIT(1), rx->signals);
+	batch_arrived(test, 1);
+	KUNIT_EXPECT_EQ(test, 0, batch_under_way());
+}
+
+/* HOST-4: an unsignaled message that fails ends the connection. */
+static void host_4_unsignaled(struct kunit *test)
+{
+	rx_set_credits(100);
+	batch_send(test, 1, 0);
+	KUNIT_EXPECT_EQ(test, 0, rx->signals);
+	batch_done(0, IB_WC_RETRY_EXC_ERR);
+	KUNIT_EXPECT_FALSE(test, keel_conn_is_up(rx->conn));
+	KUNIT_EXPECT_TRUE(test, rx_has(KEEL_CONN_ENDED));
 }
 
 /* Put a frame behind those of a batch of @len bytes that is received next. */
@@ -284,6 +339,9 @@ static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(host_2_whole),
 	KUNIT_CASE(host_4_credits),
 	KUNIT_CASE(host_3_over),
+	KUNIT_CASE(host_4_reaped),
+	KUNIT_CASE(host_4_datagram),
+	KUNIT_CASE(host_4_unsignaled),
 	KUNIT_CASE(host_2_parts),
 	KUNIT_CASE(host_3_parts),
 	{}

@@ -100,6 +100,7 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	conn->state = KEEL_CONN_UP;
 	spin_lock_init(&conn->lock);
 	INIT_LIST_HEAD(&conn->free);
+	INIT_LIST_HEAD(&conn->posts);
 	far_host_bufs(test, h);
 	/* They keep it. */
 	kref_init(&link->ref);

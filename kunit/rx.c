@@ -58,6 +58,8 @@ static int rx_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 	if (rx->nsent < RX_SENT) {
 		rx->bufs[rx->nsent] = container_of(wr->wr_cqe, struct keel_buf, cqe);
 		rx->sent[rx->nsent] = *rx->bufs[rx->nsent]->frame;
+		if (wr->send_flags & IB_SEND_SIGNALED)
+			rx->signals |= BIT(rx->nsent);
 	}
 	rx->nsent++;
 	return 0;

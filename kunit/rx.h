@@ -28,6 +28,7 @@
  * @refuse: no more can be posted
  * @sent: frames that were sent
  * @bufs: their buffers
+ * @signals: bits: those that have a completion
  * @nsent: their number
  * @got: the last frame that was delivered
  * @data: the start of its data
@@ -46,6 +47,7 @@ struct rx {
 	bool refuse;
 	struct keel_frame sent[RX_SENT];
 	struct keel_buf *bufs[RX_SENT];
+	unsigned long signals;
 	u32 nsent;
 	struct keel_frame got;
 	char data[8];

@@ -108,18 +108,19 @@ int keel_buf_post_recv(struct keel_buf *buf)
  * keel_buf_post_send() - send the frame of a buffer, behind the data of its chunk
  * @buf: the buffer, with its header
  * @len: bytes of data
+ * @signal: there is a completion also if nothing fails
  *
  * Context: any but interrupts.
  * Return: 0 or a negative errno.
  */
-int keel_buf_post_send(struct keel_buf *buf, u32 len)
+int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
 {
 	struct ib_sge sge[2], parts[KEEL_CHUNK_PARTS];
 	struct ib_send_wr wr = {
 		.wr_cqe = &buf->cqe,
 		.sg_list = sge,
 		.opcode = IB_WR_SEND,
-		.send_flags = IB_SEND_SIGNALED,
+		.send_flags = signal ? IB_SEND_SIGNALED : 0,
 	};
 	struct ib_rdma_wr write;
 

@@ -130,12 +130,24 @@ u32 keel_conn_room(struct keel_conn *conn)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_room);
 
+/*
+ * Should there be a completion for a buffer? Datagrams, and data in chunks, have few buffers: they
+ * do not wait for those behind them.
+ */
+static bool keel_conn_signals(const struct keel_buf *buf)
+	__must_hold(&buf->conn->lock)
+{
+	return buf->chunk || buf->dgram || buf->kernel ||
+	       buf->conn->unsignaled + 1 >= KEEL_CONN_SIGNAL;
+}
+
 /* Post a message. It carries what this side owes the other one. */
 static void keel_conn_post_frame(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock)
 {
 	struct keel_conn *conn = buf->conn;
 	struct ib_device *ib = conn->lower->ib;
+	bool signal = keel_conn_signals(buf);
 
 	*buf->frame = *frame;
 	buf->frame->len = cpu_to_le32(len);
@@ -148,11 +160,13 @@ static void keel_conn_post_frame(struct keel_buf *buf, const struct keel_frame *
 	ib_dma_sync_single_for_device(ib, buf->frame_dma, sizeof(*frame), DMA_TO_DEVICE);
 	if (len && !buf->chunk)
 		ib_dma_sync_single_for_device(ib, buf->page_dma, len, DMA_TO_DEVICE);
-	if (!keel_buf_post_send(buf, len)) {
+	if (!keel_buf_post_send(buf, len, signal)) {
+		list_add_tail(&buf->node, &conn->posts);
 		conn->under_way++;
+		conn->unsignaled = signal ? 0 : conn->unsignaled + 1;
 		return;
 	}
-	keel_conn_give_back(buf);
+	/* Nobody gets a buffer of this connection any more. */
 	conn->state = KEEL_CONN_OVER;
 	keel_conn_event(conn, KEEL_CONN_ENDED);
 }
@@ -284,6 +298,24 @@ bool keel_conn_up(struct keel_conn *conn)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_conn_up);
 
+/* The lower device has sent @last, and so all that were posted before. */
+static void keel_conn_reap(struct keel_conn *conn, const struct keel_buf *last)
+	__must_hold(&conn->lock)
+{
+	struct keel_buf *buf, *next;
+
+	list_for_each_entry_safe(buf, next, &conn->posts, node) {
+		list_del(&buf->node);
+		conn->under_way--;
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_chunk_sent(buf));
+		/* Likewise. */
+		context_unsafe(keel_conn_give_back(buf));
+		if (buf == last)
+			break;
+	}
+}
+
 /**
  * keel_conn_sent() - &keel_buf.cqe of a buffer to send
  * @cq: CQ of the connection
@@ -294,21 +326,20 @@ void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc)
 	struct keel_buf *buf = container_of(wc->wr_cqe, struct keel_buf, cqe);
 	struct keel_conn *conn = buf->conn;
 
-	scoped_guard(spinlock, &conn->lock) {
-		/* It is a buffer of this connection. */
-		context_unsafe(keel_chunk_sent(buf));
-		/* Likewise. */
-		context_unsafe(keel_conn_give_back(buf));
-		conn->under_way--;
-		if (wc->status == IB_WC_SUCCESS) {
-			keel_conn_flush(conn);
-			keel_conn_settle(conn);
-		}
-	}
-	if (wc->status != IB_WC_SUCCESS)
+	/* An unsignaled one has a completion, too, if it fails. */
+	if (wc->status != IB_WC_SUCCESS) {
 		keel_conn_end(conn);
-	else
-		keel_link_wake(conn->link, keel_conn_room(conn));
+		return;
+	}
+	scoped_guard(spinlock, &conn->lock) {
+		/* Then some are in no list, and none is used any more. */
+		if (conn->state == KEEL_CONN_OVER)
+			return;
+		keel_conn_reap(conn, buf);
+		keel_conn_flush(conn);
+		keel_conn_settle(conn);
+	}
+	keel_link_wake(conn->link, keel_conn_room(conn));
 }
 
 /* Return: false if the other side does not follow the protocol. */

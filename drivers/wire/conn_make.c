@@ -65,6 +65,7 @@ struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower
 	INIT_LIST_HEAD(&conn->node);
 	INIT_LIST_HEAD(&conn->guest);
 	INIT_LIST_HEAD(&conn->free);
+	INIT_LIST_HEAD(&conn->posts);
 	conn->since = jiffies;
 	return conn;
 }
