@@ -131,17 +131,25 @@ class Bench:
     def load(self, device):
         """Load the module of the device, if it is another one."""
 
+    def devices_of(self, _row):
+        """The devices on which a row of perftest is measured."""
+        return self.devices
+
+    def messages(self, row, device, count):
+        """One run of a row. (the value, the seconds that a message takes)"""
+        return perftest(device, self.rows[row], count)
+
     def calibrate(self, row, device):
         """Determine how many messages of each queue pair make a run."""
         about = self.rows[row]
-        _, took = perftest(device, about, about[4])
+        _, took = self.messages(row, device, about[4])
         arguments = about[3]
         qps = arguments[arguments.index('-q') + 1] if '-q' in arguments else 1
         self.counts[row, device.kind] = min(
             500000, max(about[4], int(SECONDS / took / qps)))
 
     def traffic(self, row, device):
-        value, _ = perftest(device, self.rows[row], self.counts[row, device.kind])
+        value, _ = self.messages(row, device, self.counts[row, device.kind])
         return self.note(row, device, value)
 
     def limits(self):
@@ -157,13 +165,13 @@ class Bench:
     def one_round(self):
         self.attempt('the machine', self.devices[0], self.limits)
         for row in self.rows:
-            for device in self.devices:
+            for device in self.devices_of(row):
                 self.attempt(row, device, lambda r=row, d=device: self.traffic(r, d))
 
     def run(self):
         self.say('how many messages make a run')
         for row in self.rows:
-            for device in self.devices:
+            for device in self.devices_of(row):
                 self.attempt(row, device,
                              lambda r=row, d=device: self.calibrate(r, d))
         for number in range(1, self.rounds + 1):
