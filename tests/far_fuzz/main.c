@@ -12,14 +12,13 @@
  * A process executes a batch of inputs, and then destroys all its objects. The fuzzer checks
  * that nothing is left of it, and that the honest pair has gone on meanwhile.
  */
-#include <fcntl.h>
 #include <glob.h>
-#include <regex.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 
+#include "../fuzz/kernel_log.h"
 #include "../fuzz/text.h"
 #include "hosts.h"
 #include "t.h"
@@ -54,8 +53,6 @@ static struct {
 } *f;
 
 static const char *folder;
-static int kernel_log = -1;
-static regex_t kernel_reports;
 static time_t started, until;
 
 void t_end(void)
@@ -64,50 +61,20 @@ void t_end(void)
 	hosts_down();
 }
 
-/* A file of extended regular expressions becomes one of them. */
 static void log_open(void)
 {
-	const char *path = getenv("FAR_FUZZ_REPORTS");
-	char all[4096] = "", line[256];
-	size_t n = 0;
-	FILE *file;
+	const char *path = getenv("FAR_FUZZ_REPORTS"), *why = path ? kernel_log_open(path) : NULL;
 
-	if (!path)
-		return;
-	file = MUST(fopen(path, "re"));
-	while (fgets(line, sizeof(line), file)) {
-		line[strcspn(line, "\n")] = 0;
-		if (*line && *line != '#')
-			n += snprintf(all + n, sizeof(all) - n, "%s%s", n ? "|" : "", line);
-		CHECK(n < sizeof(all));
-	}
-	fclose(file);
-	CHECK(n > 0);
-	CHECK_EQ(regcomp(&kernel_reports, all, REG_EXTENDED | REG_NOSUB), 0);
-	kernel_log = SYS(open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-	SYS(lseek(kernel_log, 0, SEEK_END));
+	if (why)
+		FAIL("the kernel log cannot be checked: %s", why);
 }
 
 static void log_check(void)
 {
-	char record[8192], *text;
-	ssize_t n;
+	const char *text = kernel_log_report();
 
-	while (kernel_log >= 0) {
-		n = read(kernel_log, record, sizeof(record) - 1);
-		/* The kernel has overwritten the next record. */
-		if (n < 0 && errno == EPIPE)
-			continue;
-		if (n <= 0)
-			return;
-		record[n] = 0;
-		text = strchr(record, ';');
-		if (!text)
-			continue;
-		text[strcspn(text, "\n")] = 0;
-		if (!regexec(&kernel_reports, ++text, 0, NULL, 0))
-			FAIL("kernel report: %s", text);
-	}
+	if (text)
+		FAIL("kernel report: %s", text);
 }
 
 static void write_input(const char *path, const struct input *input)

@@ -5,10 +5,8 @@
  * process that cannot be killed, and an object that outlives its input. See
  * watch.h.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <regex.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +20,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "kernel_log.h"
 #include "report.h"
 #include "watch.h"
 
@@ -34,8 +33,6 @@
 struct shared *sh;
 static pid_t executor;
 static bool guest;
-static int kernel_log = -1;
-static regex_t kernel_reports;
 
 void watch_alloc(void)
 {
@@ -52,57 +49,31 @@ void watch_alloc(void)
 /* A file that a check needs. */
 static FILE *need(const char *path)
 {
-	FILE *f = path ? fopen(path, "r") : NULL;
+	FILE *f = fopen(path, "r");
 
 	if (!f && guest) {
-		fprintf(stderr, "fuzz: a check is impossible without %s\n",
-			path ? path : "$FUZZ_REPORTS");
+		fprintf(stderr, "fuzz: a check is impossible without %s\n", path);
 		exit(2);
 	}
 	return f;
 }
 
-/* A file of extended regular expressions becomes one of them. */
-static void read_reports(FILE *f)
-{
-	char all[4096] = "", line[256];
-	size_t n = 0;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		line[strcspn(line, "\n")] = 0;
-		if (*line && *line != '#')
-			n += snprintf(all + n, sizeof(all) - n, "%s%s",
-				      n ? "|" : "", line);
-		if (n >= sizeof(all))
-			break;
-	}
-	if (f && (!n || n >= sizeof(all) ||
-		  regcomp(&kernel_reports, all, REG_EXTENDED | REG_NOSUB))) {
-		fprintf(stderr, "fuzz: bad patterns in $FUZZ_REPORTS\n");
-		exit(2);
-	}
-}
-
 void watch_init(void)
 {
-	FILE *text, *objects, *kcov, *reports;
+	const char *why, *reports = getenv("FUZZ_REPORTS");
+	FILE *text, *objects, *kcov;
 	unsigned long long at;
 
 	guest = getenv("FUZZ_GUEST");
 	text = need(TEXT);
 	objects = need(OBJECTS);
 	kcov = need(KCOV_FILE);
-	reports = need(getenv("FUZZ_REPORTS"));
 	if (text && fscanf(text, "%llx", &at) == 1)
 		sh->text = at;
-	read_reports(reports);
-	if (reports) {
-		kernel_log = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-		if (kernel_log < 0 || lseek(kernel_log, 0, SEEK_END) < 0) {
-			perror("fuzz: /dev/kmsg");
-			exit(2);
-		}
-		fclose(reports);
+	why = reports || guest ? kernel_log_open(reports) : NULL;
+	if (why) {
+		fprintf(stderr, "fuzz: a check of the kernel log is impossible: %s\n", why);
+		exit(2);
 	}
 	if (text)
 		fclose(text);
@@ -131,24 +102,10 @@ void watch_finding(const char *what)
 /* Not all reports of the kernel make it panic. */
 static void check_log(void)
 {
-	char record[8192], *text;
-	ssize_t n;
+	const char *text = kernel_log_report();
 
-	while (kernel_log >= 0) {
-		n = read(kernel_log, record, sizeof(record) - 1);
-		/* The kernel has overwritten the next record. */
-		if (n < 0 && errno == EPIPE)
-			continue;
-		if (n <= 0)
-			return;
-		record[n] = 0;
-		text = strchr(record, ';');
-		if (!text)
-			continue;
-		text[strcspn(text, "\n")] = 0;
-		if (!regexec(&kernel_reports, ++text, 0, NULL, 0))
-			watch_finding(text);
-	}
+	if (text)
+		watch_finding(text);
 }
 
 /* Objects may live a little longer, because the kernel's thread has them. */
