@@ -32,22 +32,32 @@ static int host_socket(int host, int family)
 	return fd;
 }
 
-/* rdma_cm does this: IP of a host takes the packets of the group until the test ends. */
-static void host_joins(int host)
+static void host_joins_ipv4(int host, const union ibv_gid *group)
 {
-	struct ip_mreqn v4 = {
-		.imr_multiaddr.s_addr = htonl(0xef090001),
-		.imr_address.s_addr = htonl(0x0a090001 + host),
-	};
-	struct ipv6_mreq v6 = {};
-	char *index = host_shell(host, "cat /sys/class/net/keel_%c/ifindex", 'a' + host);
-	int fd = host_socket(host, AF_INET), fd6 = host_socket(host, AF_INET6);
+	struct ip_mreqn req = { .imr_address.s_addr = htonl(0x0a090001 + host) };
 
-	SYS(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &v4, sizeof(v4)));
-	memcpy(&v6.ipv6mr_multiaddr, &group6, sizeof(group6));
-	v6.ipv6mr_interface = atoi(index);
-	SYS(setsockopt(fd6, IPPROTO_IPV6, IPV6_JOIN_GROUP, &v6, sizeof(v6)));
+	memcpy(&req.imr_multiaddr, group->raw + 12, sizeof(req.imr_multiaddr));
+	SYS(setsockopt(host_socket(host, AF_INET), IPPROTO_IP, IP_ADD_MEMBERSHIP, &req,
+		       sizeof(req)));
+}
+
+static void host_joins_ipv6(int host, const union ibv_gid *group)
+{
+	char *index = host_shell(host, "cat /sys/class/net/keel_%c/ifindex", 'a' + host);
+	struct ipv6_mreq req = { .ipv6mr_interface = atoi(index) };
+
+	memcpy(&req.ipv6mr_multiaddr, group, sizeof(*group));
+	SYS(setsockopt(host_socket(host, AF_INET6), IPPROTO_IPV6, IPV6_JOIN_GROUP, &req,
+		       sizeof(req)));
 	free(index);
+}
+
+void host_joins(int host, const union ibv_gid *group)
+{
+	if (group->raw[0] == 0xff)
+		host_joins_ipv6(host, group);
+	else
+		host_joins_ipv4(host, group);
 }
 
 const char *groups_of(int host)
@@ -89,10 +99,13 @@ struct ibv_ah *group_ah(const struct end *e, const union ibv_gid *group)
 struct crowd crowd_new(void)
 {
 	struct crowd x;
+	int i;
 
 	hosts_up();
-	host_joins(0);
-	host_joins(1);
+	for (i = 0; i < HOSTS; i++) {
+		host_joins(i, &group4);
+		host_joins(i, &group6);
+	}
 	x.a = end_new_ud(0);
 	x.b = end_new_ud(1);
 	x.c = end_new_ud(1);

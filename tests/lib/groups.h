@@ -38,6 +38,9 @@ void crowd_send(struct crowd *x, struct ibv_ah *to, uint32_t qkey, uint32_t len)
 /* Send until one arrives at b, which is a member of group4. */
 void crowd_get_through(struct crowd *x);
 
+/* IP of a host takes the packets of a group until the test ends. rdma_cm does this, too. */
+void host_joins(int host, const union ibv_gid *group);
+
 /* The line of the device of a host about its groups, or "". */
 const char *groups_of(int host);
 /* Wait until so many groups of a host are attached to its lower device. */
