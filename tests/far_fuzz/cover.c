@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Coverage of drivers/wire and drivers/transport/far*.c: the counters of gcov, one for each
- * branch, of all threads.
+ * Coverage of drivers/wire, and of drivers/transport/far*.c and mcast.c: the counters of gcov, one
+ * for each branch, of all threads.
  */
 #include <fcntl.h>
 #include <glob.h>
@@ -63,7 +63,7 @@ static int read_file(const char *path, int first, bool *is_new)
 void cover_open(void)
 {
 	char *paths = t_shell("find " FILES " -name '*.gcda' | "
-			      "grep -E '/drivers/(wire/|transport/far)' | sort");
+			      "grep -E '/drivers/(wire/|transport/(far|mcast))' | sort");
 	char *path;
 	bool is_new;
 

@@ -19,6 +19,9 @@ static int more_bytes;
 /* The chunk of the victim that the next data is in, or 0; and it is written there before. */
 static int next_chunk;
 static bool next_written;
+/* Of the next frame, if it is another one than usual. */
+static struct way next_way;
+static bool next_detours;
 static char data[FRAME_ROOM];
 
 static const uint8_t opcodes[] = {
@@ -37,6 +40,7 @@ void frames_begin(void)
 	nfaults = 0;
 	more_bytes = 0;
 	next_chunk = 0;
+	next_detours = false;
 	w.nkept = 0;
 }
 
@@ -84,7 +88,10 @@ static void apply_faults(char *bytes)
 static void send_kept(const struct kept *k)
 {
 	/* It is that of another connection since, or the other credits count twice. */
-	stranger_send_raw(w.s, k->bytes, k->n);
+	if (k->way.cast)
+		forger_send(k->way, k->bytes, k->n);
+	else
+		stranger_send_raw(w.s, k->bytes, k->n);
 }
 
 /* Return: bytes behind the header. */
@@ -106,13 +113,25 @@ static uint32_t most_bytes(void)
 	return next_chunk ? FRAME_CHUNK : FRAME_DATA;
 }
 
-static void send_frame(struct frame *frame, uint32_t len)
+void frames_detour(struct way way)
+{
+	next_way = way;
+	next_detours = true;
+}
+
+void frames_send(struct frame *frame, uint32_t len, struct way way)
 {
 	struct kept *k = &w.kept[w.nkept++ % KEPT];
 	uint32_t behind;
 	int n;
 
-	stranger_stamp(w.s, frame, len);
+	if (next_detours)
+		way = way.cast ? (struct way){} : next_way;
+	next_detours = false;
+	k->way = way;
+	frame->len = len;
+	if (!way.cast)
+		stranger_stamp(w.s, frame, len);
 	behind = use_chunk(frame, len);
 	n = FRAME_HEAD + behind + more_bytes;
 	memcpy(k->bytes, frame, FRAME_HEAD);
@@ -122,6 +141,11 @@ static void send_frame(struct frame *frame, uint32_t len)
 	more_bytes = 0;
 	next_chunk = 0;
 	send_kept(k);
+}
+
+static void send_frame(struct frame *frame, uint32_t len)
+{
+	frames_send(frame, len, (struct way){});
 }
 
 void frames_collect(void)
@@ -321,7 +345,8 @@ static const struct {
 	MEMBER(request.rkey), MEMBER(request.bytes), MEMBER(request.addr),
 	MEMBER(request.left), MEMBER(request.a), MEMBER(answer.result),
 	MEMBER(answer.status), MEMBER(answer.chunks), MEMBER(answer.why),
-	MEMBER(datagram.qkey), MEMBER(chunks.addr), MEMBER(chunks.rkey),
+	MEMBER(datagram.qkey), MEMBER(chunks.addr), MEMBER(chunks.rkey), MEMBER(cookie),
+	MEMBER(reserved), MEMBER(datagram.opcode), MEMBER(datagram.reserved),
 };
 
 /* member NUMBER HOW VALUE...: the same, for a whole member */

@@ -20,7 +20,7 @@
 
 #include "../fuzz/kernel_log.h"
 #include "../fuzz/text.h"
-#include "hosts.h"
+#include "groups.h"
 #include "t.h"
 #include "tree.h"
 #include "world.h"
@@ -237,10 +237,13 @@ static void batch_wait(pid_t pid)
 		FAIL("the process of input %lu ends with status 0x%x", execs, status);
 }
 
-/* Does the victim still have objects of a process, or a link that somebody uses? */
+/*
+ * Does the victim still have objects of a process, a link that somebody uses, or a group that is
+ * not one of the honest members?
+ */
 static bool is_left(pid_t pid)
 {
-	char *links = t_read_file(LINKS), *at;
+	char *links = t_read_file(LINKS), *at, groups[40];
 	struct tree tree;
 	bool left;
 	int i;
@@ -248,6 +251,8 @@ static bool is_left(pid_t pid)
 	at = strstr(links, "to ::ffff:10.9.1.2 ");
 	left = at && strncmp(at, "to ::ffff:10.9.1.2 users 0 ", 27);
 	free(links);
+	sprintf(groups, "groups %d attached %d ", HONEST_GROUPS, HONEST_GROUPS);
+	left |= strncmp(groups_of(0), groups, strlen(groups));
 	tree_read(DEVICE, &tree);
 	for (i = 0; i < tree.count; i++)
 		left |= tree.objs[i].pid == pid;
@@ -291,6 +296,8 @@ static void check_empty(void)
 
 static void begin(void)
 {
+	int i;
+
 	folder = getenv("FAR_FUZZ_DIR");
 	started = time(NULL);
 	f = mmap(NULL, sizeof(*f), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -298,6 +305,11 @@ static void begin(void)
 	f->seed = started * 0x9e3779b97f4a7c15ULL | 1;
 	hosts_up();
 	stranger_net_up();
+	forger_net_up();
+	for (i = 0; i < W_GROUPS; i++) {
+		host_joins(0, &world_groups[i]);
+		host_joins(1, &world_groups[i]);
+	}
 	log_open();
 	cover_open();
 }

@@ -38,7 +38,7 @@ static void op_post(const uint8_t *a)
 
 	if (i == W_XRC_RECV)
 		return;
-	if (i == W_UD) {
+	if (world_is_ud(i)) {
 		wr.wr.ud.ah = w.ah;
 		wr.wr.ud.remote_qpn = PEER_QPN + i;
 		wr.wr.ud.remote_qkey = QP_QKEY;

@@ -15,6 +15,8 @@
 /* Receive WQEs at the beginning of an input. */
 #define RECVS		4
 #define RECV_BYTES	2000
+/* Those of all queues. */
+#define CQ_CQES		2000
 
 struct world w;
 
@@ -26,18 +28,23 @@ static const unsigned int rights[] = {
 		  IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ON_DEMAND,
 };
 
-static int find_sgid(void)
+int world_sgid(struct ibv_context *ctx, const union ibv_gid *want)
 {
-	union ibv_gid want = gid_of_ipv4(VICTIM_IPV4), gid;
+	union ibv_gid gid;
 	int i, ms;
 
 	for (ms = 0; ms < 5000; ms += 20) {
 		for (i = 0; i < 16; i++)
-			if (!ibv_query_gid(w.ctx, 1, i, &gid) && !memcmp(&gid, &want, sizeof(gid)))
+			if (!ibv_query_gid(ctx, 1, i, &gid) && !memcmp(&gid, want, sizeof(gid)))
 				return i;
 		usleep(20000);
 	}
-	FAIL("the victim has no address");
+	FAIL("a device has not the address that it should have");
+}
+
+bool world_is_ud(int i)
+{
+	return i == W_UD || i == W_MEMBER;
 }
 
 uint32_t world_rkey(uint8_t choice)
@@ -56,15 +63,24 @@ static struct ibv_ah_attr to_stranger(void)
 	};
 }
 
+/* ib_uverbs keeps a QP that is attached to a group. */
+static void qp_free(int i)
+{
+	if (world_is_ud(i))
+		groups_leave(w.qp[i]);
+	CHECK_OK(ibv_destroy_qp(w.qp[i]));
+}
+
 void world_qp_new(int i)
 {
 	static const enum ibv_qp_type types[] = {
 		[W_RC] = IBV_QPT_RC, [W_UC] = IBV_QPT_UC, [W_UD] = IBV_QPT_UD,
 		[W_XRC_SEND] = IBV_QPT_XRC_SEND, [W_RC_SRQ] = IBV_QPT_RC,
+		[W_MEMBER] = IBV_QPT_UD,
 	};
 
 	if (w.qp[i])
-		CHECK_OK(ibv_destroy_qp(w.qp[i]));
+		qp_free(i);
 	if (i == W_XRC_RECV)
 		w.qp[i] = qp_new_xrc_recv(w.xrcd);
 	else
@@ -77,7 +93,7 @@ static void masks(int i, int *rtr, int *rts)
 {
 	*rtr = IBV_QP_STATE;
 	*rts = IBV_QP_STATE | IBV_QP_SQ_PSN;
-	if (i != W_UD)
+	if (!world_is_ud(i))
 		*rtr |= IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	if (i == W_RC || i == W_RC_SRQ || i == W_XRC_RECV)
 		*rtr |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -123,13 +139,14 @@ static void open_memory(void)
 
 void far_world_open(void)
 {
+	union ibv_gid own = gid_of_ipv4(VICTIM_IPV4);
 	struct ibv_ah_attr to;
 	int i;
 
 	w.ctx = dev_open(DEVICE);
-	w.sgid = find_sgid();
+	w.sgid = world_sgid(w.ctx, &own);
 	w.pd = MUST(ibv_alloc_pd(w.ctx));
-	w.cq = MUST(ibv_create_cq(w.ctx, 1000, NULL, NULL, 0));
+	w.cq = MUST(ibv_create_cq(w.ctx, CQ_CQES, NULL, NULL, 0));
 	w.srq = srq_new(w.pd);
 	w.xrcd = xrcd_new(w.ctx);
 	w.xsrq = srq_new_xrc(w.pd, w.xrcd, w.cq);
@@ -139,6 +156,8 @@ void far_world_open(void)
 	open_memory();
 	for (i = 0; i < W_QPS; i++)
 		world_qp_new(i);
+	groups_open();
+	forger_open();
 	w.one = stranger_new();
 	w.other = stranger_new();
 	w.s = &w.one;
@@ -151,8 +170,10 @@ void far_world_close(void)
 
 	stranger_free(&w.one);
 	stranger_free(&w.other);
+	forger_close();
 	for (i = 0; i < W_QPS; i++)
-		CHECK_OK(ibv_destroy_qp(w.qp[i]));
+		qp_free(i);
+	groups_close();
 	CHECK_OK(ibv_destroy_ah(w.ah));
 	CHECK_OK(ibv_dealloc_mw(w.mw));
 	for (i = 0; i < W_MW; i++)
@@ -200,6 +221,7 @@ void far_world_begin(void)
 		post_receives(i);
 	}
 	w.dirty = 0;
+	groups_begin();
 	drain();
 	frames_begin();
 	if (!w.s->up || stranger_ended(w.s, 0))
@@ -209,6 +231,8 @@ void far_world_begin(void)
 /* The answer to ASK comes behind all frames before. The workers may still have some. */
 void far_world_end(void)
 {
+	groups_end();
+	forger_settle();
 	frames_collect();
 	if (w.s->up && !stranger_asks(w.s, 300))
 		stranger_drop(w.s);

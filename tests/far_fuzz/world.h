@@ -16,10 +16,16 @@
 #include <stdint.h>
 
 #include "../fuzz/fuzz.h"
+#include "hosts.h"
 #include "stranger.h"
 
-/* The QPs of the victim; the stranger claims to have PEER_QPN + their number here. */
-enum { W_RC, W_UC, W_UD, W_XRC_RECV, W_XRC_SEND, W_RC_SRQ, W_QPS };
+/*
+ * The QPs of the victim; the stranger claims to have PEER_QPN + their number here. The last one
+ * is a member of groups.
+ */
+enum { W_RC, W_UC, W_UD, W_XRC_RECV, W_XRC_SEND, W_RC_SRQ, W_MEMBER, W_QPS };
+/* Groups: W_MEMBER belongs to the first two, and the honest pair to the first and the third. */
+enum { W_FOUR, W_SIX, W_THIRD, W_LATE, W_GROUPS };
 
 #define PEER_QPN	0x100
 #define WORLD_PSN	0x1000
@@ -32,7 +38,19 @@ enum { W_ALL, W_READ, W_ODP, W_MW, W_MRS };
 /* Frames that the input has sent, for those that come again. */
 #define KEPT		32
 
+/**
+ * struct way - where a frame goes to
+ * @cast: a packet to a group, by the forger; else the connection of the stranger
+ * @to: group, or address of the victim: modulo their number
+ * @how: as the second argument of "cast"
+ */
+struct way {
+	bool cast;
+	uint8_t to, how;
+};
+
 struct kept {
+	struct way way;
 	uint32_t n;
 	char bytes[FRAME_ROOM];
 };
@@ -51,6 +69,7 @@ struct kept {
  * @xsrq: of W_XRC_RECV
  * @xsrqn: its number
  * @ah: address of the stranger
+ * @group_ah: addresses of the groups
  * @mem: memory of the victim
  * @mr: regions; @mr[W_MW] is NULL
  * @mw: window, of type 2
@@ -74,7 +93,7 @@ struct world {
 	struct ibv_srq *srq, *xsrq;
 	struct ibv_xrcd *xrcd;
 	uint32_t xsrqn;
-	struct ibv_ah *ah;
+	struct ibv_ah *ah, *group_ah[W_GROUPS];
 	char *mem;
 	struct ibv_mr *mr[W_MRS];
 	struct ibv_mw *mw;
@@ -90,6 +109,7 @@ struct world {
 };
 
 extern struct world w;
+extern const union ibv_gid world_groups[W_GROUPS];
 
 /* world.c */
 void far_world_open(void);
@@ -103,13 +123,39 @@ void world_qp_new(int i);
 /* From RESET to RTS; return 0 or a positive errno. */
 int world_qp_connect(int i);
 uint32_t world_rkey(uint8_t choice);
+/* Return the index of an address of a device; it may come soon. */
+int world_sgid(struct ibv_context *ctx, const union ibv_gid *gid);
+bool world_is_ud(int i);
 
-/* frames.c, victim.c: calls */
-extern const struct op frame_ops[], victim_ops[];
-extern const int frame_ops_count, victim_ops_count;
+/* frames.c, cast.c, victim.c, groups.c: calls */
+extern const struct op frame_ops[], cast_ops[], victim_ops[], group_ops[];
+extern const int frame_ops_count, cast_ops_count, victim_ops_count, group_ops_count;
 void frames_begin(void);
 /* Receive all frames there are. */
 void frames_collect(void);
+/* Send a frame with @len bytes of data, and with the faults that were set before. */
+void frames_send(struct frame *frame, uint32_t len, struct way way);
+/* The next frame goes this way, or over the connection if it was for a group. */
+void frames_detour(struct way way);
+
+/* cast.c: the forger, a QP of the lower device of host 1 */
+void forger_net_up(void);
+void forger_open(void);
+void forger_close(void);
+/* Send a packet. */
+void forger_send(struct way way, const void *bytes, size_t n);
+/* Wait until all packets were sent. */
+void forger_settle(void);
+
+/* groups.c: the victim as a member of groups */
+void groups_open(void);
+void groups_close(void);
+/* W_MEMBER has its groups, and no others. */
+void groups_begin(void);
+/* Until this returns, another thread may attach QPs and detach them. */
+void groups_end(void);
+/* A QP leaves all groups. */
+void groups_leave(struct ibv_qp *qp);
 
 /* cover.c */
 void cover_open(void);
@@ -119,9 +165,14 @@ int cover_count(void);
 int cover_total(void);
 void cover_print(void);
 
-/* honest.c: a pair of QPs of the two hosts, which exchange data meanwhile */
+/* honest.c: QPs of the two hosts, which exchange data and datagrams meanwhile */
 pid_t honest_start(void);
+/* Groups of the victim's device that they are members of. */
+#define HONEST_GROUPS	2
 void honest_check(pid_t pid);
 void honest_end(pid_t pid);
+/* A receive WQE with the number of a slot of memory, which nothing else uses. */
+#define MEMBER_SLOT	8192
+void member_receive(struct end *e, unsigned int slot);
 
 #endif /* WORLD_H */
