@@ -318,6 +318,8 @@ static void report(void)
 {
 	time_t took = time(NULL) - started + 1;
 
+	/* A replay has not looked for it. */
+	cover_is_new();
 	cover_print();
 	t_note("total: %lu inputs in %ld s, corpus %u, %d of %d branches of links", f->execs,
 	       (long)took, f->ncorpus, cover_count(), cover_total());
@@ -362,6 +364,7 @@ static void replay(const char *dir)
 	honest_end(honest);
 	check_empty();
 	log_check();
+	report();
 }
 
 TEST_SLOW(frames, "HOST-3", "whatever a host sends, the kernel reports no error, and other links go on", LIMIT)

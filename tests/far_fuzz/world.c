@@ -157,6 +157,7 @@ void far_world_open(void)
 	for (i = 0; i < W_QPS; i++)
 		world_qp_new(i);
 	groups_open();
+	witness_open();
 	forger_open();
 	w.one = stranger_new();
 	w.other = stranger_new();
@@ -171,6 +172,7 @@ void far_world_close(void)
 	stranger_free(&w.one);
 	stranger_free(&w.other);
 	forger_close();
+	witness_close();
 	for (i = 0; i < W_QPS; i++)
 		qp_free(i);
 	groups_close();
@@ -237,5 +239,6 @@ void far_world_end(void)
 	if (w.s->up && !stranger_asks(w.s, 300))
 		stranger_drop(w.s);
 	usleep(500);
+	witness_check();
 	drain();
 }

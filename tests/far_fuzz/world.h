@@ -147,6 +147,14 @@ void forger_send(struct way way, const void *bytes, size_t n);
 /* Wait until all packets were sent. */
 void forger_settle(void);
 
+/* witness.c: a member that knows what the forger has sent */
+void witness_open(void);
+void witness_close(void);
+/* A packet is sent to the group of the witness. */
+void witness_sent(const void *bytes, size_t n);
+/* Check what has arrived. */
+void witness_check(void);
+
 /* groups.c: the victim as a member of groups */
 void groups_open(void);
 void groups_close(void);
