@@ -42,6 +42,7 @@ void frames_begin(void)
 	next_chunk = 0;
 	next_detours = false;
 	w.nkept = 0;
+	batch_begin();
 }
 
 /* Interesting numbers, by the upper bits of @how; the lower ones are the width. */
@@ -88,6 +89,8 @@ static void apply_faults(char *bytes)
 static void send_kept(const struct kept *k)
 {
 	/* It is that of another connection since, or the other credits count twice. */
+	if (batch_takes(k))
+		return;
 	if (k->way.cast)
 		forger_send(k->way, k->bytes, k->n);
 	else
@@ -390,6 +393,7 @@ static void op_flood(const uint8_t *a)
 /* wait N: 0.1 ms each */
 static void op_wait(const uint8_t *a)
 {
+	batch_send();
 	usleep(a[0] % 64 * 100);
 	frames_collect();
 }

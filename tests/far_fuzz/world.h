@@ -127,9 +127,16 @@ uint32_t world_rkey(uint8_t choice);
 int world_sgid(struct ibv_context *ctx, const union ibv_gid *gid);
 bool world_is_ud(int i);
 
-/* frames.c, cast.c, victim.c, groups.c: calls */
-extern const struct op frame_ops[], cast_ops[], victim_ops[], group_ops[];
-extern const int frame_ops_count, cast_ops_count, victim_ops_count, group_ops_count;
+/* frames.c, batch.c, cast.c, victim.c, groups.c: calls */
+extern const struct op frame_ops[], batch_ops[], cast_ops[], victim_ops[], group_ops[];
+extern const int frame_ops_count, batch_ops_count, cast_ops_count, victim_ops_count;
+extern const int group_ops_count;
+
+/* batch.c: forget the batch that has begun; send it; put a frame into it: true if that is wanted */
+void batch_begin(void);
+void batch_send(void);
+bool batch_takes(const struct kept *k);
+
 void frames_begin(void);
 /* Receive all frames there are. */
 void frames_collect(void);
