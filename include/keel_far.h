@@ -16,6 +16,7 @@
 #include <linux/spinlock.h>
 
 #include "keel_ah.h"
+#include "keel_far_ring.h"
 #include "keel_from.h"
 #include "keel_wire.h"
 #include "keel_xfer.h"
@@ -23,8 +24,11 @@
 struct keel_qp;
 struct keel_srq;
 
-/* Most packets of a QP that are not answered, and so most messages: a power of two. */
-#define KEEL_FAR_WINDOW	8
+/*
+ * Most packets of a QP that are not answered, and so most messages: a power of two. Those that are
+ * not long have KEEL_FAR_BYTES at most, see keel_far_is_full().
+ */
+#define KEEL_FAR_WINDOW	32
 /* Packets that a QP keeps, unless it is for datagrams: requests that it received, and answers. */
 #define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
 /* Long packets that a QP keeps in each direction: those with more than KEEL_FRAME_DATA bytes. */
@@ -32,9 +36,10 @@ struct keel_srq;
 /* Most such areas of a user: the other host has a part in what is charged to the user. */
 #define KEEL_FAR_USER_LONGS	64
 /* A message with more bytes is worth the memory for long packets. */
-#define KEEL_FAR_WORTH	(KEEL_FAR_WINDOW * KEEL_FRAME_DATA)
-/* Most datagrams that a QP keeps: as many as it may have receive WQEs, but no more. */
-#define KEEL_FAR_DGRAMS	64
+#define KEEL_FAR_WORTH	KEEL_FAR_BYTES
+/* Datagrams that a QP keeps: as many as it may have receive WQEs, but no less and no more. */
+#define KEEL_FAR_DGRAMS_MIN	16
+#define KEEL_FAR_DGRAMS		64
 
 /**
  * struct keel_far_longs - memory for the data of long packets
@@ -51,23 +56,47 @@ struct keel_far_longs {
 };
 
 /**
+ * struct keel_far_dgram - memory for a datagram
+ * @data: its data
+ * @ends: those of the link that it came from
+ */
+struct keel_far_dgram {
+	u8 data[KEEL_FRAME_DATA] __aligned(16);
+	struct keel_ends ends;
+};
+
+/**
  * struct keel_far_slot - a packet that was received
- * @node: in one of the lists of struct keel_far
+ * @node: in &keel_far_list.slots, or in &keel_far.free
  * @frame: its header
- * @ends: datagram: those of the link that it came from
- * @longs: those that one is used of for its data, or NULL: it has @data
+ * @data: its data; RDMA read: that of the answer. Datagram: &keel_far_dgram.data
+ * @longs: those that one is used of for its data, or NULL
  * @nr: the one that is used
- * @mem: describes the data as memory
- * @data: its data; RDMA read: that of the answer
+ * @bytes: bytes that it has of &keel_far_list.ring, or 0
+ * @at: their offset
  */
 struct keel_far_slot {
 	struct list_head node;
 	struct keel_frame frame;
-	struct keel_ends ends;
+	u8 *data;
 	struct keel_far_longs *longs;
-	u32 nr;
-	struct keel_mem mem;
-	u8 data[KEEL_FRAME_DATA] __aligned(16);
+	u16 nr;
+	u16 bytes;
+	u32 at;
+};
+
+/**
+ * struct keel_far_list - packets that are kept until they are executed, in their order
+ * @slots: the packets
+ * @n: their number
+ * @ring: memory that they have of @data
+ * @data: KEEL_FAR_RING bytes; datagrams: NULL, because each slot has its own
+ */
+struct keel_far_list {
+	struct list_head slots;
+	u32 n;
+	struct keel_far_ring ring;
+	u8 *data;
 };
 
 /**
@@ -81,8 +110,6 @@ struct keel_far_slot {
  * @free: unused slots
  * @requests: packets of the other side that are to be executed
  * @answers: answers of the other side, for the requester
- * @requests_n: number of @requests
- * @answers_n: number of @answers
  * @expected: number of the next packet that is put into @requests
  * @done: number of the next packet that is to be executed
  * @executed: number of packets before @done that were executed, at most KEEL_FAR_WINDOW
@@ -94,6 +121,7 @@ struct keel_far_slot {
  * @from: responder: memory and progress of the first of @requests; its lock protects the
  *	members up to @tx_wait. It is taken as that of a responder, see keel_resp_lock.h:
  *	with XRC, another process than the owner has it.
+ * @mem: describes the data of the packet that is executed
  * @replies: @answer is to be sent
  * @answer: answer to the first of @requests
  * @offset: bytes of the message before it
@@ -118,6 +146,8 @@ struct keel_far_slot {
  * @tip: number behind the last packet that was ever sent
  * @sizes: bytes of the packets from @una to @tip, by number: they are the same when one is sent
  *	again
+ * @total: keel_far_bytes() of all packets that were ever sent, without those of long ones; it wraps
+ * @before: @total before each packet from @una to @next, by number
  * @granted: how many of them may be long
  * @acked: bytes of the message @index before packet @una
  * @sent: bytes of the message @at before packet @next
@@ -145,10 +175,8 @@ struct keel_far {
 	struct keel_far_longs long_requests __guarded_by(&lock);
 	struct keel_far_longs long_answers __guarded_by(&lock);
 	struct list_head free __guarded_by(&lock);
-	struct list_head requests __guarded_by(&lock);
-	struct list_head answers __guarded_by(&lock);
-	u32 requests_n __guarded_by(&lock);
-	u32 answers_n __guarded_by(&lock);
+	struct keel_far_list requests __guarded_by(&lock);
+	struct keel_far_list answers __guarded_by(&lock);
 	u32 expected __guarded_by(&lock);
 	u32 done __guarded_by(&lock);
 	u32 executed __guarded_by(&lock);
@@ -158,13 +186,14 @@ struct keel_far {
 	struct keel_srq *srq __guarded_by(&lock);
 	atomic_t again;
 	struct keel_from from;
+	struct keel_mem mem __guarded_by(&from.lock);
 	bool replies __guarded_by(&from.lock);
 	struct keel_frame answer __guarded_by(&from.lock);
 	u64 offset __guarded_by(&from.lock);
 	u8 opcode __guarded_by(&from.lock);
 	u32 srqn __guarded_by(&from.lock);
 	bool broken __guarded_by(&from.lock);
-	u8 atomics __guarded_by(&from.lock);
+	u64 atomics __guarded_by(&from.lock);
 	u64 words[KEEL_FAR_WINDOW] __guarded_by(&from.lock);
 	u64 absent_until __guarded_by(&from.lock);
 	struct keel_link_wait tx_wait;
@@ -174,11 +203,13 @@ struct keel_far {
 	u32 most;
 	u32 at;
 	u64 lens[KEEL_FAR_WINDOW];
-	u8 reads;
+	u64 reads;
 	u32 una;
 	u32 next;
 	u32 tip;
 	u32 sizes[KEEL_FAR_WINDOW];
+	u32 total;
+	u32 before[KEEL_FAR_WINDOW];
 	u32 granted;
 	u64 acked;
 	u64 sent;
@@ -233,9 +264,11 @@ void keel_far_enter(struct keel_far *far) __acquires(&far->from.lock);
 void keel_far_leave(struct keel_far *far) __releases(&far->from.lock);
 void keel_far_expect(struct keel_far *far, u32 psn);
 void keel_far_detach(struct keel_far *far);
-struct keel_far_slot *keel_far_first(struct keel_far *far, struct list_head *list)
+struct keel_far_slot *keel_far_first(struct keel_far *far, struct keel_far_list *list)
 	__must_hold(&far->lock);
-void keel_far_free_slot(struct keel_far *far, struct keel_far_slot *slot)
+void keel_far_free_first(struct keel_far *far, struct keel_far_list *list)
+	__must_hold(&far->lock);
+void keel_far_free_rest(struct keel_far *far, struct keel_far_list *list)
 	__must_hold(&far->lock);
 
 /**
@@ -254,27 +287,30 @@ static inline bool keel_far_was_executed(const struct keel_far *far, u32 psn)
 	return before > 0 && before <= (s32)far->executed;
 }
 
+/**
+ * keel_far_ends() - the link that a datagram came from
+ * @slot: the datagram
+ *
+ * Return: its ends.
+ */
+static inline struct keel_ends *keel_far_ends(const struct keel_far_slot *slot)
+{
+	return &container_of((u8 (*)[KEEL_FRAME_DATA])slot->data, struct keel_far_dgram,
+			     data)->ends;
+}
+
 /* far_long.c */
 void keel_far_grow(struct keel_far *far);
 void keel_far_free(struct keel_far *far);
 bool keel_far_use_long(struct keel_far_slot *slot, struct keel_far_longs *longs);
 void keel_far_unuse_long(struct keel_far_slot *slot);
 u32 keel_far_grant(struct keel_far *far);
+bool keel_far_is_full(const struct keel_far *far);
+void keel_far_note_packet(struct keel_far *far, u32 n);
 u32 keel_far_size(const struct keel_xfer *x) __must_hold(&x->from->lock);
 bool keel_far_has_room(const struct keel_far *far, u32 size, s32 window);
 void keel_far_want(struct keel_far_longs *longs);
 u32 keel_far_una_size(const struct keel_xfer *x);
-
-/**
- * keel_far_data() - the data of a packet
- * @slot: the packet
- *
- * Return: its address.
- */
-static inline void *keel_far_data(const struct keel_far_slot *slot)
-{
-	return (void *)(uintptr_t)slot->mem.start;
-}
 
 /* far_tx.c */
 void keel_far_tell(struct keel_link *link, const struct keel_frame *request, u8 result);
@@ -295,7 +331,6 @@ enum keel_copy_result keel_far_one(struct keel_xfer *x, s32 window, bool *more)
 
 /* far_uc.c */
 void keel_far_heard(struct keel_far *far, u64 now);
-bool keel_far_is_full(const struct keel_far *far);
 enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 	__must_hold(&x->from->lock);
 

@@ -230,6 +230,20 @@ u32 far_host_wait(struct far_host *h, u32 n)
 	return far_host_sent(h);
 }
 
+void far_host_recycle(struct far_host *h)
+{
+	struct keel_buf *buf;
+
+	far_host_settle(h);
+	guard(spinlock)(&h->conn.lock);
+	while (h->nr_sent) {
+		buf = (struct keel_buf *)h->sent[--h->nr_sent];
+		list_add_tail(&buf->node, &h->conn.free);
+		h->conn.nfree++;
+		h->conn.credits++;
+	}
+}
+
 struct keel_frame far_packet(const struct far_host *h, u32 nr, u8 opcode, u8 flags, u32 len,
 			     u64 left)
 {
@@ -311,20 +325,23 @@ void far_refused(struct far_host *h, u32 i, const struct keel_frame *frame)
 u32 far_answers_n(const struct far_host *h)
 {
 	guard(spinlock)(&h->qp->far->lock);
-	return h->qp->far->answers_n;
+	return h->qp->far->answers.n;
 }
 
 u32 far_requests_n(const struct far_host *h)
 {
 	guard(spinlock)(&h->qp->far->lock);
-	return h->qp->far->requests_n;
+	return h->qp->far->requests.n;
 }
 
 struct far_host *far_send_make_type(struct kunit *test, enum ib_qp_type type, u8 **buf)
 {
-	struct far_host *h = far_host_make_type(test, type, IB_QPS_RTS);
+	struct pair *p = test->priv;
+	struct far_host *h;
 	u32 i;
 
+	p->b_wrs = KEEL_FAR_WINDOW + 4;
+	h = far_host_make_type(test, type, IB_QPS_RTS);
 	*buf = kunit_kmalloc(test, FAR_LONGEST, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, *buf);
 	for (i = 0; i < FAR_LONGEST; i++)

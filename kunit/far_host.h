@@ -15,8 +15,10 @@
 #define FAR_GEN		77
 /* Numbers of the first packets, which wrap. */
 #define FAR_PSN		(KEEL_PSN_MASK - 1)
-/* Most frames that a test can get. */
-#define FAR_SENDS	48
+/* Most frames that a test can get, before far_host_recycle(). */
+#define FAR_SENDS	KEEL_LINK_SENDS
+/* Whole packets that may be under way. */
+#define FAR_WHOLE	(KEEL_FAR_BYTES / KEEL_FRAME_DATA)
 
 /* Operands of far_post(): the remote memory, immediate data, and so on. */
 #define FAR_WR_ID	9
@@ -28,8 +30,8 @@
 /* The chunks of the host. */
 #define FAR_CHUNKS	0x555500000000ULL
 #define FAR_CHUNKS_RKEY	0x5555
-/* Its most bytes: more packets than the window. */
-#define FAR_LONGEST	(10 * KEEL_FRAME_DATA)
+/* Its most bytes: more packets than may be under way. */
+#define FAR_LONGEST	((FAR_WHOLE + 2) * KEEL_FRAME_DATA)
 
 #define FIRST		KEEL_FRAME_F_FIRST
 #define LAST		KEEL_FRAME_F_LAST
@@ -87,6 +89,8 @@ void far_host_open(struct far_host *h);
 void far_host_settle(struct far_host *h);
 /* Wait until the QP has sent @n frames at least. Return: their number. */
 u32 far_host_wait(struct far_host *h, u32 n);
+/* The frames that the QP has sent are gone: the next one is the first one. */
+void far_host_recycle(struct far_host *h);
 
 /* A packet that the host sends to the QP, with number FAR_PSN + @nr. XRC: it names @p->srq. */
 struct keel_frame far_packet(const struct far_host *h, u32 nr, u8 opcode, u8 flags, u32 len,
@@ -102,7 +106,10 @@ void far_refused(struct far_host *h, u32 i, const struct keel_frame *frame);
 /* Number of packets that the QP keeps. */
 u32 far_requests_n(const struct far_host *h);
 
-/* A host with an open link, and FAR_LONGEST bytes for messages to it, which count. */
+/*
+ * A host with an open link, and FAR_LONGEST bytes for messages to it, which count. There may be
+ * some more of them than KEEL_FAR_WINDOW.
+ */
 struct far_host *far_send_make(struct kunit *test, u8 **buf);
 struct far_host *far_send_make_type(struct kunit *test, enum ib_qp_type type, u8 **buf);
 /* Post a work request of the QP, with more flags and its own wr_id. */

@@ -72,7 +72,7 @@ static void begin_write(struct far_host *h, u8 *buf, u8 chunks)
 	u32 i;
 
 	far_post(h, IB_WR_RDMA_WRITE, buf, BYTES);
-	for (i = 0; i < KEEL_FAR_WINDOW; i++)
+	for (i = 0; i < FAR_WHOLE; i++)
 		sends(h, i, i, buf, i * PACKET, PACKET);
 	done(h, 0, 0, chunks);
 }
@@ -80,22 +80,22 @@ static void begin_write(struct far_host *h, u8 *buf, u8 chunks)
 /* HOST-1: packets get long when the other side says so, and no more than it says are under way. */
 static void host_1_write(struct kunit *test)
 {
-	u32 off = KEEL_FAR_WINDOW * PACKET, i, n;
+	u32 off = FAR_WHOLE * PACKET, i, n;
 	struct far_host *h;
 	u8 *buf;
 
 	h = long_make(test, &buf);
 	begin_write(h, buf, LONGS);
-	for (i = 1; i < KEEL_FAR_WINDOW; i++)
+	for (i = 1; i < FAR_WHOLE; i++)
 		done(h, i, 0, LONGS);
-	for (n = KEEL_FAR_WINDOW; n < KEEL_FAR_WINDOW + LONGS; n++, off += CHUNK)
+	for (n = FAR_WHOLE; n < FAR_WHOLE + LONGS; n++, off += CHUNK)
 		sends(h, n, n, buf, off, CHUNK);
 	/* The window has room for more, but not for a long one. */
 	KUNIT_EXPECT_EQ(test, n, far_host_wait(h, n));
-	done(h, KEEL_FAR_WINDOW, 0, LONGS);
+	done(h, FAR_WHOLE, 0, LONGS);
 	sends(h, n, n, buf, off, BYTES - off);
 	far_nothing_ended(h);
-	for (i = KEEL_FAR_WINDOW + 1; i <= n; i++)
+	for (i = FAR_WHOLE + 1; i <= n; i++)
 		done(h, i, 0, LONGS);
 	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
@@ -108,7 +108,7 @@ static void host_1_not_granted(struct kunit *test)
 
 	h = long_make(test, &buf);
 	begin_write(h, buf, 0);
-	sends(h, KEEL_FAR_WINDOW, KEEL_FAR_WINDOW, buf, KEEL_FAR_WINDOW * PACKET, PACKET);
+	sends(h, FAR_WHOLE, FAR_WHOLE, buf, FAR_WHOLE * PACKET, PACKET);
 }
 
 /* HOST-1: likewise without chunks. */
@@ -121,19 +121,19 @@ static void host_1_no_chunks(struct kunit *test)
 	scoped_guard(spinlock, &h->conn.lock)
 		h->conn.told_chunks = false;
 	begin_write(h, buf, LONGS);
-	sends(h, KEEL_FAR_WINDOW, KEEL_FAR_WINDOW, buf, KEEL_FAR_WINDOW * PACKET, PACKET);
+	sends(h, FAR_WHOLE, FAR_WHOLE, buf, FAR_WHOLE * PACKET, PACKET);
 }
 
 /* HOST-3: more than this host can keep are not believed. */
 static void host_3_granted_all(struct kunit *test)
 {
-	u32 n = KEEL_FAR_WINDOW + LONGS, i;
+	u32 n = FAR_WHOLE + LONGS, i;
 	struct far_host *h;
 	u8 *buf;
 
 	h = long_make(test, &buf);
 	begin_write(h, buf, KEEL_CHUNKS);
-	for (i = 1; i < KEEL_FAR_WINDOW; i++)
+	for (i = 1; i < FAR_WHOLE; i++)
 		done(h, i, 0, KEEL_CHUNKS);
 	KUNIT_EXPECT_EQ(test, n, far_host_wait(h, n));
 }
@@ -141,26 +141,29 @@ static void host_3_granted_all(struct kunit *test)
 /* HOST-2: a packet that is sent again has the same bytes, although it could not be long now. */
 static void host_2_same_size(struct kunit *test)
 {
-	u32 n = KEEL_FAR_WINDOW, off = n * PACKET, i;
+	u32 n = FAR_WHOLE, off = n * PACKET, again, i;
 	struct keel_frame answer;
 	struct far_host *h;
 	u8 *buf;
 
 	h = long_make(test, &buf);
 	begin_write(h, buf, LONGS);
-	sends(h, n, n, buf, off, CHUNK);
+	for (i = 0; i < LONGS; i++)
+		sends(h, n + i, n + i, buf, off + i * CHUNK, CHUNK);
 	/* The other side is not ready for the second packet: all behind it are sent again. */
 	answer = far_answer(h, 1, IB_WC_SUCCESS);
 	answer.answer.result = KEEL_RESULT_NOT_READY;
 	far_give(h, &answer);
 	/* One packet as a trial, until it is answered. */
-	sends(h, n + 1, 1, buf, PACKET, PACKET);
+	again = n + LONGS - 1;
+	sends(h, again + 1, 1, buf, PACKET, PACKET);
 	done(h, 1, 0, 0);
 	for (i = 2; i < n; i++)
-		sends(h, n + i, i, buf, i * PACKET, PACKET);
-	sends(h, n + i, i, buf, off, CHUNK);
+		sends(h, again + i, i, buf, i * PACKET, PACKET);
+	for (i = 0; i < LONGS; i++)
+		sends(h, again + n + i, n + i, buf, off + i * CHUNK, CHUNK);
 	/* The next new one is short: there may be no long ones any more. */
-	sends(h, n + i + 1, i + 1, buf, off + CHUNK, PACKET);
+	sends(h, again + n + i, n + i, buf, off + i * CHUNK, PACKET);
 }
 
 /* HOST-3: a packet of memory that was absent stays short, whatever userspace does to its SGEs. */
@@ -193,7 +196,7 @@ static void host_3_staged(struct kunit *test)
 /* HOST-1: no chunk is free: the message waits for one, and for nothing else. */
 static void host_1_wait(struct kunit *test)
 {
-	u32 n = KEEL_FAR_WINDOW, i;
+	u32 n = FAR_WHOLE, i;
 	struct far_host *h;
 	u8 *buf;
 
@@ -223,7 +226,7 @@ static void host_1_wait(struct kunit *test)
 /* HOST-1: a read gets long answers, when this side has memory for them. */
 static void host_1_read(struct kunit *test)
 {
-	u32 n = KEEL_FAR_WINDOW, off, i, len;
+	u32 n = FAR_WHOLE, off, i, len;
 	const struct keel_frame *frame;
 	struct far_host *h;
 	u8 *buf;

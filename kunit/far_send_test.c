@@ -162,7 +162,7 @@ static void host_1_atomic(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 16, buf[16]);
 }
 
-/* HOST-2: no more packets than the window are sent, and with a new connection again. */
+/* HOST-2: no more packets than the other side keeps are sent, and with a new connection again. */
 static void host_2_window(struct kunit *test)
 {
 	struct far_host *h;
@@ -171,19 +171,19 @@ static void host_2_window(struct kunit *test)
 
 	h = far_send_make(test, &buf);
 	far_post(h, IB_WR_SEND, buf, FAR_LONGEST);
-	for (i = 0; i < KEEL_FAR_WINDOW; i++)
+	for (i = 0; i < FAR_WHOLE; i++)
 		far_sent(h, i, i);
 	n = far_host_wait(h, 0);
 	/* Only if the test took long, the first one is sent again. */
-	if (n > KEEL_FAR_WINDOW)
-		far_sent(h, KEEL_FAR_WINDOW, 0);
+	if (n > FAR_WHOLE)
+		far_sent(h, FAR_WHOLE, 0);
 	far_give_done(h, 0, 0);
-	far_sent(h, n, KEEL_FAR_WINDOW);
+	far_sent(h, n, FAR_WHOLE);
 	/* All that was sent over the old connection may be lost, and comes again. */
 	n = far_host_wait(h, 0);
 	far_host_open(h);
 	far_give_done(h, 1, 0);
-	for (i = 0; i < KEEL_FAR_WINDOW; i++)
+	for (i = 0; i < FAR_WHOLE; i++)
 		far_sent(h, n + i, 2 + i);
 	for (i = 2; i < FAR_LONGEST / PACKET; i++) {
 		far_nothing_ended(h);

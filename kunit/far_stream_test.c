@@ -59,7 +59,7 @@ static void host_1_uc_window(struct kunit *test)
 	stream_ended(h, 1);
 	stream_patient(h);
 	far_post(h, IB_WR_RDMA_WRITE, buf, 10 * PACKET);
-	KUNIT_EXPECT_EQ(test, 8, far_host_wait(h, 8));
+	KUNIT_EXPECT_EQ(test, FAR_WHOLE, far_host_wait(h, FAR_WHOLE));
 	answer = far_answer(h, 2, IB_WC_SUCCESS);
 	answer.answer.result = KEEL_RESULT_NOT_READY;
 	far_give(h, &answer);
@@ -178,7 +178,7 @@ static void host_2_uc_epoch(struct kunit *test)
 	stream_ended(h, 1);
 	stream_patient(h);
 	far_post(h, IB_WR_RDMA_WRITE, buf, 9 * PACKET);
-	KUNIT_EXPECT_EQ(test, 8, far_host_wait(h, 8));
+	KUNIT_EXPECT_EQ(test, FAR_WHOLE, far_host_wait(h, FAR_WHOLE));
 	scoped_guard(spinlock, &h->link.lock)
 		h->link.epoch++;
 	far_give_done(h, 0, 0);
@@ -204,7 +204,7 @@ static void host_2_uc_epoch_late(struct kunit *test)
 
 	h = stream_make(test, &buf);
 	far_post(h, IB_WR_RDMA_WRITE, buf, 9 * PACKET);
-	KUNIT_EXPECT_EQ(test, 8, far_host_wait(h, 8));
+	KUNIT_EXPECT_EQ(test, FAR_WHOLE, far_host_wait(h, FAR_WHOLE));
 	scoped_guard(mutex, &h->qp->sq.from.lock) {
 		h->qp->far->una = h->qp->far->next;
 		h->qp->far->resends = 1;

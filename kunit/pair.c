@@ -183,6 +183,8 @@ static void end_make(struct pair *p, struct end *end, enum ib_qp_type type,
 		init.cap.max_send_wr = p->wrs;
 		init.cap.max_recv_wr = p->wrs;
 	}
+	if (p->b_wrs && end == &p->b)
+		init.cap.max_send_wr = p->b_wrs;
 	if (p->with_srq && end == &p->b) {
 		p->srq = pair_srq(p, NULL);
 		init.srq = p->srq;

@@ -12,7 +12,7 @@
 
 #define PAIR_BYTES	(4 * PAGE_SIZE)
 #define PAIR_WRS	16
-#define PAIR_WCS	16
+#define PAIR_WCS	48
 #define PAIR_MANY	1024
 #define PAIR_INLINE	64
 #define PAIR_QKEY	0x1234
@@ -74,6 +74,7 @@ struct end {
  * @one_cq: both ends complete in the CQ of @a, which has room for PAIR_MANY
  *	CQEs; set before pair_make()
  * @wrs: work requests of each queue of @a, if not 0; set before pair_make()
+ * @b_wrs: likewise of the send queue of @b
  * @before: number of objects of the device before the pair was created
  */
 struct pair {
@@ -90,7 +91,7 @@ struct pair {
 	struct ib_srq *extra_srq;
 	struct ib_xrcd *extra_xrcd;
 	bool one_cq;
-	unsigned int wrs;
+	unsigned int wrs, b_wrs;
 	unsigned int before[KEEL_KINDS];
 };
 

@@ -29,26 +29,58 @@ static u32 keel_far_nslots(const struct keel_qp *qp)
 		return KEEL_FAR_SLOTS;
 	/* The depth of an SRQ is not that of this QP. */
 	return qp->srq ? KEEL_FAR_DGRAMS :
-			 clamp_t(u32, qp->cap.max_recv_wr, KEEL_FAR_SLOTS, KEEL_FAR_DGRAMS);
+			 clamp_t(u32, qp->cap.max_recv_wr, KEEL_FAR_DGRAMS_MIN, KEEL_FAR_DGRAMS);
+}
+
+/* Offset of the data of packets, which follows the slots. */
+static size_t keel_far_data_at(const struct keel_far *far, u32 nslots)
+{
+	return ALIGN(struct_size(far, slots, nslots), KEEL_FAR_UNIT);
+}
+
+/* Bytes of it. */
+static size_t keel_far_data_bytes(const struct keel_qp *qp, u32 nslots)
+{
+	return keel_qp_is_dgram(qp) ? nslots * sizeof(struct keel_far_dgram) : 2 * KEEL_FAR_RING;
+}
+
+/* Distribute it. */
+static void keel_far_init_data(struct keel_far *far)
+	__context_unsafe(/* no other thread has it yet */)
+{
+	u8 *data = (u8 *)far + keel_far_data_at(far, far->nslots);
+	u32 i;
+
+	INIT_LIST_HEAD(&far->free);
+	INIT_LIST_HEAD(&far->requests.slots);
+	INIT_LIST_HEAD(&far->answers.slots);
+	for (i = 0; i < far->nslots; i++)
+		list_add(&far->slots[i].node, &far->free);
+	if (keel_qp_is_dgram(far->qp)) {
+		for (i = 0; i < far->nslots; i++)
+			far->slots[i].data = data + i * sizeof(struct keel_far_dgram);
+		return;
+	}
+	far->requests.data = data;
+	far->answers.data = data + KEEL_FAR_RING;
 }
 
 static struct keel_far *keel_far_new(struct keel_qp *qp)
 	__context_unsafe(/* no other thread has it yet */)
 {
-	u32 nslots = keel_far_nslots(qp), i;
+	u32 nslots = keel_far_nslots(qp);
 	gfp_t gfp = qp->user ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
 	struct keel_far *far;
 
 	/* kmalloc() would round this up to a power of two. */
-	far = __vmalloc(struct_size(far, slots, nslots), gfp | __GFP_ZERO);
+	far = __vmalloc(keel_far_data_at(far, nslots) + keel_far_data_bytes(qp, nslots),
+			gfp | __GFP_ZERO);
 	if (!far)
 		return NULL;
 	far->nslots = nslots;
 	far->qp = qp;
 	spin_lock_init(&far->lock);
-	INIT_LIST_HEAD(&far->free);
-	INIT_LIST_HEAD(&far->requests);
-	INIT_LIST_HEAD(&far->answers);
+	keel_far_init_data(far);
 	/* The QP has a reference on its user. */
 	keel_wait_init(&far->tx_wait, qp, qp->obj.user);
 	keel_wait_init(&far->rx_wait, qp, qp->obj.user);
@@ -56,11 +88,7 @@ static struct keel_far *keel_far_new(struct keel_qp *qp)
 	far->from.qp = qp;
 	INIT_LIST_HEAD(&far->from.waiting);
 	keel_fetch_init(&far->from.fetch, keel_far_stop);
-	for (i = 0; i < nslots; i++) {
-		far->slots[i].mem.type = KEEL_MEM_KERNEL;
-		far->slots[i].mem.start = (uintptr_t)far->slots[i].data;
-		list_add(&far->slots[i].node, &far->free);
-	}
+	far->mem.type = KEEL_MEM_KERNEL;
 	return far;
 }
 
@@ -71,23 +99,49 @@ static struct keel_far *keel_far_new(struct keel_qp *qp)
  *
  * Return: the packet, or NULL.
  */
-struct keel_far_slot *keel_far_first(struct keel_far *far, struct list_head *list)
+struct keel_far_slot *keel_far_first(struct keel_far *far, struct keel_far_list *list)
 {
-	return list_first_entry_or_null(list, struct keel_far_slot, node);
+	return list_first_entry_or_null(&list->slots, struct keel_far_slot, node);
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_far_first);
 
-/**
- * keel_far_free_slot() - forget a packet
- * @far: of a QP
- * @slot: the packet, in any list
- */
-void keel_far_free_slot(struct keel_far *far, struct keel_far_slot *slot)
+/* @slot is in @list, whose ring the caller changes. */
+static void keel_far_free_slot(struct keel_far *far, struct keel_far_list *list,
+			       struct keel_far_slot *slot)
+	__must_hold(&far->lock)
 {
 	keel_far_unuse_long(slot);
 	list_move(&slot->node, &far->free);
+	list->n--;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_far_free_slot);
+
+/**
+ * keel_far_free_first() - forget the first packet of a list
+ * @far: of a QP
+ * @list: the list, which has one
+ */
+void keel_far_free_first(struct keel_far *far, struct keel_far_list *list)
+{
+	struct keel_far_slot *slot = keel_far_first(far, list);
+
+	keel_far_ring_drop(&list->ring, slot->bytes);
+	keel_far_free_slot(far, list, slot);
+}
+
+/**
+ * keel_far_free_rest() - forget all packets of a list behind the first one
+ * @far: of a QP
+ * @list: the list
+ */
+void keel_far_free_rest(struct keel_far *far, struct keel_far_list *list)
+{
+	struct keel_far_slot *first = keel_far_first(far, list), *slot = first, *next;
+
+	if (!first)
+		return;
+	list_for_each_entry_safe_continue(slot, next, &list->slots, node)
+		keel_far_free_slot(far, list, slot);
+	keel_far_ring_keep(&list->ring, first->at, first->bytes);
+}
 
 /**
  * keel_far_transport() - the transport of a QP
@@ -135,15 +189,11 @@ void keel_far_leave(struct keel_far *far)
 /* Forget all packets. */
 static void keel_far_clear(struct keel_far *far)
 {
-	struct keel_far_slot *slot, *next;
-
 	guard(spinlock)(&far->lock);
-	list_for_each_entry_safe(slot, next, &far->requests, node)
-		keel_far_free_slot(far, slot);
-	list_for_each_entry_safe(slot, next, &far->answers, node)
-		keel_far_free_slot(far, slot);
-	far->requests_n = 0;
-	far->answers_n = 0;
+	while (far->requests.n)
+		keel_far_free_first(far, &far->requests);
+	while (far->answers.n)
+		keel_far_free_first(far, &far->answers);
 	far->heard = false;
 	far->peer_gen = 0;
 }

@@ -40,8 +40,7 @@ bool keel_far_next_wqe(const struct keel_qp *qp, int posted, u32 *index)
 	const struct keel_far *far = qp->far;
 
 	/* The other side is not ready for the first one. */
-	if (far->probes || far->hold_until ||
-	    keel_psn_diff(far->next, far->una) >= KEEL_FAR_WINDOW)
+	if (far->probes || far->hold_until || keel_far_is_full(far))
 		return false;
 	*index = far->whole ? far->at + 1 : far->at;
 	return *index != far->index && *index - far->index < (u32)posted;
@@ -57,7 +56,7 @@ static bool keel_far_may_follow(const struct keel_xfer *x, const struct keel_far
 		return false;
 	if (x->wqe->flags & IB_SEND_FENCE && far->reads)
 		return false;
-	return !reads || hweight8(far->reads) < READ_ONCE(x->qp->attr.max_rd_atomic);
+	return !reads || hweight64(far->reads) < READ_ONCE(x->qp->attr.max_rd_atomic);
 }
 
 /* As keel_far_follow(), with @far->at == @index. */

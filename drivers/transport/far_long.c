@@ -136,7 +136,7 @@ bool keel_far_use_long(struct keel_far_slot *slot, struct keel_far_longs *longs)
 	longs->used |= BIT(nr);
 	slot->longs = longs;
 	slot->nr = nr;
-	slot->mem.start = (uintptr_t)longs->data + nr * KEEL_CHUNK_DATA;
+	slot->data = longs->data + nr * KEEL_CHUNK_DATA;
 	return true;
 }
 
@@ -150,7 +150,6 @@ void keel_far_unuse_long(struct keel_far_slot *slot)
 		return;
 	slot->longs->used &= ~BIT(slot->nr);
 	slot->longs = NULL;
-	slot->mem.start = (uintptr_t)slot->data;
 }
 
 /**
@@ -236,6 +235,40 @@ static u32 keel_far_nlong(const struct keel_far *far)
 }
 
 /**
+ * keel_far_is_full() - are as many packets under way as may be?
+ * @far: of a QP
+ *
+ * The other side keeps KEEL_FAR_WINDOW packets, and KEEL_FAR_BYTES of those that are not long. It
+ * keeps the data that a read returns in the place of the request, and so does this side for the
+ * answers.
+ *
+ * Context: the lock of the send queue is held.
+ * Return: true if so: there may be no room for a packet of KEEL_FRAME_DATA bytes.
+ */
+bool keel_far_is_full(const struct keel_far *far)
+{
+	s32 n = keel_psn_diff(far->next, far->una);
+	u32 bytes = n > 0 ? far->total - far->before[far->una % KEEL_FAR_WINDOW] : 0;
+
+	return n >= KEEL_FAR_WINDOW || bytes > KEEL_FAR_BYTES - KEEL_FRAME_DATA;
+}
+
+/**
+ * keel_far_note_packet() - the next packet is sent
+ * @far: of a QP
+ * @n: bytes of its data, or those that its answer is to have
+ *
+ * Context: the lock of the send queue is held.
+ */
+void keel_far_note_packet(struct keel_far *far, u32 n)
+{
+	far->sizes[far->next % KEEL_FAR_WINDOW] = n;
+	far->before[far->next % KEEL_FAR_WINDOW] = far->total;
+	if (n <= KEEL_FRAME_DATA)
+		far->total += keel_far_bytes(n);
+}
+
+/**
  * keel_far_has_room() - may the next packet be sent before others are answered?
  * @far: of the QP
  * @size: keel_far_size() of the packet
@@ -246,7 +279,7 @@ static u32 keel_far_nlong(const struct keel_far *far)
  */
 bool keel_far_has_room(const struct keel_far *far, u32 size, s32 window)
 {
-	if (keel_psn_diff(far->next, far->una) >= window)
+	if (keel_psn_diff(far->next, far->una) >= window || keel_far_is_full(far))
 		return false;
 	/* If it is sent again, it was under way with the others before. */
 	return size <= KEEL_FRAME_DATA || keel_psn_diff(far->next, far->tip) < 0 ||

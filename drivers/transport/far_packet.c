@@ -189,7 +189,8 @@ static enum keel_xfer_result keel_far_at_peer(struct keel_xfer *x, struct keel_f
 		len = le32_to_cpu(frame->request.bytes);
 	else if (x->op->flags & KEEL_OP_ATOMIC)
 		len = sizeof(u64);
-	keel_segs_one(&x->from->segs, &slot->mem, 0, len);
+	/* Likewise. */
+	keel_segs_one(&x->from->segs, context_unsafe(&far->mem), 0, len);
 	x->len = len;
 	x->total = offset + le64_to_cpu(frame->request.left);
 	/* A packet of a write has its own address. */

@@ -25,23 +25,40 @@ static bool keel_far_accepts(const struct keel_far *far, const struct keel_frame
 	       READ_ONCE(qp->attr.dest_qp_num) == le32_to_cpu(frame->from);
 }
 
-/*
- * Return: an empty slot for @bytes at the end of @list, which has *@n, or NULL. @longs: for long
- * ones, or NULL.
- */
-static struct keel_far_slot *keel_far_new_slot(struct keel_far *far, struct list_head *list,
-					       u32 *n, u32 bytes, struct keel_far_longs *longs)
+/* Give a slot memory for @bytes. Return: false if there is none. @longs: for long ones, or NULL. */
+static bool keel_far_find_room(struct keel_far *far, struct keel_far_slot *slot,
+			       struct keel_far_list *list, u32 bytes,
+			       struct keel_far_longs *longs)
+	__must_hold(&far->lock)
+{
+	u32 room = keel_far_bytes(bytes);
+
+	slot->bytes = 0;
+	if (bytes > KEEL_FRAME_DATA)
+		return longs && keel_far_use_long(slot, longs);
+	/* Each slot has its own. */
+	if (keel_qp_is_dgram(far->qp))
+		return true;
+	if (!keel_far_ring_add(&list->ring, room, &slot->at))
+		return false;
+	slot->bytes = room;
+	slot->data = list->data + slot->at;
+	return true;
+}
+
+/* Return: an empty slot for @bytes at the end of @list, or NULL. @longs: as above. */
+static struct keel_far_slot *keel_far_new_slot(struct keel_far *far, struct keel_far_list *list,
+					       u32 bytes, struct keel_far_longs *longs)
 	__must_hold(&far->lock)
 {
 	u32 most = keel_qp_is_dgram(far->qp) ? far->nslots : KEEL_FAR_WINDOW;
-	struct keel_far_slot *slot = keel_far_first(far, &far->free);
+	struct keel_far_slot *slot;
 
-	if (*n == most || !slot)
+	slot = list_first_entry_or_null(&far->free, struct keel_far_slot, node);
+	if (list->n == most || !slot || !keel_far_find_room(far, slot, list, bytes, longs))
 		return NULL;
-	if (bytes > KEEL_FRAME_DATA && (!longs || !keel_far_use_long(slot, longs)))
-		return NULL;
-	list_move_tail(&slot->node, list);
-	++*n;
+	list_move_tail(&slot->node, &list->slots);
+	list->n++;
 	return slot;
 }
 
@@ -49,7 +66,7 @@ static void keel_far_fill(struct keel_far_slot *slot, const struct keel_frame *f
 			  const void *data)
 {
 	slot->frame = *frame;
-	memcpy(keel_far_data(slot), data, le32_to_cpu(frame->len));
+	memcpy(slot->data, data, le32_to_cpu(frame->len));
 }
 
 /* Bytes that a slot for a request has to have. */
@@ -93,8 +110,8 @@ static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *
 	/* One that was executed is answered again. One that was lost comes again. */
 	if (!next && !keel_far_was_executed(far, psn))
 		return true;
-	slot = keel_far_new_slot(far, &far->requests, &far->requests_n,
-				 keel_far_request_bytes(frame), &far->long_requests);
+	slot = keel_far_new_slot(far, &far->requests, keel_far_request_bytes(frame),
+				 &far->long_requests);
 	if (!slot)
 		return true;
 	keel_far_fill(slot, frame, data);
@@ -158,7 +175,7 @@ static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *l
 		keel_far_hear(far, le32_to_cpu(frame->psn));
 		return true;
 	}
-	slot = keel_far_new_slot(far, &far->answers, &far->answers_n, le32_to_cpu(frame->len),
+	slot = keel_far_new_slot(far, &far->answers, le32_to_cpu(frame->len),
 				 &far->long_answers);
 	if (slot)
 		keel_far_fill(slot, frame, data);
@@ -190,12 +207,11 @@ static u8 keel_far_keep_datagram(struct keel_far *far, const struct keel_ends *e
 	/* With the lock, as keel_far_accepts(). */
 	if (!keel_ud_takes(far->qp, le32_to_cpu(frame->datagram.qkey)))
 		return KEEL_RESULT_NOT_READY;
-	slot = keel_far_new_slot(far, &far->requests, &far->requests_n, le32_to_cpu(frame->len),
-				 NULL);
+	slot = keel_far_new_slot(far, &far->requests, le32_to_cpu(frame->len), NULL);
 	if (!slot)
 		return KEEL_RESULT_RNR;
 	keel_far_fill(slot, frame, data);
-	slot->ends = *ends;
+	*keel_far_ends(slot) = *ends;
 	return KEEL_RESULT_DONE;
 }
 

@@ -52,20 +52,13 @@ static void keel_far_reply(struct keel_far *far, const struct keel_far_slot *slo
 /* Forget all packets behind the first one: the other side sends them again. */
 static void keel_far_forget(struct keel_far *far, u32 expected)
 {
-	struct keel_far_slot *slot, *next;
-
 	guard(spinlock)(&far->lock);
-	slot = keel_far_first(far, &far->requests);
-	if (!slot)
-		return;
-	list_for_each_entry_safe_continue(slot, next, &far->requests, node) {
-		keel_far_free_slot(far, slot);
-		far->requests_n--;
-	}
+	keel_far_free_rest(far, &far->requests);
 	far->expected = expected;
 }
 
-static void keel_far_drop(struct keel_far *far, struct keel_far_slot *slot)
+/* Forget the first packet. */
+static void keel_far_drop(struct keel_far *far)
 	__must_hold(&far->from.lock)
 {
 	/* The progress of its copy is not that of the next packet. */
@@ -73,8 +66,7 @@ static void keel_far_drop(struct keel_far *far, struct keel_far_slot *slot)
 	far->absent_until = 0;
 	keel_fetch_discard(&far->from.fetch);
 	guard(spinlock)(&far->lock);
-	keel_far_free_slot(far, slot);
-	far->requests_n--;
+	keel_far_free_first(far, &far->requests);
 	far->replies = false;
 }
 
@@ -85,7 +77,7 @@ static void keel_far_executed(struct keel_far *far, struct keel_far_slot *slot,
 {
 	const struct keel_frame *frame = &slot->frame;
 	u32 psn = le32_to_cpu(frame->psn), i = psn % KEEL_FAR_WINDOW;
-	u8 bit = 0;
+	u64 bit = 0;
 
 	BUILD_BUG_ON(BITS_PER_TYPE(far->atomics) < KEEL_FAR_WINDOW);
 	far->from.stage = KEEL_STAGE_NEW;
@@ -102,12 +94,12 @@ static void keel_far_executed(struct keel_far *far, struct keel_far_slot *slot,
 	}
 	if (x->status == IB_WC_SUCCESS && x->op->flags & KEEL_OP_READ &&
 	    x->op->flags & KEEL_OP_ATOMIC) {
-		memcpy(&far->words[i], keel_far_data(slot), sizeof(far->words[i]));
+		memcpy(&far->words[i], slot->data, sizeof(far->words[i]));
 		far->answer.answer.word = cpu_to_le64(far->words[i]);
-		bit = BIT(i);
+		bit = BIT_ULL(i);
 	}
 	/* The number before it with the same index is none of the last KEEL_FAR_WINDOW now. */
-	far->atomics = (far->atomics & ~BIT(i)) | bit;
+	far->atomics = (far->atomics & ~BIT_ULL(i)) | bit;
 	guard(spinlock)(&far->lock);
 	/* A read that is executed again changes nothing. */
 	if (psn != far->done)
@@ -149,7 +141,7 @@ static enum keel_far_step keel_far_refused(struct keel_far *far, struct keel_far
 	__must_hold(&far->from.lock)
 {
 	keel_far_forget(far, le32_to_cpu(slot->frame.psn));
-	keel_far_drop(far, slot);
+	keel_far_drop(far);
 	return KEEL_FAR_MORE;
 }
 
@@ -164,7 +156,7 @@ static enum keel_far_step keel_far_result(struct keel_far *far, struct keel_far_
 	case KEEL_XFER_DONE:
 		/* Its key may be gone meanwhile: the first answer may still arrive. */
 		if (x->again && x->status != IB_WC_SUCCESS) {
-			keel_far_drop(far, slot);
+			keel_far_drop(far);
 			return KEEL_FAR_MORE;
 		}
 		keel_far_executed(far, slot, x);
@@ -206,6 +198,7 @@ static enum keel_far_step keel_far_execute(struct keel_far *far, struct keel_far
 	x->status = IB_WC_SUCCESS;
 	keel_fetch_collect(&far->from.fetch);
 	far->from.fetch.ctl.arg = x;
+	far->mem.start = (uintptr_t)slot->data;
 	/* keel_xfer_put() drops it. */
 	keel_obj_get(&far->qp->obj);
 	/* It is the lock of @far. */
@@ -233,13 +226,13 @@ static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_
 	const struct keel_xfer x = { .status = IB_WC_SUCCESS };
 	const struct keel_frame *frame = &slot->frame;
 	u32 i = le32_to_cpu(frame->psn) % KEEL_FAR_WINDOW;
-	bool atomic = far->atomics & BIT(i);
+	bool atomic = far->atomics & BIT_ULL(i);
 
 	switch (frame->request.opcode) {
 	case IB_WR_ATOMIC_CMP_AND_SWP:
 	case IB_WR_ATOMIC_FETCH_AND_ADD:
 		if (!atomic) {
-			keel_far_drop(far, slot);
+			keel_far_drop(far);
 			return KEEL_FAR_MORE;
 		}
 		break;
@@ -272,15 +265,15 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 
 	/* Nobody waits for it. */
 	if (!far->link) {
-		keel_far_drop(far, slot);
+		keel_far_drop(far);
 		return KEEL_FAR_MORE;
 	}
 	/* Others need the buffer, but this thread is not preempted with it. */
 	buf = keel_link_tx(far->link, wait, len, &epoch);
 	if (buf) {
-		memcpy(buf->data, keel_far_data(slot), len);
+		memcpy(buf->data, slot->data, len);
 		/* Before the other side can send the next one. */
-		keel_far_drop(far, slot);
+		keel_far_drop(far);
 		keel_link_send(buf, &far->answer, len);
 	} else if (!epoch && (far->qp->type == IB_QPT_UC || len > KEEL_FRAME_DATA)) {
 		/*
@@ -289,7 +282,7 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 		 */
 		if (wait)
 			keel_link_unwait(far->link, wait);
-		keel_far_drop(far, slot);
+		keel_far_drop(far);
 	}
 	return far->replies ? KEEL_FAR_IDLE : KEEL_FAR_MORE;
 }
@@ -313,7 +306,7 @@ static enum keel_far_step keel_far_deliver(struct keel_far *far, struct keel_far
 	__must_hold(&far->from.lock)
 {
 	const struct keel_frame frame = slot->frame;
-	const struct keel_ends ends = slot->ends;
+	const struct keel_ends ends = *keel_far_ends(slot);
 	const struct keel_uapi_send_wqe wqe = {
 		.opcode = frame.datagram.opcode,
 		.flags = frame.flags & KEEL_FRAME_F_SOLICITED ? IB_SEND_SOLICITED : 0,
@@ -337,7 +330,8 @@ static enum keel_far_step keel_far_deliver(struct keel_far *far, struct keel_far
 	};
 	enum keel_xfer_result result;
 
-	keel_segs_one(&far->from.segs, &slot->mem, 0, le32_to_cpu(frame.len));
+	far->mem.start = (uintptr_t)slot->data;
+	keel_segs_one(&far->from.segs, &far->mem, 0, le32_to_cpu(frame.len));
 	/* Only threads of the owner take the lock of @far. */
 	keel_resp_relax();
 	/* It is that of @x. */
@@ -346,7 +340,7 @@ static enum keel_far_step keel_far_deliver(struct keel_far *far, struct keel_far
 	if (result == KEEL_XFER_BUSY)
 		return KEEL_FAR_LATER;
 	/* Before the sender can send the next ones. */
-	keel_far_drop(far, slot);
+	keel_far_drop(far);
 	keel_far_dgram_answer(far->qp->kdev, &ends, &frame);
 	return KEEL_FAR_MORE;
 }
@@ -386,7 +380,7 @@ static enum keel_far_step keel_far_nobody(struct keel_far *far, struct keel_far_
 	/* Those behind one that was executed before are not repetitions. */
 	if (!again)
 		keel_far_forget(far, le32_to_cpu(slot->frame.psn));
-	keel_far_drop(far, slot);
+	keel_far_drop(far);
 	return KEEL_FAR_MORE;
 }
 
@@ -436,7 +430,7 @@ static enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_
 		return keel_far_deliver(far, slot);
 	/* Kept because it was executed before, but too long ago to be known still. */
 	if (!again && !keel_far_is_next(far, slot)) {
-		keel_far_drop(far, slot);
+		keel_far_drop(far);
 		return KEEL_FAR_MORE;
 	}
 	/* A read has no effect, so it is executed again. */

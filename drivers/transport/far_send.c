@@ -64,7 +64,7 @@ void keel_far_note(const struct keel_xfer *x, u32 index)
 	far->most = index;
 	*keel_far_len(far, index) = x->len;
 	if (x->op->flags & KEEL_OP_DEPTH)
-		far->reads |= BIT(index % KEEL_FAR_WINDOW);
+		far->reads |= BIT_ULL(index % KEEL_FAR_WINDOW);
 }
 
 /**
@@ -88,7 +88,7 @@ static bool keel_far_advance(struct keel_far *far, u32 index)
 {
 	if (index != far->index + 1 || far->acked != *keel_far_len(far, far->index))
 		return false;
-	far->reads &= ~BIT(far->index % KEEL_FAR_WINDOW);
+	far->reads &= ~BIT_ULL(far->index % KEEL_FAR_WINDOW);
 	far->index = index;
 	far->acked = 0;
 	/* Its packets are to be sent again. */
@@ -128,14 +128,15 @@ static void keel_far_begin(struct keel_xfer *x, struct keel_far *far, u64 now)
 static enum keel_copy_result keel_far_take(struct keel_xfer *x, struct keel_far_slot *slot)
 	__must_hold(&x->from->lock)
 {
+	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL, .start = (uintptr_t)slot->data };
+	u64 word = le64_to_cpu(slot->frame.answer.word);
 	struct keel_from *from = x->from;
 	u32 n = keel_far_una_size(x);
 
-	u64 word = le64_to_cpu(slot->frame.answer.word);
-
+	BUILD_BUG_ON(sizeof(word) > KEEL_FAR_UNIT);
 	if (x->op->flags & KEEL_OP_ATOMIC)
-		memcpy(keel_far_data(slot), &word, sizeof(word));
-	keel_segs_one(&from->remote, &slot->mem, 0, n);
+		memcpy(slot->data, &word, sizeof(word));
+	keel_segs_one(&from->remote, &mem, 0, n);
 	return keel_far_copy(x, &from->segs, x->qp->far->acked, &from->remote, 0, n);
 }
 
@@ -264,10 +265,8 @@ static enum keel_xfer_result keel_far_collect(struct keel_xfer *x)
 		result = keel_far_answer(x, slot);
 		if (result == KEEL_XFER_ABSENT || result == KEEL_XFER_STOPPED)
 			return result;
-		scoped_guard(spinlock, &far->lock) {
-			keel_far_free_slot(far, slot);
-			far->answers_n--;
-		}
+		scoped_guard(spinlock, &far->lock)
+			keel_far_free_first(far, &far->answers);
 		if (result != KEEL_XFER_UNDERWAY)
 			return result;
 	}

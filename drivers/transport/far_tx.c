@@ -323,7 +323,7 @@ static enum keel_copy_result keel_far_packet(struct keel_xfer *x, struct keel_bu
 	keel_link_send(buf, &frame, bytes);
 	keel_count(x->qp->kdev, far_packets, 1);
 	far->staged = false;
-	far->sizes[far->next % KEEL_FAR_WINDOW] = n;
+	keel_far_note_packet(far, n);
 	far->sent += n;
 	far->whole = far->sent == x->len;
 	far->next = (far->next + 1) & KEEL_PSN_MASK;

@@ -2,8 +2,8 @@
 /*
  * The requester of a UC QP that is connected to another host. A message ends when its packets
  * were sent. The answers only tell that the other side has executed them, or has dropped
- * them: it keeps no more than KEEL_FAR_WINDOW, and so the requester waits before it sends
- * more.
+ * them: it keeps no more than keel_far_is_full() says, and so the requester waits before it
+ * sends more.
  */
 #include <linux/ktime.h>
 
@@ -33,18 +33,6 @@ void keel_far_heard(struct keel_far *far, u64 now)
 		far->una = una;
 		far->resend_at = now + keel_far_resend_ns(far->qp);
 	}
-}
-
-/**
- * keel_far_is_full() - are as many packets under way as may be?
- * @far: of a QP
- *
- * Context: the lock of the send queue is held.
- * Return: true if so.
- */
-bool keel_far_is_full(const struct keel_far *far)
-{
-	return keel_psn_diff(far->next, far->una) >= KEEL_FAR_WINDOW;
 }
 
 /* May another packet be sent? */
@@ -89,7 +77,7 @@ enum keel_xfer_result keel_far_stream(struct keel_xfer *x, u64 now)
 
 	keel_far_heard(far, now);
 	keel_far_stream_forget(far, now);
-	for (n = 0; n < KEEL_FAR_WINDOW && more && !far->whole; n++) {
+	for (n = 0; n < KEEL_FAR_BYTES / KEEL_FRAME_DATA && more && !far->whole; n++) {
 		if (!keel_far_stream_may(far, now)) {
 			/* It is there, but slow. */
 			keel_far_renew(far);
