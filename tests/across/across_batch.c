@@ -7,7 +7,7 @@
 #include "wrong.h"
 
 /* The window of a QP. */
-#define PARTS	8
+#define PARTS	20
 #define ALIGNED(n)	(((n) + 7) & ~7UL)
 
 static char batch[FRAME_ROOM];
