@@ -21,8 +21,8 @@
 /* Most bytes of data in such a frame. */
 #define KEEL_BATCH_DATA		512
 /*
- * One completion for so many messages: each costs a work of ib_core. While frames wait together, one
- * of those that are under way has a completion, which sends them.
+ * One completion for so many messages: each costs a work of ib_core. While frames wait together,
+ * one of those that are under way has a completion, which sends them.
  */
 #define KEEL_CONN_SIGNAL	KEEL_BATCH_AFTER
 
