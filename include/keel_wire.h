@@ -144,7 +144,7 @@ struct keel_home {
  * struct keel_buf - memory of a frame, mapped for the lower device
  * @cqe: for the completion
  * @conn: the connection
- * @node: send: in &keel_conn.free, or &keel_conn.posts
+ * @node: send: in &keel_conn.free or &keel_conn.posts, unless somebody has it
  * @dgram: it carries a frame that waits for no buffer
  * @kernel: likewise, a datagram of the kernel
  * @chunk: send: the chunk that it has, counted from 1, or 0

@@ -11,6 +11,8 @@
 /* Bytes of a header, and the most frames without data that a batch has. */
 #define HEADER		sizeof(struct keel_frame)
 #define MOST		(KEEL_FRAME_DATA / HEADER)
+/* Messages under way from which on frames wait. */
+#define FEW		(KEEL_BATCH_AFTER + KEEL_CONN_SIGNAL - 1)
 
 /* Send a request with @len bytes, each of which is @nr. */
 static void batch_send(struct kunit *test, u32 nr, u32 len)
@@ -54,9 +56,9 @@ static void batch_fill(struct kunit *test)
 	u32 i;
 
 	rx_set_credits(100);
-	for (i = 0; i < KEEL_BATCH_AFTER; i++)
+	for (i = 0; i < FEW; i++)
 		batch_send(test, 0, 0);
-	KUNIT_ASSERT_EQ(test, KEEL_BATCH_AFTER, rx->nsent);
+	KUNIT_ASSERT_EQ(test, FEW, rx->nsent);
 }
 
 /* The frame at @off of message @nr is that of batch_send(). Return: the end of it. */
@@ -95,7 +97,7 @@ static void batch_is(struct kunit *test, u32 nr, u32 len)
 /* HOST-2: with little under way, no frame waits; else they go together, for one credit. */
 static void host_2_together(struct kunit *test)
 {
-	u32 off, nr = KEEL_BATCH_AFTER;
+	u32 off, nr = FEW;
 
 	batch_fill(test);
 	KUNIT_EXPECT_EQ(test, 100 - nr, rx_credits());
@@ -104,13 +106,12 @@ static void host_2_together(struct kunit *test)
 	batch_send(test, 3, KEEL_BATCH_DATA);
 	KUNIT_EXPECT_EQ(test, nr, rx->nsent);
 	KUNIT_EXPECT_EQ(test, 100 - nr - 1, rx_credits());
-	/* The last of those under way. */
-	batch_arrived(test, nr - 1);
+	batch_arrived(test, KEEL_CONN_SIGNAL - 1);
 	off = batch_has(test, nr, 0, 1, 0);
 	off = batch_has(test, nr, off, 2, 13);
 	off = batch_has(test, nr, off, 3, KEEL_BATCH_DATA);
 	batch_is(test, nr, off);
-	KUNIT_EXPECT_EQ(test, 1, batch_under_way());
+	KUNIT_EXPECT_EQ(test, FEW - KEEL_CONN_SIGNAL + 1, batch_under_way());
 	batch_send(test, 4, 5);
 	KUNIT_EXPECT_EQ(test, nr + 2, rx->nsent);
 	KUNIT_EXPECT_EQ(test, KEEL_FRAME_REQUEST, rx->sent[nr + 1].type);
@@ -119,7 +120,7 @@ static void host_2_together(struct kunit *test)
 /* HOST-2: frames that cannot wait do not overtake those that do. */
 static void host_2_order(struct kunit *test)
 {
-	u32 nr = KEEL_BATCH_AFTER;
+	u32 nr = FEW;
 
 	batch_fill(test);
 	batch_send(test, 1, 0);
@@ -139,7 +140,7 @@ static void host_2_order(struct kunit *test)
 /* HOST-2: a whole batch does not wait any more. */
 static void host_2_whole(struct kunit *test)
 {
-	u32 i, off = 0, nr = KEEL_BATCH_AFTER;
+	u32 i, off = 0, nr = FEW;
 
 	batch_fill(test);
 	for (i = 0; i < MOST; i++)
@@ -150,7 +151,7 @@ static void host_2_whole(struct kunit *test)
 		off = batch_has(test, nr, off, i, 0);
 	batch_is(test, nr, off);
 	KUNIT_EXPECT_EQ(test, 100 - nr - 2, rx_credits());
-	batch_arrived(test, nr - 1);
+	batch_arrived(test, KEEL_CONN_SIGNAL - 1);
 	batch_has(test, nr + 1, 0, MOST, 0);
 	batch_is(test, nr + 1, HEADER);
 }
@@ -159,7 +160,7 @@ static void host_2_whole(struct kunit *test)
 static void host_4_credits(struct kunit *test)
 {
 	struct keel_frame frame = rx_frame(KEEL_FRAME_ANSWER);
-	u32 i, nr = KEEL_BATCH_AFTER;
+	u32 i, nr = FEW;
 
 	batch_fill(test);
 	batch_send(test, 1, 0);
@@ -173,7 +174,7 @@ static void host_4_credits(struct kunit *test)
 /* HOST-3: what waits when the connection ends is never sent. */
 static void host_3_over(struct kunit *test)
 {
-	u32 nr = KEEL_BATCH_AFTER;
+	u32 nr = FEW;
 	struct keel_frame frame = rx_frame(KEEL_FRAME_REQUEST);
 
 	batch_fill(test);

@@ -94,6 +94,23 @@ static void host_3_answers(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, far_answers_n(h));
 }
 
+/* HOST-2: answers without data take no memory from those of reads. */
+static void host_2_answers(struct kunit *test)
+{
+	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+	struct keel_frame answer;
+	u32 i;
+
+	for (i = 0; i < FAR_WHOLE + 3; i++) {
+		answer = far_answer(h, i, IB_WC_SUCCESS);
+		answer.len = cpu_to_le32(i < 3 ? 0 : PACKET);
+		far_give(h, &answer);
+	}
+	KUNIT_EXPECT_EQ(test, FAR_WHOLE + 3, far_answers_n(h));
+	end_move(h->p, &h->p->b, IB_QPS_RESET);
+	KUNIT_EXPECT_EQ(test, 0, far_answers_n(h));
+}
+
 /* HOST-3: a packet that has no room leaves it to a shorter one. */
 static void host_3_mix(struct kunit *test)
 {
@@ -326,6 +343,7 @@ static void host_2_again(struct kunit *test)
 static struct kunit_case far_window_cases[] = {
 	KUNIT_CASE_PARAM(host_3_requests, keep_gen_params),
 	KUNIT_CASE_PARAM(host_3_answers, keep_gen_params),
+	KUNIT_CASE(host_2_answers),
 	KUNIT_CASE(host_3_mix),
 	KUNIT_CASE(host_2_data),
 	KUNIT_CASE(host_2_forget),

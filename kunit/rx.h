@@ -10,7 +10,7 @@
 #include "keel_conn.h"
 
 /* Frames that the test keeps. */
-#define RX_SENT		8
+#define RX_SENT		16
 #define RX_CREDITS	32
 #define RX_COOKIE	0x1122334455667788ULL
 #define RX_PEER_COOKIE	0x8877665544332211ULL

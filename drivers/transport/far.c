@@ -33,9 +33,9 @@ static u32 keel_far_nslots(const struct keel_qp *qp)
 }
 
 /* Offset of the data of packets, which follows the slots. */
-static size_t keel_far_data_at(const struct keel_far *far, u32 nslots)
+static size_t keel_far_data_at(u32 nslots)
 {
-	return ALIGN(struct_size(far, slots, nslots), KEEL_FAR_UNIT);
+	return ALIGN(struct_size((struct keel_far *)NULL, slots, nslots), KEEL_FAR_UNIT);
 }
 
 /* Bytes of it. */
@@ -48,7 +48,7 @@ static size_t keel_far_data_bytes(const struct keel_qp *qp, u32 nslots)
 static void keel_far_init_data(struct keel_far *far)
 	__context_unsafe(/* no other thread has it yet */)
 {
-	u8 *data = (u8 *)far + keel_far_data_at(far, far->nslots);
+	u8 *data = (u8 *)far + keel_far_data_at(far->nslots);
 	u32 i;
 
 	INIT_LIST_HEAD(&far->free);
@@ -73,7 +73,7 @@ static struct keel_far *keel_far_new(struct keel_qp *qp)
 	struct keel_far *far;
 
 	/* kmalloc() would round this up to a power of two. */
-	far = __vmalloc(keel_far_data_at(far, nslots) + keel_far_data_bytes(qp, nslots),
+	far = __vmalloc(keel_far_data_at(nslots) + keel_far_data_bytes(qp, nslots),
 			gfp | __GFP_ZERO);
 	if (!far)
 		return NULL;

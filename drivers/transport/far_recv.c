@@ -31,7 +31,7 @@ static bool keel_far_find_room(struct keel_far *far, struct keel_far_slot *slot,
 			       struct keel_far_longs *longs)
 	__must_hold(&far->lock)
 {
-	u32 room = keel_far_bytes(bytes);
+	u32 room = bytes ? keel_far_bytes(bytes) : 0;
 
 	slot->bytes = 0;
 	if (bytes > KEEL_FRAME_DATA)
@@ -69,12 +69,14 @@ static void keel_far_fill(struct keel_far_slot *slot, const struct keel_frame *f
 	memcpy(slot->data, data, le32_to_cpu(frame->len));
 }
 
-/* Bytes that a slot for a request has to have. */
+/* Bytes that a slot for a request has to have. An atomic operation returns a word. */
 static u32 keel_far_request_bytes(const struct keel_frame *frame)
 {
+	u32 bytes = max_t(u32, le32_to_cpu(frame->len), sizeof(u64));
+
 	if (frame->request.opcode == IB_WR_RDMA_READ)
-		return max(le32_to_cpu(frame->request.bytes), le32_to_cpu(frame->len));
-	return le32_to_cpu(frame->len);
+		return max(le32_to_cpu(frame->request.bytes), bytes);
+	return bytes;
 }
 
 /* There is a message for which the QP should be able to keep long packets. */

@@ -128,14 +128,14 @@ static void keel_far_begin(struct keel_xfer *x, struct keel_far *far, u64 now)
 static enum keel_copy_result keel_far_take(struct keel_xfer *x, struct keel_far_slot *slot)
 	__must_hold(&x->from->lock)
 {
-	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL, .start = (uintptr_t)slot->data };
-	u64 word = le64_to_cpu(slot->frame.answer.word);
+	const u64 word = le64_to_cpu(slot->frame.answer.word);
+	const void *data = x->op->flags & KEEL_OP_ATOMIC ? (void *)&word : slot->data;
+	const struct keel_mem mem = { .type = KEEL_MEM_KERNEL, .start = (uintptr_t)data };
 	struct keel_from *from = x->from;
 	u32 n = keel_far_una_size(x);
 
-	BUILD_BUG_ON(sizeof(word) > KEEL_FAR_UNIT);
 	if (x->op->flags & KEEL_OP_ATOMIC)
-		memcpy(slot->data, &word, sizeof(word));
+		n = min_t(u32, n, sizeof(word));
 	keel_segs_one(&from->remote, &mem, 0, n);
 	return keel_far_copy(x, &from->segs, x->qp->far->acked, &from->remote, 0, n);
 }

@@ -2,9 +2,9 @@
 /*
  * Several short frames in one message of a connection. A message of a lower device costs far
  * more than another frame in it. As long as few messages are under way, each frame is sent at
- * once. Else short ones wait together, until one of those messages has completed, or there is no
- * room for another frame, or something is sent that does not wait. So none waits for more
- * frames to come, and their order stays.
+ * once. Else short ones wait together, until there is a completion, or no room for another
+ * frame, or something is sent that does not wait. So none waits for more frames to come, and
+ * their order stays.
  */
 #include <linux/align.h>
 #include <linux/string.h>
@@ -12,6 +12,8 @@
 #include "keel_conn.h"
 
 static_assert(sizeof(struct keel_frame) + KEEL_BATCH_DATA <= KEEL_FRAME_DATA);
+/* A batch waits for a completion: one of those messages has one. */
+static_assert(KEEL_BATCH_AFTER >= 1 && KEEL_CONN_SIGNAL >= 1);
 
 /**
  * keel_batch_takes() - should a frame wait together with others?
@@ -24,7 +26,8 @@ static_assert(sizeof(struct keel_frame) + KEEL_BATCH_DATA <= KEEL_FRAME_DATA);
  */
 bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 {
-	return buf->conn->under_way >= KEEL_BATCH_AFTER && !buf->chunk &&
+	/* Some may have arrived that have no completion. */
+	return buf->conn->under_way >= KEEL_BATCH_AFTER + KEEL_CONN_SIGNAL - 1 && !buf->chunk &&
 	       len <= KEEL_BATCH_DATA && keel_frame_is_batched(frame->type);
 }
 
