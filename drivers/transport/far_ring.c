@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Memory for the data of packets, which leave in the order in which they came, or the last ones
- * together: then the ring is as before they came. A packet begins where the one before it ends. If that is not below KEEL_FAR_BYTES, it begins at 0. So the data of
- * a packet is contiguous, and may end behind KEEL_FAR_BYTES, but not behind KEEL_FAR_RING.
+ * together: then the ring is as before they came. A packet begins where the one before it ends.
+ * If that is not below KEEL_FAR_BYTES, it begins at 0. So the data of a packet is contiguous, and
+ * may end behind KEEL_FAR_BYTES, but not behind KEEL_FAR_RING.
  *
  * Packets never overlap, because all together have at most KEEL_FAR_BYTES:
  *
