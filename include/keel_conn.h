@@ -6,6 +6,7 @@
 #define KEEL_CONN_H
 
 #include <linux/bitops.h>
+#include <linux/hrtimer.h>
 
 #include "keel_wire.h"
 
@@ -20,6 +21,8 @@
 #define KEEL_BATCH_AFTER	4
 /* Most bytes of data in such a frame. */
 #define KEEL_BATCH_DATA		512
+/* How long a frame waits for others, ns: less than a message takes on a slow network. */
+#define KEEL_BATCH_NS		(200 * NSEC_PER_USEC)
 /*
  * One completion for so many messages: each costs a work of ib_core. While frames wait together,
  * one of those that are under way has a completion, which sends them.
@@ -132,6 +135,9 @@ enum keel_conn_event {
  * @unsignaled: number of the last ones that have no completion
  * @batch: short frames that will be sent in one message, or NULL: batch.c
  * @batch_len: bytes of them, with their headers
+ * @batch_ns: how long it waits at most, ns; of KUnit for ever
+ * @batch_timer: has @flush queued then
+ * @flush: sends the batch
  * @sends: buffers to send
  * @recvs: buffers to receive
  */
@@ -185,6 +191,9 @@ struct keel_conn {
 	u32 unsignaled __guarded_by(&lock);
 	struct keel_buf *batch __guarded_by(&lock);
 	u32 batch_len __guarded_by(&lock);
+	u64 batch_ns;
+	struct hrtimer batch_timer;
+	struct work_struct flush;
 	struct keel_buf sends[KEEL_LINK_SENDS];
 	struct keel_buf recvs[KEEL_LINK_RECVS];
 };
@@ -207,6 +216,7 @@ bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame
 bool keel_batch_has_room(const struct keel_conn *conn, u32 len) __must_hold(&conn->lock);
 void keel_batch_add(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);
+void keel_batch_init(struct keel_conn *conn);
 const void *keel_batch_next(const void *data, u32 len, u32 *off, struct keel_frame *frame);
 
 /* conn.c */
@@ -221,6 +231,7 @@ struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len) __must_hold(&co
 void keel_conn_give_back(struct keel_buf *buf) __must_hold(&buf->conn->lock);
 bool keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);
+void keel_conn_flush_work(struct work_struct *work);
 void keel_conn_settle(struct keel_conn *conn) __must_hold(&conn->lock);
 void keel_conn_sent(struct ib_cq *cq, struct ib_wc *wc);
 void keel_conn_received(struct ib_cq *cq, struct ib_wc *wc);

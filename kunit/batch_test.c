@@ -4,6 +4,7 @@
  */
 #include <kunit/test.h>
 #include <linux/align.h>
+#include <linux/delay.h>
 #include <linux/string.h>
 
 #include "rx.h"
@@ -154,6 +155,37 @@ static void host_2_whole(struct kunit *test)
 	batch_arrived(test, KEEL_CONN_SIGNAL - 1);
 	batch_has(test, nr + 1, 0, MOST, 0);
 	batch_is(test, nr + 1, HEADER);
+}
+
+static u32 batch_sent(void)
+{
+	guard(spinlock)(&rx->conn->lock);
+	return rx->nsent;
+}
+
+/* HOST-2: no batch waits long for a completion, nor does the next one. */
+static void host_2_late(struct kunit *test)
+{
+	u32 i, n;
+
+	batch_fill(test);
+	rx->conn->batch_ns = 2 * NSEC_PER_MSEC;
+	for (n = FEW + 1; n < FEW + 4; n++) {
+		batch_send(test, n, 0);
+		for (i = 0; i < 1000 && batch_sent() < n; i++)
+			usleep_range(1000, 2000);
+		batch_has(test, n - 1, 0, n, 0);
+		batch_is(test, n - 1, HEADER);
+	}
+}
+
+/* HOST-3: a connection that ends while frames wait sends them no more. */
+static void host_3_gone(struct kunit *test)
+{
+	batch_fill(test);
+	rx->conn->batch_ns = 1;
+	batch_send(test, 1, 0);
+	/* rx_exit() destroys it. */
 }
 
 /* HOST-4: credits that this side owes go with a batch, if there is one. */
@@ -338,6 +370,8 @@ static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(host_2_together),
 	KUNIT_CASE(host_2_order),
 	KUNIT_CASE(host_2_whole),
+	KUNIT_CASE(host_2_late),
+	KUNIT_CASE(host_3_gone),
 	KUNIT_CASE(host_4_credits),
 	KUNIT_CASE(host_3_over),
 	KUNIT_CASE(host_4_reaped),

@@ -88,6 +88,8 @@ static void rx_make_conn(struct kunit *test)
 
 	KUNIT_ASSERT_NOT_NULL(test, conn);
 	rx->conn = conn;
+	/* Tests do not hurry. */
+	conn->batch_ns = 1000 * NSEC_PER_SEC;
 	conn->headers = kcalloc(KEEL_LINK_SENDS + KEEL_LINK_RECVS,
 				ALIGN(sizeof(struct keel_frame), ARCH_DMA_MINALIGN),
 				GFP_KERNEL);

@@ -3,17 +3,41 @@
  * Several short frames in one message of a connection. A message of a lower device costs far
  * more than another frame in it. As long as few messages are under way, each frame is sent at
  * once. Else short ones wait together, until there is a completion, or no room for another
- * frame, or something is sent that does not wait. So none waits for more frames to come, and
- * their order stays.
+ * frame, or something is sent that does not wait, but not long: on a slow network, a completion
+ * takes a round trip, and if a message is lost, the ones behind it tell the lower device. Their
+ * order stays.
  */
 #include <linux/align.h>
+#include <linux/ktime.h>
 #include <linux/string.h>
+#include <linux/workqueue.h>
 
 #include "keel_conn.h"
 
 static_assert(sizeof(struct keel_frame) + KEEL_BATCH_DATA <= KEEL_FRAME_DATA);
 /* A batch waits for a completion: one of those messages has one. */
 static_assert(KEEL_BATCH_AFTER >= 1 && KEEL_CONN_SIGNAL >= 1);
+
+static enum hrtimer_restart keel_batch_expired(struct hrtimer *timer)
+{
+	struct keel_conn *conn = container_of(timer, struct keel_conn, batch_timer);
+
+	/* Not under the lock: if it was sent just now, the next one has another time. */
+	if (context_unsafe(READ_ONCE(conn->batch)))
+		/* keel_conn_destroy() waits for both. */
+		queue_work(system_highpri_wq, &conn->flush);
+	return HRTIMER_NORESTART;
+}
+
+/**
+ * keel_batch_init() - a connection has no batch
+ * @conn: not yet used
+ */
+void keel_batch_init(struct keel_conn *conn)
+{
+	conn->batch_ns = KEEL_BATCH_NS;
+	hrtimer_setup(&conn->batch_timer, keel_batch_expired, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+}
 
 /**
  * keel_batch_takes() - should a frame wait together with others?
@@ -59,8 +83,9 @@ void keel_batch_add(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 	u8 *to;
 
 	if (!conn->batch) {
-		conn->batch = buf;
+		WRITE_ONCE(conn->batch, buf);
 		conn->batch_len = 0;
+		hrtimer_start(&conn->batch_timer, ns_to_ktime(conn->batch_ns), HRTIMER_MODE_REL);
 	}
 	to = conn->batch->page + conn->batch_len;
 	/* It may be in the same page. */

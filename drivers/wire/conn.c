@@ -178,10 +178,22 @@ static void keel_conn_flush(struct keel_conn *conn)
 	const struct keel_frame frame = { .type = KEEL_FRAME_BATCH };
 	struct keel_buf *buf = conn->batch;
 
-	conn->batch = NULL;
+	WRITE_ONCE(conn->batch, NULL);
 	if (buf && conn->state == KEEL_CONN_UP)
 		/* It is a buffer of this connection. */
 		context_unsafe(keel_conn_post_frame(buf, &frame, conn->batch_len));
+}
+
+/**
+ * keel_conn_flush_work() - &keel_conn.flush
+ * @work: of the connection, which exists until keel_conn_destroy() has waited for it
+ */
+void keel_conn_flush_work(struct work_struct *work)
+{
+	struct keel_conn *conn = container_of(work, struct keel_conn, flush);
+
+	guard(spinlock)(&conn->lock);
+	keel_conn_flush(conn);
 }
 
 /**

@@ -66,6 +66,8 @@ struct keel_conn *keel_conn_new(struct keel_link *link, struct keel_lower *lower
 	INIT_LIST_HEAD(&conn->guest);
 	INIT_LIST_HEAD(&conn->free);
 	INIT_LIST_HEAD(&conn->posts);
+	keel_batch_init(conn);
+	INIT_WORK(&conn->flush, keel_conn_flush_work);
 	conn->since = jiffies;
 	return conn;
 }
@@ -244,6 +246,9 @@ void keel_conn_destroy(struct keel_conn *conn)
 
 	scoped_guard(spinlock, &conn->lock)
 		conn->state = KEEL_CONN_OVER;
+	/* No frame begins to wait any more. */
+	hrtimer_cancel(&conn->batch_timer);
+	cancel_work_sync(&conn->flush);
 	/* First, because its handlers use the QP. Waits for them. */
 	if (conn->id || conn->iw)
 		conn->lower->cm->end(conn);
