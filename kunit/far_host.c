@@ -238,7 +238,7 @@ void far_host_recycle(struct far_host *h)
 	guard(spinlock)(&h->conn.lock);
 	while (h->nr_sent) {
 		buf = (struct keel_buf *)h->sent[--h->nr_sent];
-		list_add_tail(&buf->node, &h->conn.free);
+		list_move_tail(&buf->node, &h->conn.free);
 		h->conn.nfree++;
 		h->conn.credits++;
 	}
