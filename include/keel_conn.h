@@ -17,7 +17,7 @@
 #define KEEL_CONN_SENDS		(KEEL_LINK_SENDS + KEEL_CHUNKS + 1 + 1)
 #define KEEL_CONN_RECVS		(KEEL_LINK_RECVS + 1)
 
-/* Messages that have to be under way for short frames to wait together: batch.c. */
+/* Messages that are really under way when short frames wait together, at least: batch.c. */
 #define KEEL_BATCH_AFTER	4
 /* Most bytes of data in such a frame. */
 #define KEEL_BATCH_DATA		512
