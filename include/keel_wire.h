@@ -111,6 +111,9 @@ struct keel_cm_ops {
  * @cm: how its connections are established
  * @pd: PD of what is for multicast
  * @no_chunks: it has refused to register memory for chunks
+ * @signals: all frames that it sends have a completion: with iWARP, that of a later one may only
+ *	say that TCP has the message. siw gives TCP a copy of those that have one, and the pages
+ *	of the others, which TCP reads later.
  * @listen: accepts connections: ib_cm
  * @iw_listen: the same of iw_cm, for IPv4 and IPv6, or NULL
  * @ref: one of the list, one of each connection, and of each address that is resolved
@@ -123,6 +126,7 @@ struct keel_lower {
 	const struct keel_cm_ops *cm;
 	struct ib_pd *pd;
 	bool no_chunks;
+	bool signals;
 	struct ib_cm_id *listen;
 	struct iw_cm_id *iw_listen[2];
 	struct kref ref;

@@ -249,6 +249,20 @@ static void host_4_datagram(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, batch_under_way());
 }
 
+/* HOST-2: with a device that may still read from a message without one, each has a completion. */
+static void host_2_each(struct kunit *test)
+{
+	u32 i;
+
+	rx->conn->lower->signals = true;
+	rx_set_credits(100);
+	for (i = 0; i < KEEL_CONN_SIGNAL; i++)
+		batch_send(test, 0, 0);
+	KUNIT_EXPECT_EQ(test, BIT(KEEL_CONN_SIGNAL) - 1, rx->signals);
+	batch_arrived(test, 0);
+	KUNIT_EXPECT_EQ(test, KEEL_CONN_SIGNAL - 1, batch_under_way());
+}
+
 /* HOST-4: an unsignaled message that fails ends the connection. */
 static void host_4_unsignaled(struct kunit *test)
 {
@@ -376,6 +390,7 @@ static struct kunit_case batch_cases[] = {
 	KUNIT_CASE(host_3_over),
 	KUNIT_CASE(host_4_reaped),
 	KUNIT_CASE(host_4_datagram),
+	KUNIT_CASE(host_2_each),
 	KUNIT_CASE(host_4_unsignaled),
 	KUNIT_CASE(host_2_parts),
 	KUNIT_CASE(host_3_parts),

@@ -69,6 +69,7 @@ static int keel_lower_new(struct ib_device *ib)
 		return -ENOMEM;
 	lower->ib = ib;
 	lower->cm = keel_lower_cm(ib);
+	lower->signals = lower->cm == &keel_cm_iw;
 	kref_init(&lower->ref);
 	init_completion(&lower->gone);
 	/* Without KEEL_IW_WAITS, handlers may run after their ID is gone. */

@@ -132,12 +132,12 @@ EXPORT_SYMBOL_IF_KUNIT(keel_conn_room);
 
 /*
  * Should there be a completion for a buffer? Datagrams, and data in chunks, have few buffers: they
- * do not wait for those behind them.
+ * do not wait for those behind them. See also &keel_lower.signals.
  */
 static bool keel_conn_signals(const struct keel_buf *buf)
 	__must_hold(&buf->conn->lock)
 {
-	return buf->chunk || buf->dgram || buf->kernel ||
+	return buf->chunk || buf->dgram || buf->kernel || buf->conn->lower->signals ||
 	       buf->conn->unsignaled + 1 >= KEEL_CONN_SIGNAL;
 }
 

@@ -232,48 +232,6 @@ TEST(atomic, "HOST-1", "atomics change the memory of the other host once, and re
 	end();
 }
 
-TEST(both_ways, "HOST-1", "many sends in both directions at once arrive in order")
-{
-	enum { N = 400, DEPTH = 16 };
-	struct end *ends[2] = { &a, &b };
-	uint32_t sent[2] = {}, got[2] = {}, done[2] = {}, posted[2] = {};
-	struct ibv_wc wc;
-	int i;
-
-	begin();
-	while (got[0] < N || got[1] < N || done[0] < N || done[1] < N) {
-		for (i = 0; i < 2; i++) {
-			struct end *e = ends[i];
-
-			while (posted[i] < N && posted[i] - got[i] < DEPTH) {
-				post_recv(e->qp, 10000 + posted[i],
-					  part(e, END_HALF + posted[i] % DEPTH * 8192, 8192));
-				posted[i]++;
-			}
-			while (sent[i] < N && sent[i] - done[i] < DEPTH) {
-				uint32_t slot = sent[i] % DEPTH * 8192;
-
-				memcpy(e->mem + slot, &sent[i], sizeof(sent[i]));
-				post_send(e->qp, sent[i], part(e, slot, 64 + sent[i] * 17 % 8000));
-				sent[i]++;
-			}
-			if (ibv_poll_cq(e->cq, 1, &wc) != 1)
-				continue;
-			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
-			if (wc.wr_id < 10000) {
-				CHECK_EQ(wc.wr_id, done[i]);
-				done[i]++;
-				continue;
-			}
-			CHECK_EQ(wc.wr_id, 10000 + got[i]);
-			CHECK_EQ(*(uint32_t *)(e->mem + END_HALF + got[i] % DEPTH * 8192), got[i]);
-			CHECK_EQ(wc.byte_len, 64 + got[i] * 17 % 8000);
-			got[i]++;
-		}
-	}
-	end();
-}
-
 /* A message may be lost with its connection, and only then: a slow host may seem to be gone. */
 static void uc_lost(int connections)
 {
