@@ -30,7 +30,7 @@
 /* Outstanding RDMA reads and atomics of a QP, in each direction. */
 #define KEEL_MAX_RD_ATOM	128
 #define KEEL_MAX_MCAST_GRP	1024
-/* Links of a device to other hosts: one takes 0.8 MiB while it is connected. */
+/* Links of a device to other hosts: one takes 0.8 MiB while it is connected, 2.8 with chunks. */
 #define KEEL_MAX_LINKS		256
 #define KEEL_MAX_MCAST_QP	256
 /* ib_core often uses key 0 for "none". Only kernel QPs accept it, as an lkey. */

@@ -24,16 +24,19 @@
 /* How long a frame waits for others, ns: less than a message takes on a slow network. */
 #define KEEL_BATCH_NS		(200 * NSEC_PER_USEC)
 /*
- * One completion for so many messages: each costs a work of ib_core. While frames wait together,
+ * One completion for so many messages, but &keel_lower.signals: each costs a work of ib_core. While frames wait together,
  * one of those that are under way has a completion, which sends them.
  */
 #define KEEL_CONN_SIGNAL	KEEL_BATCH_AFTER
 
-/* Chunks are made of such parts, whose pages the kernel has even if its memory is fragmented. */
-#if PAGE_SHIFT > 15
+/*
+ * Chunks are made of such parts: few enough for one work request of siw, which takes six, and short
+ * enough that the kernel can make them by moving what it has.
+ */
+#if PAGE_SHIFT > 16
 #define KEEL_PART		PAGE_SIZE
 #else
-#define KEEL_PART		SZ_32K
+#define KEEL_PART		SZ_64K
 #endif
 #define KEEL_CHUNK_PARTS	(KEEL_CHUNK_DATA / KEEL_PART)
 #define KEEL_AREA_PARTS		(KEEL_CHUNKS * KEEL_CHUNK_PARTS)

@@ -2,7 +2,7 @@
 /*
  * QPs that are connected to a QP on another host.
  *
- * The requester divides a message into packets of at most 4096 bytes, or 128 KiB if the
+ * The requester divides a message into packets of at most 4096 bytes, or 256 KiB if the
  * responder has room for such long ones, and sends them over a link. The responder executes
  * them one after the other, in the turns of its QP, and answers each. A packet of RC that is
  * not answered in time is sent again; the responder knows by its number whether it was
@@ -33,8 +33,10 @@ struct keel_srq;
 #define KEEL_FAR_SLOTS	(2 * KEEL_FAR_WINDOW)
 /* Long packets that a QP keeps in each direction: those with more than KEEL_FRAME_DATA bytes. */
 #define KEEL_FAR_LONGS	3
+/* A QP alone does not have all chunks of a link. */
+static_assert(KEEL_FAR_LONGS < KEEL_CHUNKS);
 /* Most such areas of a user: the other host has a part in what is charged to the user. */
-#define KEEL_FAR_USER_LONGS	64
+#define KEEL_FAR_USER_LONGS	32
 /* A message with more bytes is worth the memory for long packets. */
 #define KEEL_FAR_WORTH	KEEL_FAR_BYTES
 /* Datagrams that a QP keeps: as many as it may have receive WQEs, but no less and no more. */
@@ -67,7 +69,8 @@ struct keel_far_dgram {
 
 /**
  * struct keel_far_slot - a packet that was received
- * @node: in &keel_far_list.slots, or in &keel_far.free
+ * @node: in &keel_far_list.slots, or in &keel_far.free, or in none: the data of a long one is
+ *	being copied
  * @frame: its header
  * @data: its data; RDMA read: that of the answer. Datagram: &keel_far_dgram.data
  * @longs: those that one is used of for its data, or NULL

@@ -18,15 +18,15 @@
 #include <linux/types.h>
 
 /*
- * Changes with every incompatible change of this file, and of what a responder has to keep: 5,
- * because those before had no batches.
+ * Changes with every incompatible change of this file, and of what a responder has to keep: 6,
+ * because those before had chunks of half the size.
  */
-#define KEEL_FRAME_VERSION	5
+#define KEEL_FRAME_VERSION	6
 /* Most bytes of data in a frame. */
 #define KEEL_FRAME_DATA		SZ_4K
 /* Most bytes of data in a chunk, and how many chunks each side of a link has. */
-#define KEEL_CHUNK_DATA		SZ_128K
-#define KEEL_CHUNKS		8
+#define KEEL_CHUNK_DATA		SZ_256K
+#define KEEL_CHUNKS		4
 /* Frames in a batch begin at multiples of it. */
 #define KEEL_FRAME_ALIGN	8
 /* Numbers of packets have as many bits as a PSN. */

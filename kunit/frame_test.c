@@ -56,7 +56,7 @@ static const struct frame_case frame_cases[] = {
 	{ "HOST-3: request, transport 255", REQUEST, false, AT(request.transport, 0), 255 },
 	{ "request, fewer bytes", REQUEST, true, AT(request.bytes, 2), 1 },
 	{ "HOST-3: request, one byte too many", REQUEST, false, AT(request.bytes, 0), 1 },
-	{ "HOST-3: request, 128 KiB and 256 bytes", REQUEST, false, AT(request.bytes, 1), 1 },
+	{ "HOST-3: request, 256 KiB and 256 bytes", REQUEST, false, AT(request.bytes, 1), 1 },
 	{ "HOST-3: request, chunk without data", REQUEST, false, AT(chunk, 0), 1 },
 	{ "HOST-3: request, reserved", REQUEST, false, AT(reserved, 0), 1 },
 	{ "HOST-3: request, last byte of reserved", REQUEST, false, AT(reserved, 3), 0x80 },

@@ -2,7 +2,7 @@
 /*
  * Memory for chunks: data that is too long for a frame. Each side of a connection has some that
  * the other side writes to by RDMA writes, and as much for what it writes itself. It is made
- * of parts that an allocator has although memory is fragmented, and mapped in one piece.
+ * of parts that an allocator usually has although memory is fragmented, and mapped in one piece.
  */
 #include <linux/highmem.h>
 #include <linux/random.h>
@@ -24,12 +24,13 @@ static void keel_area_free(struct keel_area *area)
 
 static int keel_area_join(struct keel_area *area, struct page **pages)
 {
+	/* There is one attempt for each connection: try hard. */
+	gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
 	int i, n = 0;
 	u32 off;
 
 	for (i = 0; i < KEEL_AREA_PARTS; i++) {
-		area->parts[i] = (void *)__get_free_pages(GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN,
-							  get_order(KEEL_PART));
+		area->parts[i] = (void *)__get_free_pages(gfp, get_order(KEEL_PART));
 		if (!area->parts[i])
 			return -ENOMEM;
 		for (off = 0; off < KEEL_PART; off += PAGE_SIZE)

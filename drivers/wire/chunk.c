@@ -154,6 +154,10 @@ void keel_chunk_wr(struct keel_buf *buf, u32 len, struct ib_rdma_wr *wr, struct 
 	for (i = 0, n = len; n; i++, n -= sge[i - 1].length)
 		sge[i] = (struct ib_sge){ area->dma[first + i], min_t(u32, n, KEEL_PART),
 					  conn->pd->local_dma_lkey };
+	/*
+	 * No completion is needed, not even for &keel_lower.signals: nobody writes to the memory
+	 * before the other side has read the chunk.
+	 */
 	*wr = (struct ib_rdma_wr){
 		.wr.wr_cqe = &conn->chunks->cqe,
 		.wr.opcode = IB_WR_RDMA_WRITE,

@@ -106,15 +106,15 @@ TEST_SLOW(chunk, "HOST-3", "a host writes a chunk, sends its packet, and gets th
 	nr = until_granted(total);
 	sent = nr * FRAME_DATA;
 	data = long_data(1);
-	CHECK(stranger_write(&wrong_stranger, 6 * FRAME_CHUNK, data, FRAME_CHUNK));
+	CHECK(stranger_write(&wrong_stranger, 2 * FRAME_CHUNK, data, FRAME_CHUNK));
 	frame = long_write(nr, 0, sent, total - sent);
 	wrong_stranger.freed = 0;
-	CHECK(stranger_send_chunk(&wrong_stranger, &frame, 7, FRAME_CHUNK));
+	CHECK(stranger_send_chunk(&wrong_stranger, &frame, 3, FRAME_CHUNK));
 	answer_to(nr);
 	CHECK_MEM(wrong_victim.mem + sent, data, FRAME_CHUNK);
 	CHECK_ALL(wrong_victim.mem + sent + FRAME_CHUNK, 0, 100);
 	CHECK(stranger_asks(&wrong_stranger, LONG_MS));
-	CHECK_EQ(wrong_stranger.freed, 1 << 6);
+	CHECK_EQ(wrong_stranger.freed, 1 << 2);
 	wrong_end();
 }
 

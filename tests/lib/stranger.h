@@ -21,8 +21,8 @@
 /* Bytes of a frame without data, with the most data, and those that a message may have. */
 #define FRAME_HEAD	96
 #define FRAME_DATA	4096
-#define FRAME_CHUNK	(128 << 10)
-#define FRAME_CHUNKS_N	8
+#define FRAME_CHUNK	(256 << 10)
+#define FRAME_CHUNKS_N	4
 #define FRAME_ROOM	8192
 
 /* enum keel_frame_type and the other numbers of keel_frame.h */
