@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "keel_far.h"
+#include "keel_point.h"
 #include "keel_qp.h"
 
 /*
@@ -46,27 +47,64 @@ static bool keel_far_find_room(struct keel_far *far, struct keel_far_slot *slot,
 	return true;
 }
 
-/* Return: an empty slot for @bytes at the end of @list, or NULL. @longs: as above. */
+/* Does a list have as many packets as it may? */
+static bool keel_far_has_all(const struct keel_far *far, const struct keel_far_list *list)
+{
+	return list->n >= (keel_qp_is_dgram(far->qp) ? far->nslots : KEEL_FAR_WINDOW);
+}
+
+/*
+ * Return: an empty slot for @bytes, for keel_far_add_slot() or keel_far_cancel_slot(); or NULL.
+ * @longs: as above.
+ */
 static struct keel_far_slot *keel_far_new_slot(struct keel_far *far, struct keel_far_list *list,
 					       u32 bytes, struct keel_far_longs *longs)
 	__must_hold(&far->lock)
 {
-	u32 most = keel_qp_is_dgram(far->qp) ? far->nslots : KEEL_FAR_WINDOW;
 	struct keel_far_slot *slot;
 
 	slot = list_first_entry_or_null(&far->free, struct keel_far_slot, node);
-	if (list->n == most || !slot || !keel_far_find_room(far, slot, list, bytes, longs))
+	if (keel_far_has_all(far, list) || !slot ||
+	    !keel_far_find_room(far, slot, list, bytes, longs))
 		return NULL;
-	list_move_tail(&slot->node, &list->slots);
-	list->n++;
+	list_del_init(&slot->node);
 	return slot;
 }
 
-static void keel_far_fill(struct keel_far_slot *slot, const struct keel_frame *frame,
-			  const void *data)
+static void keel_far_add_slot(struct keel_far_list *list, struct keel_far_slot *slot)
 {
+	list_add_tail(&slot->node, &list->slots);
+	list->n++;
+}
+
+/* Forget a long packet. */
+static void keel_far_cancel_slot(struct keel_far *far, struct keel_far_slot *slot)
+	__must_hold(&far->lock)
+{
+	keel_far_unuse_long(slot);
+	list_add(&slot->node, &far->free);
+}
+
+/*
+ * Put a packet into its slot. Return: true if the lock was dropped, because others would wait
+ * too long for it: only the caller knows the slot, and the reference on the QP keeps it.
+ */
+static bool keel_far_fill(struct keel_far *far, struct keel_far_slot *slot,
+			  const struct keel_frame *frame, const void *data)
+	__must_hold(&far->lock)
+{
+	u32 len = le32_to_cpu(frame->len);
+
 	slot->frame = *frame;
-	memcpy(slot->data, data, le32_to_cpu(frame->len));
+	if (len <= KEEL_FRAME_DATA) {
+		memcpy(slot->data, data, len);
+		return false;
+	}
+	spin_unlock(&far->lock);
+	memcpy(slot->data, data, len);
+	keel_point("far_copied");
+	spin_lock(&far->lock);
+	return true;
 }
 
 /* Bytes that a slot for a request has to have. An atomic operation returns a word. */
@@ -87,42 +125,78 @@ static void keel_far_is_worth(struct keel_far *far, const struct keel_frame *fra
 		keel_far_want(&far->long_requests);
 }
 
-/* Return: false if the QP is not ready for it, or does not want it. */
-static bool keel_far_keep_request(struct keel_far *far, const struct keel_link *link,
-				  const struct keel_frame *frame, const void *data)
+/**
+ * enum keel_far_verdict - what becomes of a packet
+ * @KEEL_FAR_REFUSE: the QP is not ready for it, or does not want it
+ * @KEEL_FAR_DROP: it came before, or one before it was lost
+ * @KEEL_FAR_KEEP: the QP keeps it, if it has room
+ */
+enum keel_far_verdict {
+	KEEL_FAR_REFUSE,
+	KEEL_FAR_DROP,
+	KEEL_FAR_KEEP,
+};
+
+static enum keel_far_verdict keel_far_judge_request(struct keel_far *far,
+						    const struct keel_link *link,
+						    const struct keel_frame *frame)
+	__must_hold(&far->lock)
 {
 	u32 psn = le32_to_cpu(frame->psn);
-	u64 gen = le64_to_cpu(frame->gen);
-	struct keel_far_slot *slot;
-	bool next;
 
-	guard(spinlock)(&far->lock);
 	if (!keel_far_accepts(far, frame) || far->link != link ||
 	    far->qp->type == IB_QPT_XRC_INI ||
 	    frame->request.transport != keel_far_transport(far->qp) ||
-	    (far->peer_gen && far->peer_gen != gen))
-		return false;
+	    (far->peer_gen && far->peer_gen != le64_to_cpu(frame->gen)))
+		return KEEL_FAR_REFUSE;
 	/* UC: a message may begin with any number. Nothing that was lost comes again. */
 	if (far->qp->type == IB_QPT_UC && frame->flags & KEEL_FRAME_F_FIRST)
 		far->expected = psn;
-	next = psn == far->expected;
+	if (psn == far->expected)
+		return KEEL_FAR_KEEP;
 	/* Nothing keeps it: there is room for the next one. */
-	if (!next && far->qp->type == IB_QPT_UC)
-		return false;
+	if (far->qp->type == IB_QPT_UC)
+		return KEEL_FAR_REFUSE;
 	/* One that was executed is answered again. One that was lost comes again. */
-	if (!next && !keel_far_was_executed(far, psn))
-		return true;
+	return keel_far_was_executed(far, psn) ? KEEL_FAR_KEEP : KEEL_FAR_DROP;
+}
+
+static enum keel_far_verdict keel_far_keep_request(struct keel_far *far,
+						   const struct keel_link *link,
+						   const struct keel_frame *frame,
+						   const void *data)
+{
+	enum keel_far_verdict verdict;
+	struct keel_far_slot *slot;
+	u64 life;
+
+	guard(spinlock)(&far->lock);
+	life = atomic64_read(&far->qp->gen);
+	verdict = keel_far_judge_request(far, link, frame);
+	if (verdict != KEEL_FAR_KEEP)
+		return verdict;
 	slot = keel_far_new_slot(far, &far->requests, keel_far_request_bytes(frame),
 				 &far->long_requests);
 	if (!slot)
-		return true;
-	keel_far_fill(slot, frame, data);
-	keel_far_is_worth(far, frame);
-	if (next) {
-		far->expected = (psn + 1) & KEEL_PSN_MASK;
-		far->peer_gen = gen;
+		return KEEL_FAR_DROP;
+	if (keel_far_fill(far, slot, frame, data)) {
+		/* A packet of the life before would be one of this life. */
+		verdict = atomic64_read(&far->qp->gen) == life ?
+			  keel_far_judge_request(far, link, frame) : KEEL_FAR_REFUSE;
+		if (verdict == KEEL_FAR_KEEP && keel_far_has_all(far, &far->requests))
+			verdict = KEEL_FAR_DROP;
+		if (verdict != KEEL_FAR_KEEP) {
+			keel_far_cancel_slot(far, slot);
+			return verdict;
+		}
 	}
-	return true;
+	keel_far_add_slot(&far->requests, slot);
+	keel_far_is_worth(far, frame);
+	if (le32_to_cpu(frame->psn) == far->expected) {
+		far->expected = (far->expected + 1) & KEEL_PSN_MASK;
+		far->peer_gen = le64_to_cpu(frame->gen);
+	}
+	return KEEL_FAR_KEEP;
 }
 
 static void keel_far_request(struct keel_link *link, const struct keel_frame *frame,
@@ -135,7 +209,7 @@ static void keel_far_request(struct keel_link *link, const struct keel_frame *fr
 	if (qp) {
 		/* Pairs with keel_far_give(). The reference on the QP keeps it. */
 		far = smp_load_acquire(&qp->far);
-		ready = far && keel_far_keep_request(far, link, frame, data);
+		ready = far && keel_far_keep_request(far, link, frame, data) != KEEL_FAR_REFUSE;
 		if (ready)
 			keel_far_resume(far);
 		keel_obj_put(&qp->obj);
@@ -154,24 +228,37 @@ static void keel_far_hear(struct keel_far *far, u32 psn)
 	far->heard = true;
 }
 
+static bool keel_far_wants_answer(const struct keel_far *far, const struct keel_link *link,
+				  const struct keel_frame *frame)
+	__must_hold(&far->lock)
+{
+	return atomic64_read(&far->qp->gen) == le64_to_cpu(frame->gen) &&
+	       keel_far_accepts(far, frame) && far->link == link &&
+	       far->qp->type != IB_QPT_XRC_TGT;
+}
+
+/* Likewise, for a datagram. It has many peers, of which one may send any number. */
+static bool keel_far_keep_heard(struct keel_far *far, const struct keel_frame *frame)
+	__must_hold(&far->lock)
+{
+	if (atomic64_read(&far->qp->gen) != le64_to_cpu(frame->gen) ||
+	    frame->answer.result == KEEL_RESULT_RNR)
+		return false;
+	/* The last one counts. */
+	far->heard = true;
+	far->heard_psn = le32_to_cpu(frame->psn);
+	return true;
+}
+
 static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *link,
 				 const struct keel_frame *frame, const void *data)
 {
 	struct keel_far_slot *slot;
 
 	guard(spinlock)(&far->lock);
-	if (atomic64_read(&far->qp->gen) != le64_to_cpu(frame->gen))
-		return false;
-	/* It has many peers, of which one may send any number: the last answer counts. */
-	if (keel_qp_is_dgram(far->qp)) {
-		if (frame->answer.result == KEEL_RESULT_RNR)
-			return false;
-		far->heard = true;
-		far->heard_psn = le32_to_cpu(frame->psn);
-		return true;
-	}
-	if (!keel_far_accepts(far, frame) || far->link != link ||
-	    far->qp->type == IB_QPT_XRC_TGT)
+	if (keel_qp_is_dgram(far->qp))
+		return keel_far_keep_heard(far, frame);
+	if (!keel_far_wants_answer(far, link, frame))
 		return false;
 	if (far->qp->type == IB_QPT_UC) {
 		keel_far_hear(far, le32_to_cpu(frame->psn));
@@ -179,9 +266,15 @@ static bool keel_far_keep_answer(struct keel_far *far, const struct keel_link *l
 	}
 	slot = keel_far_new_slot(far, &far->answers, le32_to_cpu(frame->len),
 				 &far->long_answers);
-	if (slot)
-		keel_far_fill(slot, frame, data);
-	return slot;
+	if (!slot)
+		return false;
+	if (keel_far_fill(far, slot, frame, data) &&
+	    (!keel_far_wants_answer(far, link, frame) || keel_far_has_all(far, &far->answers))) {
+		keel_far_cancel_slot(far, slot);
+		return false;
+	}
+	keel_far_add_slot(&far->answers, slot);
+	return true;
 }
 
 static void keel_far_answered(struct keel_link *link, const struct keel_frame *frame,
@@ -212,8 +305,9 @@ static u8 keel_far_keep_datagram(struct keel_far *far, const struct keel_ends *e
 	slot = keel_far_new_slot(far, &far->requests, le32_to_cpu(frame->len), NULL);
 	if (!slot)
 		return KEEL_RESULT_RNR;
-	keel_far_fill(slot, frame, data);
+	keel_far_fill(far, slot, frame, data);
 	*keel_far_ends(slot) = *ends;
+	keel_far_add_slot(&far->requests, slot);
 	return KEEL_RESULT_DONE;
 }
 
