@@ -8,6 +8,8 @@
 
 /* Long packets that may be under way. */
 #define LONGS		3
+/* Bytes of a write of the victim: all its memory. */
+#define WRITTEN		(4 * FRAME_CHUNK)
 /* More than the window of short packets has. */
 #define WORTH		(16 * FRAME_DATA)
 
@@ -129,41 +131,79 @@ static void still_works(uint32_t nr)
 	CHECK_MEM(wrong_victim.mem, wrong_data, BYTES);
 }
 
+/* The next packet of a write, of which @at bytes have come. */
+static struct frame next_packet(uint32_t nr, uint32_t at)
+{
+	struct frame sent;
+
+	do {
+		if (!stranger_get(&wrong_stranger, FRAME_REQUEST, &sent, LONG_MS))
+			FAIL("no packet %u", nr);
+		/* It was sent again on a slow guest. */
+	} while (sent.psn != PSN + nr);
+	CHECK_EQ(sent.request.left, WRITTEN - at);
+	CHECK(sent.len > FRAME_DATA ? sent.chunk : !sent.chunk);
+	if (sent.chunk)
+		CHECK_MEM(wrong_stranger.chunks + (sent.chunk - 1) * FRAME_CHUNK,
+			  wrong_victim.mem + at, sent.len);
+	return sent;
+}
+
+/* Answer it, and keep its chunk. Return: bit of the chunk, or 0. */
+static unsigned int keep(const struct frame *sent)
+{
+	struct frame answer = {
+		.type = FRAME_ANSWER, .to = sent->from, .from = sent->to, .psn = sent->psn,
+		.gen = sent->gen, .answer = { .result = FRAME_DONE, .chunks = LONGS },
+	};
+
+	wrong_stranger.read = 0;
+	CHECK(stranger_send(&wrong_stranger, &answer, NULL, 0));
+	return sent->chunk ? 1 << (sent->chunk - 1) : 0;
+}
+
+/* All chunks are kept: there is no long packet before they are given back. */
+static void give_back(void)
+{
+	struct frame frame = { .type = FRAME_CREDIT }, sent;
+
+	if (stranger_get(&wrong_stranger, FRAME_REQUEST, &sent, 200))
+		FAIL("a packet in chunk %u, which is not free", sent.chunk);
+	wrong_stranger.read = (1 << FRAME_CHUNKS_N) - 1;
+	CHECK(stranger_send(&wrong_stranger, &frame, NULL, 0));
+}
+
 TEST_SLOW(written, "HOST-3", "keel writes long packets into chunks of the other side, and not again before they are free", 60)
 {
-	uint32_t total = 4 * FRAME_CHUNK, len, nr = 0;
-	struct frame sent, answer;
-	uint64_t at = 0;
-	const char *data;
+	unsigned int kept = 0, bit, nlong = 0;
+	uint32_t i, at, nr = 0;
+	struct frame sent;
 
 	wrong_begin(end_new);
 	wrong_reset();
 	learn();
-	for (len = 0; len < total; len++)
-		wrong_victim.mem[len] = (len * 7 + len / 251) & 0xff;
-	post_rdma(wrong_victim.qp, IBV_WR_RDMA_WRITE, 1, part(&wrong_victim, 0, total), 0, 1);
-	while (at < total) {
-		if (!stranger_get(&wrong_stranger, FRAME_REQUEST, &sent, LONG_MS))
-			FAIL("no packet %u", nr);
-		/* It was sent again on a slow guest. */
-		if (sent.psn != PSN + nr)
-			continue;
-		CHECK_EQ(sent.request.left, total - at);
-		CHECK(sent.len > FRAME_DATA ? sent.chunk : !sent.chunk);
-		data = wrong_stranger.chunks + (sent.chunk - 1) * FRAME_CHUNK;
-		if (sent.chunk)
-			CHECK_MEM(data, wrong_victim.mem + at, sent.len);
-		at += sent.len;
-		answer = (struct frame){
-			.type = FRAME_ANSWER, .to = sent.from, .from = sent.to, .psn = sent.psn,
-			.gen = sent.gen, .answer = { .result = FRAME_DONE, .chunks = LONGS },
-		};
-		CHECK(stranger_send(&wrong_stranger, &answer, NULL, 0));
-		nr++;
+	for (i = 0; i < WRITTEN; i++)
+		wrong_victim.mem[i] = (i * 7 + i / 251) & 0xff;
+	for (i = 0; i < 2; i++)
+		post_rdma(wrong_victim.qp, IBV_WR_RDMA_WRITE, i, part(&wrong_victim, 0, WRITTEN),
+			  0, 1);
+	for (i = 0; i < 2; i++) {
+		for (at = 0; at < WRITTEN; at += sent.len, nr++) {
+			sent = next_packet(nr, at);
+			bit = keep(&sent);
+			CHECK(!(kept & bit));
+			kept |= bit;
+			nlong += !!bit;
+			if (kept != (1 << FRAME_CHUNKS_N) - 1)
+				continue;
+			give_back();
+			kept = 0;
+		}
+		CHECK_WC(wrong_victim.cq, i, IBV_WC_SUCCESS);
 	}
-	CHECK_WC(wrong_victim.cq, 1, IBV_WC_SUCCESS);
-	/* Eight short ones before the first answer, and some long ones. */
-	CHECK(nr <= 8 + 5);
+	/* Eight short ones before the first answer, and one at an end. */
+	CHECK(nr <= nlong + 8 + 2);
+	CHECK(nlong >= FRAME_CHUNKS_N + 2);
 	wrong_end();
 }
 
