@@ -11,7 +11,7 @@
 #include "t.h"
 
 /* The wr_id of the first receive. */
-#define RECVS	(1 << 20)
+#define RECVS	1000000
 
 /**
  * struct load - the messages of a test
