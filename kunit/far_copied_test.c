@@ -54,6 +54,22 @@ static void long_fill(struct far_host *h)
 		keel_far_ops.answer(&h->link, &answer, h->data);
 }
 
+/* Let the QP read. Return: a long answer for it. */
+static struct keel_frame long_answer(struct far_host *h, u8 *buf)
+{
+	struct keel_frame answer;
+	u32 i;
+
+	far_post(h, IB_WR_RDMA_READ, buf, BYTES);
+	/* Those that were sent before the first answers are short. */
+	for (i = 0; le32_to_cpu(far_sent(h, i, i)->request.bytes) == PACKET; i++)
+		far_long_done(h, i, PACKET, LONGS);
+	answer = far_answer(h, i, IB_WC_SUCCESS);
+	answer.len = far_sent(h, i, i)->request.bytes;
+	answer.chunk = cpu_to_le16(1);
+	return answer;
+}
+
 /* All packets of the QP are free, but @n. */
 static void long_free_but(struct far_host *h, u32 n)
 {
@@ -124,15 +140,9 @@ static void host_3_answers_full(struct kunit *test)
 	struct keel_frame answer;
 	struct far_host *h;
 	u8 *buf;
-	u32 i;
 
 	h = far_long_make(test, &buf);
-	far_post(h, IB_WR_RDMA_READ, buf, BYTES);
-	for (i = 0; le32_to_cpu(far_sent(h, i, i)->request.bytes) == PACKET; i++)
-		far_long_done(h, i, PACKET, LONGS);
-	answer = far_answer(h, i, IB_WC_SUCCESS);
-	answer.len = far_sent(h, i, i)->request.bytes;
-	answer.chunk = cpu_to_le16(1);
+	answer = long_answer(h, buf);
 	far_host_settle(h);
 	/* Nobody looks at them. */
 	mutex_lock(&h->qp->sq.from.lock);
@@ -154,16 +164,9 @@ static void host_2_answer_reset(struct kunit *test)
 	struct keel_frame answer;
 	struct far_host *h;
 	u8 *buf;
-	u32 i;
 
 	h = far_long_make(test, &buf);
-	far_post(h, IB_WR_RDMA_READ, buf, BYTES);
-	/* Those that were sent before the first answers are short. */
-	for (i = 0; le32_to_cpu(far_sent(h, i, i)->request.bytes) == PACKET; i++)
-		far_long_done(h, i, PACKET, LONGS);
-	answer = far_answer(h, i, IB_WC_SUCCESS);
-	answer.len = far_sent(h, i, i)->request.bytes;
-	answer.chunk = cpu_to_le16(1);
+	answer = long_answer(h, buf);
 	long_while(h, long_reset);
 	far_give(h, &answer);
 	KUNIT_EXPECT_NULL(test, meanwhile);
