@@ -79,6 +79,17 @@ static void long_free_but(struct far_host *h, u32 n)
 	KUNIT_EXPECT_EQ(h->p->test, far->nslots - n, list_count_nodes(&far->free));
 }
 
+/* It happened, and the QP has not kept the request. */
+static void long_is_gone(struct far_host *h)
+{
+	struct kunit *test = h->p->test;
+
+	KUNIT_EXPECT_NULL(test, meanwhile);
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+	KUNIT_EXPECT_EQ(test, 0, far_long_requests(h));
+	long_free_but(h, 0);
+}
+
 /* HOST-2: a packet that is copied during a reset is of the life before it: it is forgotten. */
 static void host_2_reset(struct kunit *test)
 {
@@ -90,10 +101,7 @@ static void host_2_reset(struct kunit *test)
 	far_host_recycle(h);
 	long_while(h, long_reset);
 	long_again(h);
-	KUNIT_EXPECT_NULL(test, meanwhile);
-	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
-	KUNIT_EXPECT_EQ(test, 0, far_long_requests(h));
-	long_free_but(h, 0);
+	long_is_gone(h);
 	/* The other side may try again. */
 	KUNIT_EXPECT_EQ(test, KEEL_RESULT_NOT_READY, far_answered(h, 0, 1, KEEL_RESULT_NOT_READY,
 								  0)->answer.result);
@@ -109,10 +117,7 @@ static void host_2_reborn(struct kunit *test)
 	far_long_grow(h);
 	long_while(h, long_reborn);
 	long_again(h);
-	KUNIT_EXPECT_NULL(test, meanwhile);
-	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
-	KUNIT_EXPECT_EQ(test, 0, far_long_requests(h));
-	long_free_but(h, 0);
+	long_is_gone(h);
 }
 
 /* HOST-2: a packet that comes twice, as by two connections at once, is kept once. */

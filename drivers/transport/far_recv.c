@@ -237,7 +237,7 @@ static bool keel_far_wants_answer(const struct keel_far *far, const struct keel_
 	       far->qp->type != IB_QPT_XRC_TGT;
 }
 
-/* Likewise, for a datagram. It has many peers, of which one may send any number. */
+/* An answer to a datagram. The QP has many peers, of which one may send any number. */
 static bool keel_far_keep_heard(struct keel_far *far, const struct keel_frame *frame)
 	__must_hold(&far->lock)
 {
