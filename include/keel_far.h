@@ -245,6 +245,24 @@ enum keel_far_place {
 };
 
 /**
+ * enum keel_far_step - the next action of the thread that executes packets
+ * @KEEL_FAR_MORE: there may be another packet
+ * @KEEL_FAR_IDLE: nothing can be done now
+ * @KEEL_FAR_LATER: schedule the QP
+ * @KEEL_FAR_AWAY: another worker executes the first packet
+ * @KEEL_FAR_ABSENT: request memory, without the lock
+ * @KEEL_FAR_TAKEN: another thread has the lock, and goes on
+ */
+enum keel_far_step {
+	KEEL_FAR_MORE,
+	KEEL_FAR_IDLE,
+	KEEL_FAR_LATER,
+	KEEL_FAR_AWAY,
+	KEEL_FAR_ABSENT,
+	KEEL_FAR_TAKEN,
+};
+
+/**
  * keel_psn_diff() - compare numbers of packets
  * @a: a number
  * @b: another one
@@ -384,7 +402,12 @@ enum keel_xfer_result keel_far_try(struct keel_xfer *x, struct keel_far *far,
 	__must_hold(&x->from->lock);
 
 /* far_run.c */
-void keel_far_run(struct keel_far *far, const struct keel_srq *srq);
+enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *srq,
+				 struct keel_xfer *x)
+	__must_hold(&far->from.lock);
 void keel_far_finish(struct keel_far *far);
+
+/* far_turn.c */
+void keel_far_run(struct keel_far *far, const struct keel_srq *srq);
 
 #endif /* KEEL_FAR_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The responder of a QP that is connected to another host. It executes packets in the
- * turns of the QP, so its owner does the work and is charged for it, with the same
+ * turns of the QP (far_turn.c), so its owner does the work and is charged for it, with the same
  * functions as for a message of this host.
  */
 #include <linux/ktime.h>
@@ -9,23 +9,9 @@
 
 #include "keel_far.h"
 #include "keel_opcode.h"
-#include "keel_point.h"
 #include "keel_qp.h"
 #include "keel_resp_lock.h"
 #include "keel_sq.h"
-
-/* How long packets are executed before another QP gets a turn. */
-#define KEEL_FAR_TURN_NS	(2 * NSEC_PER_MSEC)
-
-/* The next action of the thread that executes packets. */
-enum keel_far_step {
-	KEEL_FAR_MORE,		/* there may be another packet */
-	KEEL_FAR_IDLE,		/* nothing can be done now */
-	KEEL_FAR_LATER,		/* schedule the QP */
-	KEEL_FAR_AWAY,		/* another worker executes the first packet */
-	KEEL_FAR_ABSENT,	/* request memory, without the lock */
-	KEEL_FAR_TAKEN,		/* another thread has the lock, and goes on */
-};
 
 /* Prepare the answer to the first packet. */
 static void keel_far_reply(struct keel_far *far, const struct keel_far_slot *slot, u8 result,
@@ -408,10 +394,17 @@ static enum keel_far_step keel_far_serve_one(struct keel_far *far, struct keel_f
 	return far->replies ? keel_far_send_reply(far, slot, &far->tx_wait) : step;
 }
 
-/* Do one thing. */
-static enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *srq,
-					struct keel_xfer *x)
-	__must_hold(&far->from.lock)
+/**
+ * keel_far_step() - do one thing for a responder
+ * @far: of the QP
+ * @srq: as keel_far_run()
+ * @x: gets references, which the caller drops without the lock
+ *
+ * Context: the lock of &keel_far.from is held, and preemption is disabled.
+ * Return: what follows.
+ */
+enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *srq,
+				 struct keel_xfer *x)
 {
 	struct keel_far_slot *slot;
 	bool again;
@@ -437,89 +430,6 @@ static enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_
 	if (again && slot->frame.request.opcode != IB_WR_RDMA_READ)
 		return keel_far_repeat(far, slot);
 	return keel_far_serve_one(far, slot, again, srq, x);
-}
-
-/* Is the next packet one for another worker? It is told before this thread is preempted. */
-static bool keel_far_is_away(struct keel_far *far, const struct keel_srq *srq)
-	__must_hold(&far->from.lock)
-{
-	const struct keel_far_slot *slot;
-
-	if (far->replies)
-		return false;
-	guard(spinlock)(&far->lock);
-	slot = keel_far_first(far, &far->requests);
-	return slot && keel_far_place(far, &slot->frame, srq) == KEEL_FAR_ELSEWHERE;
-}
-
-/*
- * Do one thing with the lock, and the rest of it without. Not preempted with the lock: see
- * &keel_far.from.
- */
-static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struct keel_srq *srq,
-					       u64 until)
-{
-	struct keel_xfer x = { .until = until };
-	struct keel_lack lack = {};
-	enum keel_far_step step;
-
-	keel_resp_stay();
-	if (!mutex_trylock(&far->from.lock)) {
-		keel_resp_relax();
-		return KEEL_FAR_TAKEN;
-	}
-	atomic_xchg(&far->again, 0);
-	step = keel_far_step(far, srq, &x);
-	if (step == KEEL_FAR_MORE && keel_far_is_away(far, srq))
-		step = KEEL_FAR_AWAY;
-	if (step == KEEL_FAR_AWAY)
-		keel_far_resume(far);
-	keel_fetch_take(&far->from.fetch, &lack);
-	keel_far_leave(far);
-	keel_point("far_drained");
-	/* References are dropped without the lock. */
-	keel_xfer_put(&x);
-	if (step == KEEL_FAR_ABSENT)
-		/* This takes the lock. */
-		context_unsafe(keel_fetch_provide(&far->from.fetch, &far->from.lock, far->qp,
-						  &lack));
-	keel_need_put(&lack.need);
-	return step;
-}
-
-/**
- * keel_far_run() - execute packets that a QP has received
- * @far: of the QP
- * @srq: XRC: the caller works for the owner of this SRQ, and executes packets for no other
- *	one; or NULL
- *
- * If another thread does so, that thread executes the new ones.
- *
- * Context: may sleep; no lock of a queue is held. Waits for no other process.
- */
-void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
-{
-	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
-	enum keel_far_step step;
-
-	/*
-	 * Pairs with atomic_xchg(): a thread that clears @again sees the packet that it was
-	 * set for.
-	 */
-	atomic_set_release(&far->again, 1);
-	do {
-		/* As in keel_sq_run(): this thread gets the lock, or its holder sees @again. */
-		smp_mb();
-		step = keel_far_locked_step(far, srq, until);
-		cond_resched();
-		/* Pairs with the barrier above, as in keel_sq_run(). */
-		smp_mb();
-	} while (step == KEEL_FAR_MORE || step == KEEL_FAR_ABSENT ||
-		 ((step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY) &&
-		  atomic_read(&far->again)));
-	/* A killed process does no more, and its QP lives on if it is one of XRC. */
-	if (step == KEEL_FAR_LATER || (srq && fatal_signal_pending(current)))
-		keel_far_resume(far);
 }
 
 /**

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The turns of a responder: see far_run.c. */
+#include <linux/ktime.h>
+#include <linux/sched/signal.h>
+
+#include "keel_far.h"
+#include "keel_point.h"
+#include "keel_qp.h"
+#include "keel_resp_lock.h"
+
+/* How long packets are executed before another QP gets a turn. */
+#define KEEL_FAR_TURN_NS	(2 * NSEC_PER_MSEC)
+
+/* Is the next packet one for another worker? It is told before this thread is preempted. */
+static bool keel_far_is_away(struct keel_far *far, const struct keel_srq *srq)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_far_slot *slot;
+
+	if (far->replies)
+		return false;
+	guard(spinlock)(&far->lock);
+	slot = keel_far_first(far, &far->requests);
+	return slot && keel_far_place(far, &slot->frame, srq) == KEEL_FAR_ELSEWHERE;
+}
+
+/*
+ * Do one thing with the lock, and the rest of it without. Not preempted with the lock: see
+ * &keel_far.from.
+ */
+static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struct keel_srq *srq,
+					       u64 until)
+{
+	struct keel_xfer x = { .until = until };
+	struct keel_lack lack = {};
+	enum keel_far_step step;
+
+	keel_resp_stay();
+	if (!mutex_trylock(&far->from.lock)) {
+		keel_resp_relax();
+		return KEEL_FAR_TAKEN;
+	}
+	atomic_xchg(&far->again, 0);
+	step = keel_far_step(far, srq, &x);
+	if (step == KEEL_FAR_MORE && keel_far_is_away(far, srq))
+		step = KEEL_FAR_AWAY;
+	if (step == KEEL_FAR_AWAY)
+		keel_far_resume(far);
+	keel_fetch_take(&far->from.fetch, &lack);
+	keel_far_leave(far);
+	keel_point("far_drained");
+	/* References are dropped without the lock. */
+	keel_xfer_put(&x);
+	if (step == KEEL_FAR_ABSENT)
+		/* This takes the lock. */
+		context_unsafe(keel_fetch_provide(&far->from.fetch, &far->from.lock, far->qp,
+						  &lack));
+	keel_need_put(&lack.need);
+	return step;
+}
+
+/**
+ * keel_far_run() - execute packets that a QP has received
+ * @far: of the QP
+ * @srq: XRC: the caller works for the owner of this SRQ, and executes packets for no other
+ *	one; or NULL
+ *
+ * If another thread does so, that thread executes the new ones.
+ *
+ * Context: may sleep; no lock of a queue is held. Waits for no other process.
+ */
+void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
+{
+	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
+	enum keel_far_step step;
+
+	/*
+	 * Pairs with atomic_xchg(): a thread that clears @again sees the packet that it was
+	 * set for.
+	 */
+	atomic_set_release(&far->again, 1);
+	do {
+		/* As in keel_sq_run(): this thread gets the lock, or its holder sees @again. */
+		smp_mb();
+		step = keel_far_locked_step(far, srq, until);
+		cond_resched();
+		/* Pairs with the barrier above, as in keel_sq_run(). */
+		smp_mb();
+	} while (step == KEEL_FAR_MORE || step == KEEL_FAR_ABSENT ||
+		 ((step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY) &&
+		  atomic_read(&far->again)));
+	/* A killed process does no more, and its QP lives on if it is one of XRC. */
+	if (step == KEEL_FAR_LATER || (srq && fatal_signal_pending(current)))
+		keel_far_resume(far);
+}
