@@ -71,6 +71,23 @@ struct keel_chunks {
 	struct keel_area recv;
 };
 
+/* The time of which the thread of a connection may be urgent for a part, ns: handler.c. */
+#define KEEL_URGENT_PERIOD	(10 * NSEC_PER_MSEC)
+
+/**
+ * struct keel_urgent - how urgent the thread of a connection is
+ * @is: it is so now
+ * @counts: it is one of those that may be so
+ * @since: when the period began, ns
+ * @used: for how long it was so since then, ns
+ */
+struct keel_urgent {
+	bool is;
+	bool counts;
+	u64 since;
+	u64 used;
+};
+
 /* States of a connection. */
 enum keel_conn_state {
 	KEEL_CONN_NEW,		/* the other side has not answered yet */
@@ -108,11 +125,13 @@ enum keel_conn_event {
  * @untold: buffers to receive that the other side has got no credits for at first
  * @hello: of the other side; valid for @work of the link after an event
  * @events: enum keel_conn_event, for @work of the link
- * @cq: completions, which a workqueue handles one after the other
+ * @cq: completions, which @thread handles one after the other
+ * @thread: the thread: handler.c
+ * @urgent: of @thread, only for it
  * @qp: the QP
  * @posted: number of @recvs that were posted
  * @headers: memory of all headers
- * @lock: protects the members up to @batch_len
+ * @lock: protects the members up to @patient_at
  * @state: its state
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
@@ -138,6 +157,8 @@ enum keel_conn_event {
  * @unsignaled: number of the last ones that have no completion
  * @batch: short frames that will be sent in one message, or NULL: batch.c
  * @batch_len: bytes of them, with their headers
+ * @pairs: short frames that may wait have had others soon behind them
+ * @patient_at: when the last of them was sent, ns; 0: another one was sent behind it
  * @batch_ns: how long it waits at most, ns; of KUnit for ever
  * @batch_timer: has @flush queued then
  * @flush: sends the batch
@@ -166,6 +187,8 @@ struct keel_conn {
 	struct keel_hello hello;
 	unsigned long events;
 	struct ib_cq *cq;
+	struct task_struct *thread;
+	struct keel_urgent urgent;
 	struct ib_qp *qp;
 	int posted;
 	struct keel_frame *headers;
@@ -194,6 +217,8 @@ struct keel_conn {
 	u32 unsignaled __guarded_by(&lock);
 	struct keel_buf *batch __guarded_by(&lock);
 	u32 batch_len __guarded_by(&lock);
+	bool pairs __guarded_by(&lock);
+	u64 patient_at __guarded_by(&lock);
 	u64 batch_ns;
 	struct hrtimer batch_timer;
 	struct work_struct flush;
@@ -213,8 +238,19 @@ int keel_buf_post_recv(struct keel_buf *buf);
 int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
 	__must_hold(&buf->conn->lock);
 
+/* handler.c */
+int keel_handler_start(struct keel_conn *conn);
+void keel_handler_stop(struct keel_conn *conn);
+#if IS_ENABLED(CONFIG_KUNIT)
+u64 keel_urgent_most(u32 threads, u32 cpus, u32 percent);
+bool keel_urgent_note(struct keel_urgent *urgent, u64 start, u64 end, u64 most);
+#endif
+
 /* batch.c */
 bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame, u32 len)
+	__must_hold(&buf->conn->lock);
+bool keel_batch_waits(const struct keel_buf *buf) __must_hold(&buf->conn->lock);
+void keel_batch_note(const struct keel_buf *buf, const struct keel_frame *frame)
 	__must_hold(&buf->conn->lock);
 bool keel_batch_has_room(const struct keel_conn *conn, u32 len) __must_hold(&conn->lock);
 void keel_batch_add(struct keel_buf *buf, const struct keel_frame *frame, u32 len)

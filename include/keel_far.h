@@ -140,6 +140,7 @@ struct keel_far_list {
  * @begun: WQEs are being sent; datagrams: the first WQE waits for a buffer
  * @index: index of the first of them in its ring
  * @most: index of the last of them
+ * @lengthy: the message of the last of them is not short: a hint, read without the lock
  * @at: index of the one whose packets are being sent: those behind it, up to @most, were
  *	sent before the go-back
  * @lens: bytes of their messages, by index
@@ -204,6 +205,7 @@ struct keel_far {
 	bool begun;
 	u32 index;
 	u32 most;
+	bool lengthy;
 	u32 at;
 	u64 lens[KEEL_FAR_WINDOW];
 	u64 reads;
@@ -409,5 +411,13 @@ void keel_far_finish(struct keel_far *far);
 
 /* far_turn.c */
 void keel_far_run(struct keel_far *far, const struct keel_srq *srq);
+bool keel_far_run_once(struct keel_far *far);
+
+/* far_now.c */
+void keel_far_arrived(struct keel_far *far, const struct keel_frame *frame);
+void keel_far_is_answered(struct keel_qp *qp, const struct keel_frame *frame);
+#if IS_ENABLED(CONFIG_KUNIT)
+bool keel_far_has_owner(const struct keel_qp *qp);
+#endif
 
 #endif /* KEEL_FAR_H */

@@ -336,7 +336,8 @@ enum hrtimer_restart keel_sq_expired(struct hrtimer *timer);
 /* req.c */
 enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.from.lock);
-bool keel_req_ahead(struct keel_qp *qp, int posted, u64 until)
+enum keel_xfer_result keel_req_ahead(struct keel_qp *qp, int posted,
+				     const struct keel_turn *turn)
 	__must_hold(&qp->sq.from.lock);
 
 /* local.c */

@@ -95,6 +95,8 @@ struct keel_sq {
  * @caller: a call of the process runs it, and not a worker or a workqueue
  * @flush: only flush, transfer nothing: if another process has taken the QP over,
  *	that process runs the rest
+ * @brief: the thread of a link runs it: only short messages, which it has no other work with than
+ *	to send or to complete them; the worker executes the rest
  * @end: @doorbell: index of the first WQE that is not part of this turn
  * @until: end of the turn, ns of ktime_get_ns()
  */
@@ -102,6 +104,7 @@ struct keel_turn {
 	bool doorbell;
 	bool caller;
 	bool flush;
+	bool brief;
 	u32 end;
 	u64 until;
 };

@@ -151,6 +151,7 @@ struct keel_home {
  * @node: send: in &keel_conn.free or &keel_conn.posts, unless somebody has it
  * @dgram: it carries a frame that waits for no buffer
  * @kernel: likewise, a datagram of the kernel
+ * @patient: send: the frame may wait a moment for another one; keel_link_tx() clears it
  * @chunk: send: the chunk that it has, counted from 1, or 0
  * @frame: the header
  * @page: the bytes behind it
@@ -164,6 +165,7 @@ struct keel_buf {
 	struct list_head node;
 	bool dgram;
 	bool kernel;
+	bool patient;
 	u32 chunk;
 	struct keel_frame *frame;
 	void *page;

@@ -41,6 +41,7 @@ struct keel_srq;
  * @part: more parts follow
  * @refused: the responder has refused it, also if @status does not say so (UC)
  * @again: it was executed before: if it is refused now, nothing happens to the QP
+ * @brief: as &keel_turn.brief
  * @rnr_ns: the RNR delay that the peer asks for
  * @domain: number of the domain that rkeys are checked against
  * @status: status of the completion
@@ -66,6 +67,7 @@ struct keel_xfer {
 	bool part;
 	bool refused;
 	bool again;
+	bool brief;
 	u64 rnr_ns;
 	u32 domain;
 	enum ib_wc_status status;
@@ -84,6 +86,7 @@ struct keel_xfer {
  * @KEEL_XFER_BUSY: the lock of the peer's responder is taken: retry
  * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
  * @KEEL_XFER_UNDERWAY: packets are under way to another host: wait for its answers
+ * @KEEL_XFER_LATER: nothing was done, because it is too much for &keel_xfer.brief
  */
 enum keel_xfer_result {
 	KEEL_XFER_DONE,
@@ -93,6 +96,7 @@ enum keel_xfer_result {
 	KEEL_XFER_BUSY,
 	KEEL_XFER_ABSENT,
 	KEEL_XFER_UNDERWAY,
+	KEEL_XFER_LATER,
 };
 
 /* xfer.c */

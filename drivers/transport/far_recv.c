@@ -211,7 +211,7 @@ static void keel_far_request(struct keel_link *link, const struct keel_frame *fr
 		far = smp_load_acquire(&qp->far);
 		ready = far && keel_far_keep_request(far, link, frame, data) != KEEL_FAR_REFUSE;
 		if (ready)
-			keel_far_resume(far);
+			keel_far_arrived(far, frame);
 		keel_obj_put(&qp->obj);
 	}
 	/* The requester tries again later, also if this cannot be sent now. */
@@ -288,7 +288,7 @@ static void keel_far_answered(struct keel_link *link, const struct keel_frame *f
 	/* Likewise. */
 	far = smp_load_acquire(&qp->far);
 	if (far && keel_far_keep_answer(far, link, frame, data))
-		keel_qp_schedule_alive(qp);
+		keel_far_is_answered(qp, frame);
 	keel_obj_put(&qp->obj);
 }
 

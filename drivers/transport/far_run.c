@@ -232,6 +232,22 @@ static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_
 }
 
 /*
+ * May the answer to a packet wait a moment, to go together with another frame? The requester waits
+ * for data, and to send more of a long message; but a program there often waits for a message of
+ * this side, which carries the answer.
+ */
+static bool keel_far_is_patient(const struct keel_far *far, const struct keel_far_slot *slot)
+	__must_hold(&far->from.lock)
+{
+	const struct keel_frame *frame = &slot->frame;
+
+	return keel_far_is_data(frame->request.opcode) && frame->flags & KEEL_FRAME_F_FIRST &&
+	       frame->flags & KEEL_FRAME_F_LAST &&
+	       far->answer.answer.result == KEEL_RESULT_DONE &&
+	       le32_to_cpu(frame->len) <= KEEL_FRAME_DATA;
+}
+
+/*
  * Send the answer to the first packet, which makes room for another one. @wait: as
  * keel_link_tx()
  */
@@ -258,6 +274,7 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 	buf = keel_link_tx(far->link, wait, len, &epoch);
 	if (buf) {
 		memcpy(buf->data, slot->data, len);
+		buf->patient = keel_far_is_patient(far, slot);
 		/* Before the other side can send the next one. */
 		keel_far_drop(far);
 		keel_link_send(buf, &far->answer, len);

@@ -62,6 +62,7 @@ void keel_far_note(const struct keel_xfer *x, u32 index)
 
 	BUILD_BUG_ON(BITS_PER_TYPE(far->reads) < KEEL_FAR_WINDOW);
 	far->most = index;
+	WRITE_ONCE(far->lengthy, x->len > KEEL_FRAME_DATA);
 	*keel_far_len(far, index) = x->len;
 	if (x->op->flags & KEEL_OP_DEPTH)
 		far->reads |= BIT_ULL(index % KEEL_FAR_WINDOW);

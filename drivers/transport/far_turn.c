@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The turns of a responder: see far_run.c. */
+#include <kunit/visibility.h>
 #include <linux/ktime.h>
 #include <linux/sched/signal.h>
 
@@ -25,11 +26,11 @@ static bool keel_far_is_away(struct keel_far *far, const struct keel_srq *srq)
 }
 
 /*
- * Do one thing with the lock, and the rest of it without. Not preempted with the lock: see
- * &keel_far.from.
+ * Do one thing with the lock, and the rest of it without; @once: but request no memory. Not
+ * preempted with the lock: see &keel_far.from.
  */
 static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struct keel_srq *srq,
-					       u64 until)
+					       u64 until, bool once)
 {
 	struct keel_xfer x = { .until = until };
 	struct keel_lack lack = {};
@@ -51,11 +52,25 @@ static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struc
 	keel_point("far_drained");
 	/* References are dropped without the lock. */
 	keel_xfer_put(&x);
-	if (step == KEEL_FAR_ABSENT)
+	if (step == KEEL_FAR_ABSENT && !once)
 		/* This takes the lock. */
 		context_unsafe(keel_fetch_provide(&far->from.fetch, &far->from.lock, far->qp,
 						  &lack));
 	keel_need_put(&lack.need);
+	return step;
+}
+
+/* The same, after &keel_far.again was set. */
+static enum keel_far_step keel_far_attempt(struct keel_far *far, const struct keel_srq *srq,
+					   u64 until, bool once)
+{
+	enum keel_far_step step;
+
+	/* As in keel_sq_run(): this thread gets the lock, or its holder sees @again. */
+	smp_mb();
+	step = keel_far_locked_step(far, srq, until, once);
+	/* Pairs with the barrier above, as in keel_sq_run(). */
+	smp_mb();
 	return step;
 }
 
@@ -80,12 +95,8 @@ void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
 	 */
 	atomic_set_release(&far->again, 1);
 	do {
-		/* As in keel_sq_run(): this thread gets the lock, or its holder sees @again. */
-		smp_mb();
-		step = keel_far_locked_step(far, srq, until);
+		step = keel_far_attempt(far, srq, until, false);
 		cond_resched();
-		/* Pairs with the barrier above, as in keel_sq_run(). */
-		smp_mb();
 	} while (step == KEEL_FAR_MORE || step == KEEL_FAR_ABSENT ||
 		 ((step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY) &&
 		  atomic_read(&far->again)));
@@ -93,3 +104,38 @@ void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
 	if (step == KEEL_FAR_LATER || (srq && fatal_signal_pending(current)))
 		keel_far_resume(far);
 }
+
+/* Is there nothing to execute? */
+static bool keel_far_is_done(struct keel_far *far)
+{
+	guard(spinlock)(&far->lock);
+	return !far->requests.n;
+}
+
+/**
+ * keel_far_run_once() - execute the first packet that a QP has received
+ * @far: of the QP
+ *
+ * Context: may sleep; no lock of a queue is held. Waits for no other process.
+ * Return: false if more is left to do, and no other thread does it: the caller has it done.
+ */
+bool keel_far_run_once(struct keel_far *far)
+{
+	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
+	enum keel_far_step step;
+
+	keel_stub(keel_far_run_once, far);
+	/* As in keel_far_run(). */
+	atomic_set_release(&far->again, 1);
+	step = keel_far_attempt(far, NULL, until, true);
+	/* The holder of the lock goes on. */
+	if (step == KEEL_FAR_TAKEN)
+		return true;
+	if (atomic_read(&far->again))
+		return false;
+	/* The link or another worker wakes the QP. */
+	if (step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY)
+		return true;
+	return step == KEEL_FAR_MORE && keel_far_is_done(far);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_far_run_once);

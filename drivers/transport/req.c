@@ -120,6 +120,9 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 {
 	enum keel_xfer_result result;
 
+	/* Only packets to another host are soon sent, and wait for nobody. */
+	if (x->brief && (x->len > KEEL_FRAME_DATA || !x->qp->far || !x->qp->far->link))
+		return KEEL_XFER_LATER;
 	if (x->qp->far && x->qp->far->link)
 		/* @from is that of the send queue. */
 		return context_unsafe(keel_far_send(x));
@@ -212,7 +215,7 @@ enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 	if (x->op->flags & KEEL_OP_LOCAL && keel_far_has_begun(qp))
 		return keel_req_bad(x, IB_WC_LOC_QP_OP_ERR, KEEL_WHY_OPCODE);
 	if (x->op->flags & KEEL_OP_LOCAL)
-		return x->op->run(x);
+		return x->brief ? KEEL_XFER_LATER : x->op->run(x);
 	do {
 		keel_resp_stay();
 		result = keel_req_try(x);
@@ -225,8 +228,12 @@ enum keel_xfer_result keel_req_run(struct keel_xfer *x)
 	return KEEL_XFER_STOPPED;
 }
 
-/* Send packets of a WQE behind the first one. Return: true if all of them were sent. */
-static bool keel_req_follow(struct keel_qp *qp, u32 index, u64 until)
+/*
+ * Send packets of a WQE behind the first one. Return: KEEL_XFER_DONE: all of them were sent;
+ * KEEL_XFER_UNDERWAY: not all, or none; KEEL_XFER_LATER.
+ */
+static enum keel_xfer_result keel_req_follow(struct keel_qp *qp, u32 index,
+					     const struct keel_turn *turn)
 	__must_hold(&qp->sq.from.lock)
 {
 	struct keel_sq *sq = &qp->sq;
@@ -236,44 +243,55 @@ static bool keel_req_follow(struct keel_qp *qp, u32 index, u64 until)
 		.gen = atomic64_read(&qp->gen),
 		.src_qp = qp->qpn,
 		.wqe = &sq->wqe,
-		.until = until,
+		.brief = turn->brief,
+		.until = turn->until,
 	};
-	bool sent;
+	enum keel_xfer_result result = KEEL_XFER_UNDERWAY;
 
 	keel_sq_fetch_at(sq, index);
 	/* Nothing passes a local operation. */
 	if (!keel_req_is_valid(&x) || x.op->flags & KEEL_OP_LOCAL)
-		return false;
+		return result;
 	sq->from.fetch.ctl.arg = &x;
 	keel_resp_stay();
 	/* @x.qp is @qp, and @x.from that of its send queue. */
-	sent = context_unsafe(keel_req_check(&x, index) == KEEL_XFER_BUSY &&
-			      keel_far_follow(&x, index));
+	if (context_unsafe(keel_req_check(&x, index)) != KEEL_XFER_BUSY)
+		goto out;
+	if (x.brief && x.len > KEEL_FRAME_DATA)
+		result = KEEL_XFER_LATER;
+	/* Likewise. */
+	else if (context_unsafe(keel_far_follow(&x, index)))
+		result = KEEL_XFER_DONE;
+out:
 	keel_segs_put(&sq->from.segs);
 	keel_resp_relax();
 	sq->from.fetch.ctl.arg = NULL;
-	return sent;
+	return result;
 }
 
 /**
  * keel_req_ahead() - send packets of the WQEs behind the first one to another host
  * @qp: the QP, after KEEL_XFER_UNDERWAY for the first one
  * @posted: number of WQEs, with the first one
- * @until: end of the turn, ns of ktime_get_ns()
+ * @turn: the turn
  *
  * &keel_sq.wqe is another WQE afterwards.
  *
  * Context: may sleep; the send queue's lock is held.
- * Return: true if the first one is to be executed again at once: there is another connection,
- * and its packets are sent again.
+ * Return: KEEL_XFER_UNDERWAY: wait for answers; KEEL_XFER_STOPPED: the first one is to be executed
+ * again at once: there is another connection, and its packets are sent again; KEEL_XFER_LATER.
  */
-bool keel_req_ahead(struct keel_qp *qp, int posted, u64 until)
+enum keel_xfer_result keel_req_ahead(struct keel_qp *qp, int posted,
+				     const struct keel_turn *turn)
 {
+	enum keel_xfer_result result = KEEL_XFER_DONE;
 	u32 index;
 
 	if (!keel_far_is_ahead(qp))
-		return false;
-	while (keel_far_next_wqe(qp, posted, &index) && keel_req_follow(qp, index, until))
-		;
-	return !keel_far_is_ahead(qp);
+		return KEEL_XFER_UNDERWAY;
+	while (result == KEEL_XFER_DONE && keel_far_next_wqe(qp, posted, &index))
+		result = keel_req_follow(qp, index, turn);
+	if (result == KEEL_XFER_LATER)
+		return result;
+	return keel_far_is_ahead(qp) ? KEEL_XFER_UNDERWAY : KEEL_XFER_STOPPED;
 }

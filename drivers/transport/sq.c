@@ -102,6 +102,21 @@ static bool keel_is_big(u64 bytes)
 	return least && bytes >= least;
 }
 
+static enum keel_action keel_sq_underway(struct keel_qp *qp, int posted,
+					 const struct keel_turn *turn)
+	__must_hold(&qp->sq.from.lock)
+{
+	switch (keel_req_ahead(qp, posted, turn)) {
+	case KEEL_XFER_STOPPED:
+		return KEEL_ACTION_MORE;
+	case KEEL_XFER_LATER:
+		return KEEL_ACTION_LATER;
+	default:
+		keel_far_wait(qp);
+		return KEEL_ACTION_IDLE;
+	}
+}
+
 static enum keel_action keel_sq_do_one(struct keel_qp *qp, int posted,
 				       const struct keel_turn *turn)
 	__must_hold(&qp->sq.from.lock)
@@ -125,6 +140,7 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, int posted,
 		.part = false,
 		.refused = false,
 		.again = false,
+		.brief = turn->brief,
 		.rnr_ns = 0,
 		.domain = 0,
 		.status = IB_WC_SUCCESS,
@@ -146,14 +162,13 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, int posted,
 		return keel_sq_wait_peer(qp) ? KEEL_ACTION_IDLE :
 					       KEEL_ACTION_MORE;
 	case KEEL_XFER_UNDERWAY:
-		if (keel_req_ahead(qp, posted, turn->until))
-			return KEEL_ACTION_MORE;
-		keel_far_wait(qp);
-		return KEEL_ACTION_IDLE;
+		return keel_sq_underway(qp, posted, turn);
+	case KEEL_XFER_LATER:
+		return KEEL_ACTION_LATER;
 	case KEEL_XFER_STOPPED:
 		return keel_sq_stopped(qp);
 	case KEEL_XFER_ABSENT:
-		return keel_sq_absent(qp);
+		return turn->brief ? KEEL_ACTION_LATER : keel_sq_absent(qp);
 	default:
 		if (qp->user && !turn->caller && keel_is_big(x.len) &&
 		    x.status == IB_WC_SUCCESS)
@@ -247,6 +262,8 @@ static enum keel_action keel_sq_step(struct keel_qp *qp, int posted,
 		return keel_sq_send(qp, posted, turn);
 	case IB_QPS_SQE:
 	case IB_QPS_ERR:
+		if (posted && turn->brief)
+			return KEEL_ACTION_LATER;
 		return posted ? keel_sq_flush_one(qp) : KEEL_ACTION_IDLE;
 	default:
 		return KEEL_ACTION_IDLE;
@@ -300,7 +317,7 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
 	__must_hold(&qp->sq.from.lock)
 {
 	/* Most doorbells have tried it already, for the first WQE. */
-	bool fast = !turn->doorbell && !turn->flush;
+	bool fast = !turn->doorbell && !turn->flush && !turn->brief;
 	enum keel_action action;
 	int posted;
 
@@ -318,7 +335,7 @@ static enum keel_action keel_sq_drain(struct keel_qp *qp,
 		action = keel_sq_step(qp, posted, turn, fast);
 		if (action != KEEL_ACTION_MORE)
 			return action;
-		fast = !turn->flush;
+		fast = !turn->flush && !turn->brief;
 		cond_resched();
 	}
 }

@@ -40,7 +40,7 @@ void keel_batch_init(struct keel_conn *conn)
 }
 
 /**
- * keel_batch_takes() - should a frame wait together with others?
+ * keel_batch_takes() - may a frame be in a message with others?
  * @buf: its buffer
  * @frame: its header
  * @len: bytes of data
@@ -50,9 +50,49 @@ void keel_batch_init(struct keel_conn *conn)
  */
 bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 {
+	return !buf->chunk && len <= KEEL_BATCH_DATA && keel_frame_is_batched(frame->type);
+}
+
+/**
+ * keel_batch_waits() - should a frame wait for others?
+ * @buf: its buffer; keel_batch_takes() it
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_batch_waits(const struct keel_buf *buf)
+{
+	const struct keel_conn *conn = buf->conn;
+
 	/* Some may have arrived that have no completion. */
-	return buf->conn->under_way >= KEEL_BATCH_AFTER + KEEL_CONN_SIGNAL - 1 && !buf->chunk &&
-	       len <= KEEL_BATCH_DATA && keel_frame_is_batched(frame->type);
+	return conn->under_way >= KEEL_BATCH_AFTER + KEEL_CONN_SIGNAL - 1 ||
+	       (buf->patient && conn->pairs);
+}
+
+/**
+ * keel_batch_note() - note whether frames that may wait have others soon behind them
+ * @buf: the buffer of a frame that is sent now
+ * @frame: its header
+ *
+ * So it is if programs answer each message by a message, and if many QPs are busy. Else an answer
+ * does not wait, because the requester would.
+ *
+ * Context: any but interrupts.
+ */
+void keel_batch_note(const struct keel_buf *buf, const struct keel_frame *frame)
+{
+	struct keel_conn *conn = buf->conn;
+	u64 now;
+
+	if (!buf->patient && (frame->type != KEEL_FRAME_REQUEST || !conn->patient_at))
+		return;
+	now = ktime_get_ns();
+	if (buf->patient) {
+		conn->patient_at = now;
+		return;
+	}
+	conn->pairs = now - conn->patient_at < conn->batch_ns;
+	conn->patient_at = 0;
 }
 
 /**

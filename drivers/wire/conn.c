@@ -67,6 +67,7 @@ struct keel_buf *keel_conn_take(struct keel_conn *conn, u32 len)
 	buf = list_first_entry(&conn->free, struct keel_buf, node);
 	list_del(&buf->node);
 	buf->data = buf->page;
+	buf->patient = false;
 	if (chunk)
 		/* It is a buffer of this connection. */
 		context_unsafe(keel_chunk_take(buf));
@@ -193,6 +194,9 @@ void keel_conn_flush_work(struct work_struct *work)
 	struct keel_conn *conn = container_of(work, struct keel_conn, flush);
 
 	guard(spinlock)(&conn->lock);
+	/* Nothing came for which it has waited. */
+	if (conn->batch)
+		conn->pairs = false;
 	keel_conn_flush(conn);
 }
 
@@ -208,16 +212,18 @@ void keel_conn_flush_work(struct work_struct *work)
 bool keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 {
 	struct keel_conn *conn = buf->conn;
-	bool waits = keel_batch_takes(buf, frame, len), joins;
+	bool takes = keel_batch_takes(buf, frame, len), waits = takes && keel_batch_waits(buf);
+	bool joins;
 
+	keel_batch_note(buf, frame);
 	/* Frames arrive in the order in which they were sent. */
-	if (!waits || !keel_batch_has_room(conn, len))
+	if (!takes || !keel_batch_has_room(conn, len))
 		/* It is a buffer of this connection. */
 		context_unsafe(keel_conn_flush(conn));
 	/* The batch could not be posted: nothing may come behind it. */
 	if (conn->state != KEEL_CONN_UP)
 		return false;
-	if (!waits) {
+	if (!waits && !conn->batch) {
 		keel_conn_post_frame(buf, frame, len);
 		return false;
 	}
@@ -227,8 +233,8 @@ bool keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 		keel_conn_give_back(buf);
 		conn->credits++;
 	}
-	/* Nothing else fits in. */
-	if (!keel_batch_has_room(conn, 0))
+	/* Or nothing else fits in. */
+	if (!waits || !keel_batch_has_room(conn, 0))
 		/* It is a buffer of this connection. */
 		context_unsafe(keel_conn_flush(conn));
 	return joins;

@@ -125,13 +125,9 @@ int keel_conn_begin(struct keel_conn *conn)
 		init.cap.max_send_sge = max_t(u32, KEEL_CHUNK_PARTS, 2);
 	if (!keel_buf_headers(conn))
 		return -ENOMEM;
-	conn->cq = ib_alloc_cq_any(conn->lower->ib, conn, KEEL_CONN_SENDS + KEEL_CONN_RECVS,
-				   IB_POLL_WORKQUEUE);
-	if (IS_ERR(conn->cq)) {
-		ret = PTR_ERR(conn->cq);
-		conn->cq = NULL;
+	ret = keel_handler_start(conn);
+	if (ret)
 		return ret;
-	}
 	init.send_cq = conn->cq;
 	init.recv_cq = conn->cq;
 	conn->pd = ib_alloc_pd(conn->lower->ib, 0);
@@ -258,8 +254,7 @@ void keel_conn_destroy(struct keel_conn *conn)
 			ib_drain_qp(conn->qp);
 		ib_destroy_qp(conn->qp);
 	}
-	if (conn->cq)
-		ib_free_cq(conn->cq);
+	keel_handler_stop(conn);
 	/* Only the work of the link sets it, and calls this. */
 	context_unsafe(keel_chunks_unmap(conn->lower, conn->chunks));
 	if (conn->pd)

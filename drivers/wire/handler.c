@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The thread of a connection. It handles completions of the lower device, and executes short
+ * packets (far_now.c).
+ *
+ * A message waits for it. If it had the priority of other threads, programs that poll would keep
+ * it waiting for a time slice, which is longer than all the rest takes. So it is as urgent as a
+ * threaded interrupt handler, but only for a part of the time: what a busy network costs beyond
+ * that has the priority of other works of the kernel.
+ */
+#include <kunit/visibility.h>
+#include <linux/cpumask.h>
+#include <linux/err.h>
+#include <linux/kthread.h>
+#include <linux/ktime.h>
+#include <linux/math.h>
+#include <linux/minmax.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
+
+#include "keel_conn.h"
+
+/* Completions that are taken from a CQ together. */
+#define KEEL_HANDLER_POLL	8
+/* Priority when it is not urgent: that of the works of ib_core. */
+#define KEEL_HANDLER_NICE	(-20)
+
+/* Threads that may be urgent. */
+static atomic_t keel_urgent_threads;
+
+static unsigned int keel_urgent_percent = 50;
+module_param_named(urgent_percent, keel_urgent_percent, uint, 0644);
+MODULE_PARM_DESC(urgent_percent,
+		 "Percent of the processors' time that threads of links may have before others (default 50; 0: none)");
+
+/**
+ * keel_urgent_most() - how long a thread may be urgent
+ * @threads: number of threads that may be so
+ * @cpus: number of processors
+ * @percent: of the processors' time that all of them may have together
+ *
+ * Return: ns of each KEEL_URGENT_PERIOD.
+ */
+VISIBLE_IF_KUNIT u64 keel_urgent_most(u32 threads, u32 cpus, u32 percent)
+{
+	return KEEL_URGENT_PERIOD / 100 * min(percent, 100) /
+	       max(DIV_ROUND_UP(threads, cpus), 1);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_urgent_most);
+
+/**
+ * keel_urgent_note() - note what an urgent thread has done
+ * @urgent: of the thread; zeroed at first
+ * @start: when it began, ns
+ * @end: when it ended, ns; not before the last one
+ * @most: keel_urgent_most()
+ *
+ * Return: false if the thread may not be urgent until the period is over.
+ */
+VISIBLE_IF_KUNIT bool keel_urgent_note(struct keel_urgent *urgent, u64 start, u64 end, u64 most)
+{
+	if (end - urgent->since >= KEEL_URGENT_PERIOD) {
+		urgent->since = end;
+		urgent->used = 0;
+	}
+	if (urgent->is)
+		urgent->used += end - start;
+	return most && urgent->used <= most;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_urgent_note);
+
+static void keel_handler_set_urgent(struct keel_urgent *urgent, bool is)
+{
+	if (urgent->is == is)
+		return;
+	urgent->is = is;
+	if (is)
+		sched_set_fifo_low(current);
+	else
+		sched_set_normal(current, KEEL_HANDLER_NICE);
+}
+
+/* The thread did something from @start until now. */
+static void keel_handler_account(struct keel_conn *conn, u64 start)
+{
+	struct keel_urgent *urgent = &conn->urgent;
+	u64 most;
+
+	/* Anybody can ask for a connection. */
+	if (!test_bit(KEEL_CONN_CONFIRMED, &conn->events))
+		return;
+	if (!urgent->counts)
+		atomic_inc(&keel_urgent_threads);
+	urgent->counts = true;
+	most = keel_urgent_most(atomic_read(&keel_urgent_threads), num_online_cpus(),
+				READ_ONCE(keel_urgent_percent));
+	keel_handler_set_urgent(urgent, keel_urgent_note(urgent, start, ktime_get_ns(), most));
+}
+
+/* Return: the number of completions, or a negative errno. */
+static int keel_handler_poll(struct keel_conn *conn)
+{
+	struct ib_wc wcs[KEEL_HANDLER_POLL];
+	int i, n;
+
+	n = ib_poll_cq(conn->cq, KEEL_HANDLER_POLL, wcs);
+	for (i = 0; i < n; i++)
+		wcs[i].wr_cqe->done(conn->cq, &wcs[i]);
+	return n;
+}
+
+/* Wait for a completion. */
+static void keel_handler_wait(struct keel_conn *conn)
+{
+	set_current_state(TASK_INTERRUPTIBLE);
+	/* Some may have come since the last poll. */
+	if (!kthread_should_stop() &&
+	    ib_req_notify_cq(conn->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) <= 0)
+		schedule();
+	__set_current_state(TASK_RUNNING);
+}
+
+static int keel_handler_run(void *arg)
+{
+	struct keel_conn *conn = arg;
+	u64 start;
+	int n;
+
+	sched_set_normal(current, KEEL_HANDLER_NICE);
+	while (!kthread_should_stop()) {
+		start = ktime_get_ns();
+		n = keel_handler_poll(conn);
+		keel_handler_account(conn, start);
+		if (n > 0)
+			cond_resched();
+		else
+			keel_handler_wait(conn);
+	}
+	if (conn->urgent.counts)
+		atomic_dec(&keel_urgent_threads);
+	return 0;
+}
+
+/* &ib_cq.comp_handler; in any context */
+static void keel_handler_wake(struct ib_cq *cq, void *arg)
+{
+	struct keel_conn *conn = cq->cq_context;
+
+	wake_up_process(conn->thread);
+}
+
+static void keel_handler_cq_event(struct ib_event *event, void *context)
+{
+	/* After an error of the CQ, nothing arrives, and the link ends in time. */
+}
+
+/**
+ * keel_handler_start() - give a connection its CQ, and the thread that handles completions
+ * @conn: the connection
+ *
+ * Context: may sleep.
+ * Return: 0 or a negative errno. The caller calls keel_handler_stop() in both cases.
+ */
+int keel_handler_start(struct keel_conn *conn)
+{
+	const struct ib_cq_init_attr attr = {
+		.cqe = KEEL_CONN_SENDS + KEEL_CONN_RECVS,
+	};
+	struct task_struct *thread;
+	struct ib_cq *cq;
+
+	cq = ib_create_cq(conn->lower->ib, keel_handler_wake, keel_handler_cq_event, conn, &attr);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	conn->cq = cq;
+	thread = kthread_create(keel_handler_run, conn, "keel_link");
+	if (IS_ERR(thread))
+		return PTR_ERR(thread);
+	/* A lower device may call keel_handler_wake() until its CQ is destroyed. */
+	get_task_struct(thread);
+	conn->thread = thread;
+	/* It asks for events only now. */
+	wake_up_process(thread);
+	return 0;
+}
+
+/**
+ * keel_handler_stop() - undo keel_handler_start(), as far as it came
+ * @conn: the connection, which has no QP
+ *
+ * Context: may sleep; not the thread.
+ */
+void keel_handler_stop(struct keel_conn *conn)
+{
+	if (conn->thread)
+		kthread_stop(conn->thread);
+	if (conn->cq)
+		ib_destroy_cq(conn->cq);
+	if (conn->thread)
+		put_task_struct(conn->thread);
+}
