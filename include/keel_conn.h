@@ -24,7 +24,7 @@
 /* How long a frame waits for others, ns: less than a message takes on a slow network. */
 #define KEEL_BATCH_NS		(200 * NSEC_PER_USEC)
 /*
- * One completion for so many messages, unless &keel_lower.signals: each costs a work of ib_core.
+ * One completion for so many messages, unless &keel_lower.signals: each wakes the thread.
  * While frames wait together, one of those that are under way has a completion, which sends them.
  */
 #define KEEL_CONN_SIGNAL	KEEL_BATCH_AFTER
