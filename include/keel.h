@@ -68,6 +68,7 @@ struct keel_srq;
  * @serve: executes packets of other hosts for an SRQ: keel_far_serve(), which uses SRQs
  * @wq: runs QPs without a worker (kernel consumers, XRC_RECV) and QPs whose worker
  *	is dead; wakes the waiters of SRQs
+ * @bar: device memory is a BAR, which nobody may use while the machine sleeps
  * @mcasts: multicast groups
  * @cast: multicast to and from other hosts
  * @counters: per CPU
@@ -94,6 +95,7 @@ struct keel_dev {
 	struct keel_numbers srqs;
 	void (*serve)(struct keel_srq *srq);
 	struct workqueue_struct *wq;
+	bool bar;
 	struct keel_mcasts mcasts;
 	struct keel_cast cast;
 	struct keel_counters __percpu *counters;

@@ -78,12 +78,14 @@ struct keel_chunks {
  * struct keel_urgent - how urgent the thread of a connection is
  * @is: it is so now
  * @counts: it is one of those that may be so
+ * @over: it has used its share
  * @since: when the period began, ns
- * @used: for how long it was so since then, ns
+ * @used: for how long it was so since then, and what earlier periods have left of it, ns
  */
 struct keel_urgent {
 	bool is;
 	bool counts;
+	bool over;
 	u64 since;
 	u64 used;
 };

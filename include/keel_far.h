@@ -398,6 +398,7 @@ void keel_far_serve(struct keel_srq *srq);
 /* far_packet.c */
 bool keel_far_may_execute(const struct keel_qp *qp);
 bool keel_far_is_data(u8 opcode);
+bool keel_far_is_short(const struct keel_frame *frame);
 void keel_far_wqe(const struct keel_frame *frame, struct keel_uapi_send_wqe *wqe);
 enum keel_xfer_result keel_far_try(struct keel_xfer *x, struct keel_far *far,
 				   struct keel_far_slot *slot, const struct keel_srq *srq)

@@ -269,6 +269,7 @@ static int keel_dev_set_guid(struct keel_dev *kdev, const struct net_device *net
  */
 static int keel_dev_alloc(struct keel_dev *kdev, bool bar)
 {
+	kdev->bar = bar;
 	kdev->counters = alloc_percpu(struct keel_counters);
 	kdev->wq = alloc_workqueue("keel", WQ_UNBOUND | WQ_MEM_RECLAIM |
 				   (bar ? WQ_FREEZABLE : 0), 0);

@@ -225,7 +225,7 @@ static void keel_far_set(struct keel_far *far, struct keel_link *link)
 {
 	struct keel_link *old;
 
-	/* The threads of the owner have this lock for a turn at most. */
+	/* The threads of the owner and of the link have this lock for a turn at most. */
 	mutex_lock(&far->qp->sq.from.lock);
 	keel_far_enter(far);
 	/* They are the locks of this QP. */

@@ -3,7 +3,8 @@
  * Short packets, which the thread of the link executes itself, and short messages that an answer
  * completes. To wake the worker of the process would take far longer, and cost more, than they do.
  * So it is for one packet at a time, of at most KEEL_FRAME_DATA bytes, as long as nothing else
- * runs the queue, and all memory is there. The worker does the rest.
+ * runs the queue, and all memory is there. The worker does the rest. The thread works for all
+ * processes, so it waits for none.
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
@@ -27,31 +28,10 @@ VISIBLE_IF_KUNIT bool keel_far_has_owner(const struct keel_qp *qp)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_has_owner);
 
-/*
- * Is a packet a whole message that is soon executed? To invalidate a key waits for those that use
- * it. And the worker has to get memory for long messages: keel_far_grow().
- */
-static bool keel_far_is_short(const struct keel_frame *frame)
+/* May the thread run the QP? It does not stop before the machine sleeps, as processes do. */
+static bool keel_far_is_ours(const struct keel_qp *qp)
 {
-	const u8 whole = KEEL_FRAME_F_FIRST | KEEL_FRAME_F_LAST;
-
-	if ((frame->flags & whole) != whole)
-		return false;
-	switch (frame->request.opcode) {
-	case IB_WR_SEND:
-	case IB_WR_SEND_WITH_IMM:
-	case IB_WR_RDMA_WRITE:
-	case IB_WR_RDMA_WRITE_WITH_IMM:
-		return le32_to_cpu(frame->len) <= KEEL_FRAME_DATA;
-	case IB_WR_RDMA_READ:
-		return le32_to_cpu(frame->request.bytes) <= KEEL_FRAME_DATA;
-	case IB_WR_ATOMIC_CMP_AND_SWP:
-	case IB_WR_ATOMIC_FETCH_AND_ADD:
-	case IB_WR_ATOMIC_WRITE:
-		return true;
-	default:
-		return false;
-	}
+	return !qp->kdev->bar && keel_far_has_owner(qp);
 }
 
 /**
@@ -63,7 +43,11 @@ static bool keel_far_is_short(const struct keel_frame *frame)
  */
 void keel_far_arrived(struct keel_far *far, const struct keel_frame *frame)
 {
-	if (!keel_far_is_short(frame) || !keel_far_has_owner(far->qp) || !keel_far_run_once(far))
+	bool type = far->qp->type == IB_QPT_RC || far->qp->type == IB_QPT_UC;
+
+	/* The packet may not be the first one, which keel_far_run_once() looks at again. */
+	if (!type || !keel_far_is_short(frame) || !keel_far_is_ours(far->qp) ||
+	    !keel_far_run_once(far))
 		keel_far_resume(far);
 }
 
@@ -81,8 +65,8 @@ void keel_far_is_answered(struct keel_qp *qp, const struct keel_frame *frame)
 		.until = ktime_get_ns() + KEEL_FAR_NOW_NS,
 	};
 
-	if (qp->type != IB_QPT_UC && !READ_ONCE(qp->far->lengthy) &&
-	    le32_to_cpu(frame->len) <= KEEL_FRAME_DATA && keel_far_has_owner(qp))
+	if (qp->type == IB_QPT_RC && !READ_ONCE(qp->far->lengthy) &&
+	    le32_to_cpu(frame->len) <= KEEL_FRAME_DATA && keel_far_is_ours(qp))
 		keel_sq_run(qp, &turn);
 	else
 		keel_qp_schedule_alive(qp);

@@ -21,6 +21,38 @@ bool keel_far_is_data(u8 opcode)
 	       opcode == IB_WR_RDMA_WRITE_WITH_IMM;
 }
 
+/**
+ * keel_far_is_short() - is a packet a whole message that is soon executed?
+ * @frame: its header
+ *
+ * To invalidate a key waits for those that use it, and the worker has to get memory for long
+ * messages: keel_far_grow().
+ *
+ * Return: true if so.
+ */
+bool keel_far_is_short(const struct keel_frame *frame)
+{
+	const u8 whole = KEEL_FRAME_F_FIRST | KEEL_FRAME_F_LAST;
+
+	if ((frame->flags & whole) != whole)
+		return false;
+	switch (frame->request.opcode) {
+	case IB_WR_SEND:
+	case IB_WR_SEND_WITH_IMM:
+	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		return le32_to_cpu(frame->len) <= KEEL_FRAME_DATA;
+	case IB_WR_RDMA_READ:
+		return le32_to_cpu(frame->request.bytes) <= KEEL_FRAME_DATA;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+	case IB_WR_ATOMIC_WRITE:
+		return true;
+	default:
+		return false;
+	}
+}
+
 /* As keel_req_flush(). */
 static bool keel_far_flush_ok(u16 kind)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Frames that a link has received, for their QP. The thread of the link only puts them
- * into a list of the QP: the owner of the QP does the work.
+ * Frames that a link has received, for their QP. The thread of the link puts them into a list
+ * of the QP. It executes short ones (far_now.c), and the owner of the QP does the rest.
  */
 #include <kunit/visibility.h>
 #include <linux/slab.h>

@@ -2,7 +2,7 @@
 /*
  * The responder of a QP that is connected to another host. It executes packets in the
  * turns of the QP (far_turn.c), so its owner does the work and is charged for it, with the same
- * functions as for a message of this host.
+ * functions as for a message of this host. But see far_now.c for short ones.
  */
 #include <linux/ktime.h>
 #include <net/ipv6.h>

@@ -2,7 +2,7 @@
 /*
  * Turns of a queue pair. A doorbell or the worker of the process runs them, and a
  * workqueue those of a kernel consumer. The job for the worker: poll.c. If the worker is
- * dead: qp_orphan.c.
+ * dead: qp_orphan.c. A short message of another host, or to it: far_now.c.
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>

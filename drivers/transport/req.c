@@ -120,9 +120,6 @@ static enum keel_xfer_result keel_req_connected_send(struct keel_xfer *x)
 {
 	enum keel_xfer_result result;
 
-	/* Only packets to another host are soon sent, and wait for nobody. */
-	if (x->brief && (x->len > KEEL_FRAME_DATA || !x->qp->far || !x->qp->far->link))
-		return KEEL_XFER_LATER;
 	if (x->qp->far && x->qp->far->link)
 		/* @from is that of the send queue. */
 		return context_unsafe(keel_far_send(x));
@@ -162,6 +159,14 @@ static enum keel_xfer_result keel_req_check(struct keel_xfer *x, u32 index)
 	return KEEL_XFER_BUSY;
 }
 
+/* Only packets to another host, of memory that is there, are soon sent, and wait for nobody. */
+static bool keel_req_is_brief(const struct keel_xfer *x)
+	__must_hold(&x->from->lock)
+{
+	return !keel_qp_is_dgram(x->qp) && x->qp->far && x->qp->far->link &&
+	       x->len <= KEEL_FRAME_DATA && !keel_segs_may_lack(&x->from->segs);
+}
+
 /* One attempt, not preempted while it has keys: see keel_resp_lock.h. */
 static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 	__must_hold(&x->qp->sq.from.lock)
@@ -172,6 +177,8 @@ static enum keel_xfer_result keel_req_try(struct keel_xfer *x)
 		return result;
 	/* That of the send queue. */
 	lockdep_assert_held(&x->from->lock);
+	if (x->brief && !keel_req_is_brief(x))
+		return KEEL_XFER_LATER;
 	if (keel_qp_is_dgram(x->qp))
 		return keel_ud_send(x);
 	return keel_req_connected_send(x);

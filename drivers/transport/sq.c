@@ -2,7 +2,8 @@
 /*
  * Execution of a send queue, WQE by WQE. The thread that rings the doorbell
  * executes the WQEs that were posted when it rang, up to the first big message; the
- * worker of its process executes the rest. The event that a queue waits for
+ * worker of its process executes the rest. An answer of another host has the thread of the link
+ * complete short messages (&keel_turn.brief). The event that a queue waits for
  * reschedules it (sq_wait.c). Its timer enforces the deadline.
  *
  * No thread waits for another process with the lock of a queue. If memory is

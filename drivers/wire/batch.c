@@ -6,6 +6,9 @@
  * frame, or something is sent that does not wait, but not long: on a slow network, a completion
  * takes a round trip, and if a message is lost, the ones behind it tell the lower device. Their
  * order stays.
+ *
+ * An answer that the other side hardly waits for (&keel_buf.patient) waits as well if few
+ * messages are under way, for the next request: keel_batch_note() tells whether one may come.
  */
 #include <linux/align.h>
 #include <linux/ktime.h>
@@ -15,7 +18,7 @@
 #include "keel_conn.h"
 
 static_assert(sizeof(struct keel_frame) + KEEL_BATCH_DATA <= KEEL_FRAME_DATA);
-/* A batch waits for a completion: one of those messages has one. */
+/* If many messages are under way, a batch waits for a completion: one of them has one. */
 static_assert(KEEL_BATCH_AFTER >= 1 && KEEL_CONN_SIGNAL >= 1);
 
 static enum hrtimer_restart keel_batch_expired(struct hrtimer *timer)

@@ -11,9 +11,10 @@
 #include <kunit/visibility.h>
 #include <linux/cpumask.h>
 #include <linux/err.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
-#include <linux/math.h>
+#include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -22,7 +23,9 @@
 #include "keel_conn.h"
 
 /* Completions that are taken from a CQ together. */
-#define KEEL_HANDLER_POLL	8
+#define KEEL_HANDLER_POLL	16
+/* After so many periods, nothing is left of what a thread has used too much. */
+#define KEEL_URGENT_DEBT	1000ULL
 /* Priority when it is not urgent: that of the works of ib_core. */
 #define KEEL_HANDLER_NICE	(-20)
 
@@ -56,17 +59,22 @@ EXPORT_SYMBOL_IF_KUNIT(keel_urgent_most);
  * @end: when it ended, ns; not before the last one
  * @most: keel_urgent_most()
  *
- * Return: false if the thread may not be urgent until the period is over.
+ * A thread that has used more than its share pays in the next periods.
+ *
+ * Return: false if the thread may not be urgent now.
  */
 VISIBLE_IF_KUNIT bool keel_urgent_note(struct keel_urgent *urgent, u64 start, u64 end, u64 most)
 {
-	if (end - urgent->since >= KEEL_URGENT_PERIOD) {
-		urgent->since = end;
-		urgent->used = 0;
-	}
+	u64 periods = div_u64(end - urgent->since, KEEL_URGENT_PERIOD);
+
 	if (urgent->is)
 		urgent->used += end - start;
-	return most && urgent->used <= most;
+	if (periods) {
+		urgent->since += periods * KEEL_URGENT_PERIOD;
+		urgent->used -= min(urgent->used, most * min(periods, KEEL_URGENT_DEBT));
+	}
+	urgent->over = most && urgent->used > most;
+	return most && !urgent->over;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_urgent_note);
 
@@ -93,7 +101,9 @@ static void keel_handler_account(struct keel_conn *conn, u64 start)
 	if (!urgent->counts)
 		atomic_inc(&keel_urgent_threads);
 	urgent->counts = true;
-	most = keel_urgent_most(atomic_read(&keel_urgent_threads), num_online_cpus(),
+	/* Some processors may not be for threads of the kernel. */
+	most = keel_urgent_most(atomic_read(&keel_urgent_threads),
+				min_t(u32, num_online_cpus(), current->nr_cpus_allowed),
 				READ_ONCE(keel_urgent_percent));
 	keel_handler_set_urgent(urgent, keel_urgent_note(urgent, start, ktime_get_ns(), most));
 }
@@ -105,34 +115,37 @@ static int keel_handler_poll(struct keel_conn *conn)
 	int i, n;
 
 	n = ib_poll_cq(conn->cq, KEEL_HANDLER_POLL, wcs);
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++) {
+		u64 start = ktime_get_ns();
+
 		wcs[i].wr_cqe->done(conn->cq, &wcs[i]);
+		keel_handler_account(conn, start);
+	}
 	return n;
 }
 
-/* Wait for a completion. */
+/* Wait for a completion, or until the thread may be urgent again when one comes. */
 static void keel_handler_wait(struct keel_conn *conn)
 {
+	long time = conn->urgent.over ? nsecs_to_jiffies(KEEL_URGENT_PERIOD) + 1 :
+					MAX_SCHEDULE_TIMEOUT;
+
 	set_current_state(TASK_INTERRUPTIBLE);
 	/* Some may have come since the last poll. */
 	if (!kthread_should_stop() &&
 	    ib_req_notify_cq(conn->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) <= 0)
-		schedule();
+		schedule_timeout(time);
 	__set_current_state(TASK_RUNNING);
 }
 
 static int keel_handler_run(void *arg)
 {
 	struct keel_conn *conn = arg;
-	u64 start;
-	int n;
 
 	sched_set_normal(current, KEEL_HANDLER_NICE);
 	while (!kthread_should_stop()) {
-		start = ktime_get_ns();
-		n = keel_handler_poll(conn);
-		keel_handler_account(conn, start);
-		if (n > 0)
+		keel_handler_account(conn, ktime_get_ns());
+		if (keel_handler_poll(conn) > 0)
 			cond_resched();
 		else
 			keel_handler_wait(conn);
@@ -164,17 +177,24 @@ static void keel_handler_cq_event(struct ib_event *event, void *context)
  */
 int keel_handler_start(struct keel_conn *conn)
 {
+	static atomic_t vector = ATOMIC_INIT(-1);
+	struct ib_device *ib = conn->lower->ib;
 	const struct ib_cq_init_attr attr = {
 		.cqe = KEEL_CONN_SENDS + KEEL_CONN_RECVS,
+		/* As ib_alloc_cq_any() does: not all connections interrupt one processor. */
+		.comp_vector = (u32)atomic_inc_return_relaxed(&vector) %
+			       min_t(u32, max(ib->num_comp_vectors, 1), num_online_cpus()),
 	};
 	struct task_struct *thread;
 	struct ib_cq *cq;
 
-	cq = ib_create_cq(conn->lower->ib, keel_handler_wake, keel_handler_cq_event, conn, &attr);
+	/* A CQ of ib_alloc_cq() would be polled by ib_core. ib_drain_qp() only needs handlers. */
+	cq = ib_create_cq(ib, keel_handler_wake, keel_handler_cq_event, conn, &attr);
 	if (IS_ERR(cq))
 		return PTR_ERR(cq);
 	conn->cq = cq;
-	thread = kthread_create(keel_handler_run, conn, "keel_link");
+	thread = kthread_create_on_node(keel_handler_run, conn, ibdev_to_node(ib), "keel_link/%s",
+					ib->name);
 	if (IS_ERR(thread))
 		return PTR_ERR(thread);
 	/* A lower device may call keel_handler_wake() until its CQ is destroyed. */

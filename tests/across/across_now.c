@@ -168,7 +168,7 @@ static int threads_have(int policy, int priority, int nice)
 		SYS(asprintf(&path, "/proc/%s/comm", entry->d_name));
 		name = t_read_file(path);
 		free(path);
-		if (!name || strcmp(name, "keel_link\n"))
+		if (!name || strncmp(name, "keel_link/", 10))
 			continue;
 		n++;
 		wrong += stat_field(entry->d_name, 41) != policy ||
