@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The threads that have run a QP: now.h.
+ */
+#include <kunit/static_stub.h>
+#include <linux/string.h>
+
+#include "keel_point.h"
+#include "now.h"
+
+struct now_runs now;
+
+u32 now_sent(struct far_host *h)
+{
+	guard(spinlock)(&h->conn.lock);
+	return h->nr_sent;
+}
+
+static void now_hook(const char *name)
+{
+	bool mine = current == now.thread;
+
+	if (!strcmp(name, "far_drained"))
+		atomic_inc(&now.far[mine]);
+	if (strcmp(name, "sq_drained"))
+		return;
+	if (atomic_inc_return(&now.sq[mine]) > 1 || !mine)
+		return;
+	now.index = READ_ONCE(now.h->qp->sq.ring.index);
+	now.sent = now_sent(now.h);
+}
+
+void now_watch(struct far_host *h)
+{
+	far_host_settle(h);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	now = (struct now_runs){ .thread = current, .h = h };
+	WRITE_ONCE(keel_point_hook.hit, now_hook);
+}
+
+void now_worked(struct far_host *h, bool worked)
+{
+	far_host_settle(h);
+	KUNIT_EXPECT_EQ(h->p->test, worked, atomic_read(&now.far[false]) != 0);
+	KUNIT_EXPECT_EQ(h->p->test, worked, atomic_read(&now.sq[false]) != 0);
+}
+
+static bool now_has_owner(const struct keel_qp *qp)
+{
+	return true;
+}
+
+void now_own(struct kunit *test)
+{
+	kunit_activate_static_stub(test, keel_far_has_owner, now_has_owner);
+}
+
+void now_exit(struct kunit *test)
+{
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+	pair_exit(test);
+}
