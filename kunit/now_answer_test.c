@@ -128,6 +128,17 @@ static void iso_2_uc(struct kunit *test)
 	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 
+/* ISO-2: nor that of a QP for datagrams, which takes memory for each of them. */
+static void iso_2_datagrams(struct kunit *test)
+{
+	struct far_host *h = far_host_make_type(test, IB_QPT_UD, IB_QPS_RTS);
+
+	far_host_open(h);
+	now_own(test);
+	now_answer(h, 0, IB_WC_SUCCESS);
+	now_left(h);
+}
+
 /* ISO-2: the thread completes a short message, and leaves a long one behind it to the work. */
 static void iso_2_long_next(struct kunit *test)
 {
@@ -239,6 +250,7 @@ static struct kunit_case now_answer_cases[] = {
 	KUNIT_CASE(iso_2_lengthy),
 	KUNIT_CASE(iso_2_long_answer),
 	KUNIT_CASE(iso_2_uc),
+	KUNIT_CASE(iso_2_datagrams),
 	KUNIT_CASE(iso_2_long_next),
 	KUNIT_CASE(iso_2_long_behind),
 	KUNIT_CASE(host_1_short_behind),
