@@ -248,12 +248,40 @@ static void host_2_behind(struct kunit *test)
 	}
 	/* A repetition of the last one: the thread sends one answer, and leaves the rest. */
 	KUNIT_EXPECT_LE(test, 1, now_send(h, 2));
+	KUNIT_EXPECT_EQ(test, 1, now.answers);
 	now_worked(h, true);
 	for (i = 0; i < 3; i++)
 		far_answered(h, i, i, KEEL_RESULT_DONE, IB_WC_SUCCESS);
 	end_collect(&h->p->b);
 	KUNIT_EXPECT_EQ(test, 3, h->p->b.wcs);
 	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+}
+
+/* HOST-2: the thread leaves it to the work if the first packet is not short. */
+static void host_2_not_first(struct kunit *test)
+{
+	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+	struct keel_frame frame = far_packet(h, 0, IB_WR_SEND_WITH_INV, ONLY, 64, 64);
+	u32 i;
+
+	now_own(test);
+	for (i = 0; i < 2; i++)
+		end_recv(h->p, &h->p->b, 5 + i, i * 64, 64);
+	frame.request.imm = cpu_to_le32(h->p->closed->rkey);
+	far_request(h, &frame);
+	scoped_guard(spinlock, &h->link.lock) {
+		h->link.up = &h->conn;
+		h->link.epoch++;
+	}
+	/* The answer to the first one is still to be sent. */
+	KUNIT_EXPECT_EQ(test, 1, far_requests_n(h));
+	now_send(h, 1);
+	KUNIT_EXPECT_EQ(test, 0, now.answers);
+	now_worked(h, true);
+	for (i = 0; i < 2; i++)
+		far_answered(h, i, i, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	end_collect(&h->p->b);
+	KUNIT_EXPECT_EQ(test, 2, h->p->b.wcs);
 }
 
 static struct kunit_case far_now_cases[] = {
@@ -264,6 +292,7 @@ static struct kunit_case far_now_cases[] = {
 	KUNIT_CASE(host_1_rnr),
 	KUNIT_CASE(host_2_no_buffer),
 	KUNIT_CASE(host_2_behind),
+	KUNIT_CASE(host_2_not_first),
 	{}
 };
 

@@ -100,10 +100,10 @@ static void host_3_period(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, BEGIN + 6 * MS, BEGIN + 7 * MS, MOST));
 	KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, end - 2, end - 1, MOST));
 	KUNIT_EXPECT_TRUE(test, keel_urgent_note(&urgent, end - 1, end, MOST));
-	/* It has its whole share again. */
+	/* It has its share again, but for the time that was too long. */
 	urgent.is = true;
-	KUNIT_EXPECT_TRUE(test, keel_urgent_note(&urgent, end, end + MOST, MOST));
-	KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, end + MOST, end + MOST + 1, MOST));
+	KUNIT_EXPECT_TRUE(test, keel_urgent_note(&urgent, end, end + MOST - 1, MOST));
+	KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, end + MOST - 1, end + MOST, MOST));
 }
 
 /* HOST-3: one run that is longer than a period leaves nothing of the next one. */
@@ -116,6 +116,33 @@ static void host_3_long_run(struct kunit *test)
 	urgent.is = false;
 	KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, end, end + PERIOD - 1, MOST));
 	KUNIT_EXPECT_TRUE(test, keel_urgent_note(&urgent, end, end + PERIOD, MOST));
+}
+
+/* HOST-3: a thread that has used the shares of ten more periods is not urgent for so long. */
+static void host_3_debt(struct kunit *test)
+{
+	struct keel_urgent urgent = urgent_begin(test);
+	u64 end = BEGIN + 11 * MOST, now;
+
+	KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, BEGIN, end, MOST));
+	urgent.is = false;
+	for (now = end; now < BEGIN + 10 * PERIOD; now += MS)
+		KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, now, now, MOST));
+	KUNIT_EXPECT_TRUE(test, keel_urgent_note(&urgent, now, now, MOST));
+	KUNIT_EXPECT_EQ(test, MOST, urgent.used);
+}
+
+/* HOST-3: a thread that has waited for long has its share, and no more. */
+static void host_3_rest(struct kunit *test)
+{
+	struct keel_urgent urgent = urgent_over(test);
+	u64 now = BEGIN + 1000000 * PERIOD;
+
+	KUNIT_EXPECT_TRUE(test, keel_urgent_note(&urgent, now, now, MOST));
+	KUNIT_EXPECT_EQ(test, 0, urgent.used);
+	urgent.is = true;
+	KUNIT_EXPECT_TRUE(test, keel_urgent_note(&urgent, now, now + MOST, MOST));
+	KUNIT_EXPECT_FALSE(test, keel_urgent_note(&urgent, now + MOST, now + MOST + 1, MOST));
 }
 
 /* HOST-3: what a thread does while it is not urgent takes nothing of its share. */
@@ -145,6 +172,8 @@ static struct kunit_case handler_cases[] = {
 	KUNIT_CASE(host_3_share),
 	KUNIT_CASE(host_3_period),
 	KUNIT_CASE(host_3_long_run),
+	KUNIT_CASE(host_3_debt),
+	KUNIT_CASE(host_3_rest),
 	KUNIT_CASE(host_3_not_urgent),
 	KUNIT_CASE(host_3_never),
 	{}

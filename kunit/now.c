@@ -20,8 +20,8 @@ static void now_hook(const char *name)
 {
 	bool mine = current == now.thread;
 
-	if (!strcmp(name, "far_drained"))
-		atomic_inc(&now.far[mine]);
+	if (!strcmp(name, "far_drained") && atomic_inc_return(&now.far[mine]) == 1 && mine)
+		now.answers = now_sent(now.h);
 	if (strcmp(name, "sq_drained"))
 		return;
 	if (atomic_inc_return(&now.sq[mine]) > 1 || !mine)

@@ -16,6 +16,7 @@
  * @sq: calls that have run the send queue: of others, and of @thread
  * @index: first WQE of the send queue after the first call of @thread
  * @sent: frames that the QP had sent then
+ * @answers: frames that it had sent when @thread had executed packets for the first time
  */
 struct now_runs {
 	struct task_struct *thread;
@@ -24,6 +25,7 @@ struct now_runs {
 	atomic_t sq[2];
 	u32 index;
 	u32 sent;
+	u32 answers;
 };
 
 extern struct now_runs now;
