@@ -194,8 +194,8 @@ void keel_conn_flush_work(struct work_struct *work)
 	struct keel_conn *conn = container_of(work, struct keel_conn, flush);
 
 	guard(spinlock)(&conn->lock);
-	/* Nothing came for which it has waited. */
-	if (conn->batch)
+	/* Nothing came for which an answer has waited. */
+	if (conn->batch && conn->patient_at)
 		conn->pairs = false;
 	keel_conn_flush(conn);
 }
