@@ -133,7 +133,7 @@ enum keel_conn_event {
  * @qp: the QP
  * @posted: number of @recvs that were posted
  * @headers: memory of all headers
- * @lock: protects the members up to @patient_at
+ * @lock: protects the members up to @patient_to
  * @state: its state
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
@@ -159,8 +159,12 @@ enum keel_conn_event {
  * @unsignaled: number of the last ones that have no completion
  * @batch: short frames that will be sent in one message, or NULL: batch.c
  * @batch_len: bytes of them, with their headers
+ * @requests: requests that were sent, and not answered, as far as is known
+ * @answered: when the last answer came, jiffies
+ * @load: how many of the last frames had KEEL_FRAME_F_BUSY; only for @thread
  * @pairs: short frames that may wait have had others soon behind them
- * @patient_at: when the last of them was sent, ns; 0: another one was sent behind it
+ * @patient_at: when the last of them was sent, ns; 0: a request was sent behind it
+ * @patient_to: the QP that it was sent to
  * @batch_ns: how long it waits at most, ns; of KUnit for ever
  * @batch_timer: has @flush queued then
  * @flush: sends the batch
@@ -219,8 +223,12 @@ struct keel_conn {
 	u32 unsignaled __guarded_by(&lock);
 	struct keel_buf *batch __guarded_by(&lock);
 	u32 batch_len __guarded_by(&lock);
+	u32 requests __guarded_by(&lock);
+	unsigned long answered __guarded_by(&lock);
+	u32 load;
 	bool pairs __guarded_by(&lock);
 	u64 patient_at __guarded_by(&lock);
+	__le32 patient_to __guarded_by(&lock);
 	u64 batch_ns;
 	struct hrtimer batch_timer;
 	struct work_struct flush;
@@ -239,6 +247,12 @@ void keel_buf_unmap(struct keel_conn *conn, struct keel_buf *buf, enum dma_data_
 int keel_buf_post_recv(struct keel_buf *buf);
 int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
 	__must_hold(&buf->conn->lock);
+
+/* load.c */
+void keel_load_request(struct keel_conn *conn, struct keel_frame *frame)
+	__must_hold(&conn->lock);
+void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame);
+bool keel_load_is_high(const struct keel_conn *conn);
 
 /* handler.c */
 int keel_handler_start(struct keel_conn *conn);

@@ -21,7 +21,7 @@
  * Changes with every incompatible change of this file, and of what a responder has to keep: 6,
  * because those before had chunks of half the size.
  */
-#define KEEL_FRAME_VERSION	6
+#define KEEL_FRAME_VERSION	7
 /* Most bytes of data in a frame. */
 #define KEEL_FRAME_DATA		SZ_4K
 /* Most bytes of data in a chunk, and how many chunks each side of a link has. */
@@ -74,7 +74,9 @@ enum keel_frame_transport {
 #define KEEL_FRAME_F_FIRST	0x1
 #define KEEL_FRAME_F_LAST	0x2
 #define KEEL_FRAME_F_SOLICITED	0x4
-#define KEEL_FRAME_F_REQUEST	0x7
+#define KEEL_FRAME_F_REQUEST	0x17
+/* Of a request, which its answer repeats: several others of the host are not answered yet. */
+#define KEEL_FRAME_F_BUSY	0x10
 /* Flags of a datagram: KEEL_FRAME_F_SOLICITED; the sender asks for an answer, not of a group. */
 #define KEEL_FRAME_F_ANSWER	0x8
 #define KEEL_FRAME_F_DATAGRAM	0xc
@@ -96,7 +98,7 @@ enum keel_frame_result {
 /**
  * struct keel_frame - header of a frame
  * @type: enum keel_frame_type
- * @flags: request, datagram: KEEL_FRAME_F_*; else 0
+ * @flags: request, datagram, answer: KEEL_FRAME_F_*; else 0
  * @credits: number of messages that the receiver of this frame may send in addition; to a group:
  *	KEEL_FRAME_VERSION; in a batch: 0
  * @len: bytes of data behind the header, or in the chunk

@@ -22,6 +22,7 @@ static void keel_far_reply(struct keel_far *far, const struct keel_far_slot *slo
 
 	far->answer = (struct keel_frame){
 		.type = KEEL_FRAME_ANSWER,
+		.flags = frame->flags & KEEL_FRAME_F_BUSY,
 		.to = frame->from,
 		.from = frame->to,
 		.psn = frame->psn,

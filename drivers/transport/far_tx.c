@@ -36,6 +36,8 @@ void keel_far_tell(struct keel_link *link, const struct keel_frame *request, u8 
 {
 	struct keel_frame frame = {
 		.type = KEEL_FRAME_ANSWER,
+		/* A datagram has no such flag. */
+		.flags = request->flags & KEEL_FRAME_F_BUSY,
 		.to = request->from,
 		.from = request->to,
 		.psn = request->psn,

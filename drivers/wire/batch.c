@@ -77,8 +77,8 @@ bool keel_batch_waits(const struct keel_buf *buf)
  * @buf: the buffer of a frame that is sent now
  * @frame: its header
  *
- * So it is if programs answer each message by a message, and if many QPs are busy. Else an answer
- * does not wait, because the requester would.
+ * So it is if programs answer each message by a message. Else an answer does not wait, because the
+ * requester would.
  *
  * Context: any but interrupts.
  */
@@ -87,11 +87,14 @@ void keel_batch_note(const struct keel_buf *buf, const struct keel_frame *frame)
 	struct keel_conn *conn = buf->conn;
 	u64 now;
 
-	if (!buf->patient && (frame->type != KEEL_FRAME_REQUEST || !conn->patient_at))
+	/* Other QPs tell nothing: they may be those of another user. */
+	if (!buf->patient && (frame->type != KEEL_FRAME_REQUEST || !conn->patient_at ||
+			      frame->to != conn->patient_to))
 		return;
 	now = ktime_get_ns();
 	if (buf->patient) {
 		conn->patient_at = now;
+		conn->patient_to = frame->to;
 		return;
 	}
 	conn->pairs = now - conn->patient_at < conn->batch_ns;

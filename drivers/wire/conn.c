@@ -385,6 +385,7 @@ static bool keel_conn_batch(struct keel_conn *conn, const struct keel_frame *fra
 
 		if (!bytes)
 			return false;
+		keel_load_frame(conn, &part);
 		keel_link_frame(conn->link, &part, bytes);
 	}
 	return true;
@@ -406,6 +407,7 @@ static bool keel_conn_frame(struct keel_conn *conn, const struct keel_frame *fra
 	case KEEL_FRAME_REQUEST:
 	case KEEL_FRAME_ANSWER:
 	case KEEL_FRAME_DATAGRAM:
+		keel_load_frame(conn, frame);
 		keel_link_frame(link, frame, data);
 		break;
 	case KEEL_FRAME_BATCH:

@@ -22,7 +22,7 @@ static bool keel_request_is_valid(const struct keel_frame *frame)
 
 static bool keel_answer_is_valid(const struct keel_frame *frame)
 {
-	return !frame->flags && frame->answer.chunks <= KEEL_CHUNKS &&
+	return !(frame->flags & ~KEEL_FRAME_F_BUSY) && frame->answer.chunks <= KEEL_CHUNKS &&
 	       frame->answer.result >= KEEL_RESULT_DONE &&
 	       frame->answer.result <= KEEL_RESULT_NOT_READY &&
 	       !memchr_inv(frame->answer.unused, 0, sizeof(frame->answer.unused));

@@ -47,8 +47,8 @@ MODULE_PARM_DESC(urgent_percent,
  */
 VISIBLE_IF_KUNIT u64 keel_urgent_most(u32 threads, u32 cpus, u32 percent)
 {
-	return KEEL_URGENT_PERIOD / 100 * min(percent, 100) /
-	       max(DIV_ROUND_UP(threads, cpus), 1);
+	return KEEL_URGENT_PERIOD / 100 * min(percent, 100U) /
+	       max(DIV_ROUND_UP(threads, cpus), 1U);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_urgent_most);
 
@@ -94,6 +94,7 @@ static void keel_handler_account(struct keel_conn *conn, u64 start)
 {
 	struct keel_urgent *urgent = &conn->urgent;
 	u64 most;
+	bool may;
 
 	/* Anybody can ask for a connection. */
 	if (!test_bit(KEEL_CONN_CONFIRMED, &conn->events))
@@ -105,7 +106,8 @@ static void keel_handler_account(struct keel_conn *conn, u64 start)
 	most = keel_urgent_most(atomic_read(&keel_urgent_threads),
 				min_t(u32, num_online_cpus(), current->nr_cpus_allowed),
 				READ_ONCE(keel_urgent_percent));
-	keel_handler_set_urgent(urgent, keel_urgent_note(urgent, start, ktime_get_ns(), most));
+	may = keel_urgent_note(urgent, start, ktime_get_ns(), most);
+	keel_handler_set_urgent(urgent, may && !keel_load_is_high(conn));
 }
 
 /* Return: the number of completions, or a negative errno. */

@@ -25,7 +25,7 @@
 #define REJECTED	0x2000
 #define REVISION	2
 #define MAGIC		0x6b65656c
-#define VERSION		6
+#define VERSION		7
 #define CREDIT		3
 #define ASK		4
 #define ALIVE		5

@@ -22,7 +22,7 @@
 #define CM_DREQ		0x15
 
 #define HELLO_MAGIC	0x6b65656c
-#define HELLO_VERSION	6
+#define HELLO_VERSION	7
 
 struct mad_header {
 	uint8_t base_version, mgmt_class, class_version, method;
