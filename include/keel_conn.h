@@ -24,6 +24,11 @@
 /* How long a frame waits for others, ns: less than a message takes on a slow network. */
 #define KEEL_BATCH_NS		(200 * NSEC_PER_USEC)
 /*
+ * How long an answer waits for the request behind it, ns. It is not late if that comes: a program
+ * that waits for its send mostly waits for the message of the other side, too.
+ */
+#define KEEL_PATIENT_NS		NSEC_PER_MSEC
+/*
  * One completion for so many messages, unless &keel_lower.signals: each wakes the thread.
  * While frames wait together, one of those that are under way has a completion, which sends them.
  */
@@ -165,7 +170,9 @@ enum keel_conn_event {
  * @pairs: short frames that may wait have had others soon behind them
  * @patient_at: when the last of them was sent, ns; 0: a request was sent behind it
  * @patient_to: the QP that it was sent to
+ * @batch_slow: it has only answers that wait for a request
  * @batch_ns: how long it waits at most, ns; of KUnit for ever
+ * @patient_ns: the same with @batch_slow
  * @batch_timer: has @flush queued then
  * @flush: sends the batch
  * @sends: buffers to send
@@ -229,7 +236,9 @@ struct keel_conn {
 	bool pairs __guarded_by(&lock);
 	u64 patient_at __guarded_by(&lock);
 	__le32 patient_to __guarded_by(&lock);
+	bool batch_slow __guarded_by(&lock);
 	u64 batch_ns;
+	u64 patient_ns;
 	struct hrtimer batch_timer;
 	struct work_struct flush;
 	struct keel_buf sends[KEEL_LINK_SENDS];

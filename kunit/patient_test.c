@@ -183,7 +183,7 @@ static void host_2_in_vain(struct kunit *test)
 	u32 i;
 
 	patient_begin(test);
-	rx->conn->batch_ns = 2 * NSEC_PER_MSEC;
+	rx->conn->patient_ns = 2 * NSEC_PER_MSEC;
 	patient_answer(test, 3);
 	for (i = 0; i < 1000 && patient_nsent() < 3; i++)
 		usleep_range(1000, 2000);
@@ -192,7 +192,7 @@ static void host_2_in_vain(struct kunit *test)
 	patient_batch(test, 2, 1);
 	patient_part(test, 2, 0, KEEL_FRAME_ANSWER, 3);
 	KUNIT_EXPECT_FALSE(test, patient_pairs());
-	rx->conn->batch_ns = LONG_NS;
+	rx->conn->patient_ns = LONG_NS;
 	patient_answer(test, 4);
 	patient_used(test, 4, 0);
 	patient_single(test, 3, KEEL_FRAME_ANSWER, 4);
@@ -207,7 +207,7 @@ static void host_2_in_vain(struct kunit *test)
 static void host_2_late_request(struct kunit *test)
 {
 	rx_set_credits(CREDITS);
-	rx->conn->batch_ns = SHORT_NS;
+	rx->conn->patient_ns = SHORT_NS;
 	patient_answer(test, 1);
 	usleep_range(100, 200);
 	patient_request(test, 2);
@@ -225,7 +225,7 @@ static void host_2_late_later(struct kunit *test)
 	patient_answer(test, 3);
 	patient_send(test, KEEL_FRAME_ANSWER, 4, 0, false);
 	patient_used(test, 3, 0);
-	rx->conn->batch_ns = SHORT_NS;
+	rx->conn->patient_ns = SHORT_NS;
 	usleep_range(100, 200);
 	patient_request(test, 5);
 	KUNIT_EXPECT_FALSE(test, patient_pairs());
@@ -236,11 +236,11 @@ static void host_2_late_later(struct kunit *test)
 static void host_2_first_request(struct kunit *test)
 {
 	patient_begin(test);
-	rx->conn->batch_ns = SHORT_NS;
+	rx->conn->patient_ns = SHORT_NS;
 	usleep_range(100, 200);
 	patient_request(test, 3);
 	KUNIT_EXPECT_TRUE(test, patient_pairs());
-	rx->conn->batch_ns = LONG_NS;
+	rx->conn->patient_ns = LONG_NS;
 	patient_answer(test, 4);
 	patient_used(test, 3, 1);
 }

@@ -90,6 +90,7 @@ static void rx_make_conn(struct kunit *test)
 	rx->conn = conn;
 	/* Tests do not hurry. */
 	conn->batch_ns = 1000 * NSEC_PER_SEC;
+	conn->patient_ns = conn->batch_ns;
 	conn->headers = kcalloc(KEEL_LINK_SENDS + KEEL_LINK_RECVS,
 				ALIGN(sizeof(struct keel_frame), ARCH_DMA_MINALIGN),
 				GFP_KERNEL);

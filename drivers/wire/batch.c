@@ -39,6 +39,7 @@ static enum hrtimer_restart keel_batch_expired(struct hrtimer *timer)
 void keel_batch_init(struct keel_conn *conn)
 {
 	conn->batch_ns = KEEL_BATCH_NS;
+	conn->patient_ns = KEEL_PATIENT_NS;
 	hrtimer_setup(&conn->batch_timer, keel_batch_expired, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 }
 
@@ -56,6 +57,14 @@ bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame
 	return !buf->chunk && len <= KEEL_BATCH_DATA && keel_frame_is_batched(frame->type);
 }
 
+/* Are so many messages under way that short frames wait for one of them to complete? */
+static bool keel_batch_is_full(const struct keel_conn *conn)
+	__must_hold(&conn->lock)
+{
+	/* Some may have arrived that have no completion. */
+	return conn->under_way >= KEEL_BATCH_AFTER + KEEL_CONN_SIGNAL - 1;
+}
+
 /**
  * keel_batch_waits() - should a frame wait for others?
  * @buf: its buffer; keel_batch_takes() it
@@ -65,11 +74,7 @@ bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame
  */
 bool keel_batch_waits(const struct keel_buf *buf)
 {
-	const struct keel_conn *conn = buf->conn;
-
-	/* Some may have arrived that have no completion. */
-	return conn->under_way >= KEEL_BATCH_AFTER + KEEL_CONN_SIGNAL - 1 ||
-	       (buf->patient && conn->pairs);
+	return keel_batch_is_full(buf->conn) || (buf->patient && buf->conn->pairs);
 }
 
 /**
@@ -97,7 +102,7 @@ void keel_batch_note(const struct keel_buf *buf, const struct keel_frame *frame)
 		conn->patient_to = frame->to;
 		return;
 	}
-	conn->pairs = now - conn->patient_at < conn->batch_ns;
+	conn->pairs = now - conn->patient_at < conn->patient_ns;
 	conn->patient_at = 0;
 }
 
@@ -125,14 +130,20 @@ bool keel_batch_has_room(const struct keel_conn *conn, u32 len)
  */
 void keel_batch_add(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 {
+	bool begins = !buf->conn->batch, slow = !keel_batch_is_full(buf->conn);
 	struct keel_conn *conn = buf->conn;
 	u8 *to;
 
-	if (!conn->batch) {
+	if (begins) {
 		WRITE_ONCE(conn->batch, buf);
 		conn->batch_len = 0;
-		hrtimer_start(&conn->batch_timer, ns_to_ktime(conn->batch_ns), HRTIMER_MODE_REL);
 	}
+	/* If few messages are under way, a frame that does not wait has the batch sent at once. */
+	if (begins || (conn->batch_slow && !slow))
+		hrtimer_start(&conn->batch_timer,
+			      ns_to_ktime(slow ? conn->patient_ns : conn->batch_ns),
+			      HRTIMER_MODE_REL);
+	conn->batch_slow = slow;
 	to = conn->batch->page + conn->batch_len;
 	/* It may be in the same page. */
 	memmove(to + sizeof(*frame), buf->data, len);
