@@ -57,8 +57,10 @@ static int far_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		return -EINVAL;
 	h->kept = far_requests_n(h);
 	h->sent[h->nr_sent++] = buf;
-	/* It arrives at once: no frame waits. The caller has the lock. */
+	/* It arrives at once: no frame waits, and none is busy. The caller has the lock. */
 	context_unsafe(h->conn.under_way--);
+	/* Likewise. */
+	context_unsafe(h->conn.requests = 0);
 	return 0;
 }
 

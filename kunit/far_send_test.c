@@ -62,7 +62,7 @@ static void host_1_request(struct kunit *test)
 	far_post(h, c->opcode, buf, c->len);
 	far_sent(h, 0, 0);
 	want.type = KEEL_FRAME_REQUEST;
-	want.flags = KEEL_FRAME_F_REQUEST;
+	want.flags = ONLY | KEEL_FRAME_F_SOLICITED;
 	want.len = cpu_to_le32(c->data);
 	want.to = cpu_to_le32(FAR_QPN);
 	want.from = cpu_to_le32(h->qp->qpn);

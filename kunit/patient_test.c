@@ -92,11 +92,11 @@ static void patient_begin(struct kunit *test)
 	patient_answer(test, 1);
 	patient_used(test, 1, 0);
 	KUNIT_EXPECT_FALSE(test, patient_pairs());
-	patient_request(test, 2);
+	patient_request(test, 1);
 	patient_used(test, 2, 0);
 	KUNIT_EXPECT_TRUE(test, patient_pairs());
 	patient_single(test, 0, KEEL_FRAME_ANSWER, 1);
-	patient_single(test, 1, KEEL_FRAME_REQUEST, 2);
+	patient_single(test, 1, KEEL_FRAME_REQUEST, 1);
 }
 
 /* HOST-2: an answer waits only if the last one had a request soon behind it; both go together. */
@@ -108,11 +108,11 @@ static void host_2_pair(struct kunit *test)
 	for (i = 2; i < 5; i++) {
 		patient_answer(test, 2 * i);
 		patient_used(test, i, 1);
-		patient_request(test, 2 * i + 1);
+		patient_request(test, 2 * i);
 		patient_used(test, i + 1, 0);
 		patient_batch(test, i, 2);
 		patient_part(test, i, 0, KEEL_FRAME_ANSWER, 2 * i);
-		patient_part(test, i, 1, KEEL_FRAME_REQUEST, 2 * i + 1);
+		patient_part(test, i, 1, KEEL_FRAME_REQUEST, 2 * i);
 		KUNIT_EXPECT_TRUE(test, patient_pairs());
 	}
 }
@@ -125,13 +125,13 @@ static void host_2_answers(struct kunit *test)
 	patient_answer(test, 4);
 	patient_answer(test, 5);
 	patient_used(test, 2, 1);
-	patient_request(test, 6);
+	patient_request(test, 5);
 	patient_used(test, 3, 0);
 	patient_batch(test, 2, 4);
 	patient_part(test, 2, 0, KEEL_FRAME_ANSWER, 3);
 	patient_part(test, 2, 1, KEEL_FRAME_ANSWER, 4);
 	patient_part(test, 2, 2, KEEL_FRAME_ANSWER, 5);
-	patient_part(test, 2, 3, KEEL_FRAME_REQUEST, 6);
+	patient_part(test, 2, 3, KEEL_FRAME_REQUEST, 5);
 }
 
 /* HOST-2: other frames do not wait, also in the buffer of one that did, and take those along. */
@@ -159,11 +159,11 @@ static void host_2_not_batched(struct kunit *test)
 	patient_begin(test);
 	patient_answer(test, 3);
 	patient_used(test, 2, 1);
-	patient_send(test, KEEL_FRAME_REQUEST, 4, KEEL_BATCH_DATA + 1, false);
+	patient_send(test, KEEL_FRAME_REQUEST, 3, KEEL_BATCH_DATA + 1, false);
 	patient_used(test, 4, 0);
 	patient_batch(test, 2, 1);
 	patient_part(test, 2, 0, KEEL_FRAME_ANSWER, 3);
-	patient_single(test, 3, KEEL_FRAME_REQUEST, 4);
+	patient_single(test, 3, KEEL_FRAME_REQUEST, 3);
 	/* It is the message that the answer has waited for. */
 	KUNIT_EXPECT_TRUE(test, patient_pairs());
 }
@@ -197,7 +197,7 @@ static void host_2_in_vain(struct kunit *test)
 	patient_used(test, 4, 0);
 	patient_single(test, 3, KEEL_FRAME_ANSWER, 4);
 	/* A request that follows after all makes the next ones wait. */
-	patient_request(test, 5);
+	patient_request(test, 4);
 	KUNIT_EXPECT_TRUE(test, patient_pairs());
 	patient_answer(test, 6);
 	patient_used(test, 5, 1);
@@ -210,7 +210,7 @@ static void host_2_late_request(struct kunit *test)
 	rx->conn->patient_ns = SHORT_NS;
 	patient_answer(test, 1);
 	usleep_range(100, 200);
-	patient_request(test, 2);
+	patient_request(test, 1);
 	KUNIT_EXPECT_FALSE(test, patient_pairs());
 	patient_answer(test, 3);
 	patient_used(test, 3, 0);
@@ -227,7 +227,7 @@ static void host_2_late_later(struct kunit *test)
 	patient_used(test, 3, 0);
 	rx->conn->patient_ns = SHORT_NS;
 	usleep_range(100, 200);
-	patient_request(test, 5);
+	patient_request(test, 3);
 	KUNIT_EXPECT_FALSE(test, patient_pairs());
 	patient_used(test, 4, 0);
 }
@@ -238,11 +238,30 @@ static void host_2_first_request(struct kunit *test)
 	patient_begin(test);
 	rx->conn->patient_ns = SHORT_NS;
 	usleep_range(100, 200);
-	patient_request(test, 3);
+	patient_request(test, 1);
 	KUNIT_EXPECT_TRUE(test, patient_pairs());
 	rx->conn->patient_ns = LONG_NS;
 	patient_answer(test, 4);
 	patient_used(test, 3, 1);
+}
+
+/* HOST-2: a request of another QP says nothing about an answer. */
+static void host_2_another(struct kunit *test)
+{
+	rx_set_credits(CREDITS);
+	patient_answer(test, 1);
+	patient_request(test, 2);
+	KUNIT_EXPECT_FALSE(test, patient_pairs());
+	patient_answer(test, 1);
+	patient_used(test, 3, 0);
+	patient_request(test, 1);
+	KUNIT_EXPECT_TRUE(test, patient_pairs());
+	/* But it takes along one that waits. */
+	patient_answer(test, 1);
+	patient_request(test, 2);
+	patient_used(test, 5, 0);
+	patient_batch(test, 4, 2);
+	patient_part(test, 4, 1, KEEL_FRAME_REQUEST, 2);
 }
 
 static struct kunit_case patient_cases[] = {
@@ -255,6 +274,7 @@ static struct kunit_case patient_cases[] = {
 	KUNIT_CASE(host_2_late_request),
 	KUNIT_CASE(host_2_late_later),
 	KUNIT_CASE(host_2_first_request),
+	KUNIT_CASE(host_2_another),
 	{}
 };
 
