@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * relay CONTEXT DEVICE GID-INDEX DEVICE GID-INDEX ROW COUNT: messages from the first device to the
- * second one by the module of carrier/, and how fast they are. CONTEXT, work or softirq, handles
+ * second one by the module of carrier/, and how fast they are. CONTEXT, thread or softirq, handles
  * completions. A process for each side polls, as those of perftest do. ROW and COUNT are as in
  * across, which calls this. Prints JSON.
  */
@@ -180,7 +180,7 @@ static const struct row *row_of(const char *name)
 static __attribute__((noreturn)) void usage(void)
 {
 	errno = 0;
-	die("usage: relay work|softirq DEVICE GID-INDEX DEVICE GID-INDEX ROW COUNT");
+	die("usage: relay thread|softirq DEVICE GID-INDEX DEVICE GID-INDEX ROW COUNT");
 }
 
 /* Both sides have a QP from here on. */
@@ -191,7 +191,7 @@ static void connect_sides(char *const *args)
 
 	if (!strcmp(*args, "softirq"))
 		how.context = CARRIER_SOFTIRQ;
-	else if (strcmp(*args, "work"))
+	else if (strcmp(*args, "thread"))
 		usage();
 	args++;
 	node = open(NODE, O_RDWR | O_CLOEXEC);

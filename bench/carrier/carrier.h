@@ -22,10 +22,11 @@ struct carrier_device {
 	__u32 gid_index;
 };
 
-/* The context of handlers of completions: a work, as in keel; or a softirq. */
+/* The context of handlers of completions: a thread with real-time priority, as in keel; a softirq. */
 enum carrier_context {
-	CARRIER_WORK,
+	CARRIER_THREAD,
 	CARRIER_SOFTIRQ,
+	CARRIER_CONTEXTS,
 };
 
 /* Connect the sides. */

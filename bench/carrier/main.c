@@ -88,20 +88,16 @@ static int carrier_find(struct carrier_side *side, const struct carrier_device *
 
 static int carrier_connect(struct carrier *carrier, const struct carrier_connect *how)
 {
-	static const enum ib_poll_context contexts[] = {
-		[CARRIER_WORK] = IB_POLL_WORKQUEUE,
-		[CARRIER_SOFTIRQ] = IB_POLL_SOFTIRQ,
-	};
 	struct carrier_side *a = &carrier->sides[0], *b = &carrier->sides[1];
 	int ret;
 
-	if (how->context >= ARRAY_SIZE(contexts))
+	if (how->context >= CARRIER_CONTEXTS)
 		return -EINVAL;
 	guard(mutex)(&carrier_lock);
 	if (a->ib)
 		return -EISCONN;
-	a->context = contexts[how->context];
-	b->context = contexts[how->context];
+	a->context = how->context;
+	b->context = how->context;
 	ret = carrier_find(a, &how->devices[0]);
 	ret = ret ?: carrier_find(b, &how->devices[1]);
 	ret = ret ?: carrier_begin(a);

@@ -2,7 +2,10 @@
 /* The objects of a side, its completions, and its messages. */
 #include <linux/cleanup.h>
 #include <linux/err.h>
+#include <linux/kthread.h>
 #include <linux/minmax.h>
+#include <linux/sched.h>
+#include <linux/sched/task.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <rdma/ib_cache.h>
@@ -87,6 +90,82 @@ static int carrier_buffer(struct carrier_side *side)
 	return -EIO;
 }
 
+static int carrier_run(void *arg)
+{
+	struct carrier_side *side = arg;
+	struct ib_wc wcs[16];
+	int i, n;
+
+	sched_set_fifo_low(current);
+	while (!kthread_should_stop()) {
+		n = ib_poll_cq(side->cq, ARRAY_SIZE(wcs), wcs);
+		for (i = 0; i < n; i++)
+			wcs[i].wr_cqe->done(side->cq, &wcs[i]);
+		if (n > 0)
+			continue;
+		set_current_state(TASK_INTERRUPTIBLE);
+		/* Some may have come since the last poll. */
+		if (!kthread_should_stop() &&
+		    ib_req_notify_cq(side->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) <= 0)
+			schedule();
+		__set_current_state(TASK_RUNNING);
+	}
+	return 0;
+}
+
+/* &ib_cq.comp_handler */
+static void carrier_wake(struct ib_cq *cq, void *arg)
+{
+	struct carrier_side *side = cq->cq_context;
+
+	wake_up_process(side->thread);
+}
+
+static void carrier_event(struct ib_event *event, void *arg)
+{
+	/* Nothing arrives any more, and the program gives up. */
+}
+
+static int carrier_start(struct carrier_side *side)
+{
+	const struct ib_cq_init_attr attr = { .cqe = CARRIER_DEPTH + CARRIER_RECVS + 2 };
+	struct task_struct *thread;
+	struct ib_cq *cq;
+
+	if (side->context == CARRIER_SOFTIRQ)
+		cq = ib_alloc_cq(side->ib, side, attr.cqe, 0, IB_POLL_SOFTIRQ);
+	else
+		cq = ib_create_cq(side->ib, carrier_wake, carrier_event, side, &attr);
+	if (IS_ERR(cq))
+		return PTR_ERR(cq);
+	side->cq = cq;
+	if (side->context == CARRIER_SOFTIRQ)
+		return 0;
+	thread = kthread_create(carrier_run, side, "keel_carrier");
+	if (IS_ERR(thread))
+		return PTR_ERR(thread);
+	/* A device may call carrier_wake() until its CQ is destroyed. */
+	get_task_struct(thread);
+	side->thread = thread;
+	/* It asks for events only now. */
+	wake_up_process(thread);
+	return 0;
+}
+
+static void carrier_stop(struct carrier_side *side)
+{
+	if (side->thread)
+		kthread_stop(side->thread);
+	if (side->cq && side->context == CARRIER_SOFTIRQ)
+		ib_free_cq(side->cq);
+	else if (side->cq)
+		ib_destroy_cq(side->cq);
+	side->cq = NULL;
+	if (side->thread)
+		put_task_struct(side->thread);
+	side->thread = NULL;
+}
+
 static int carrier_objects(struct carrier_side *side)
 {
 	struct ib_qp_init_attr init = {
@@ -101,20 +180,19 @@ static int carrier_objects(struct carrier_side *side)
 		.qp_type = IB_QPT_RC,
 	};
 	struct ib_pd *pd;
-	struct ib_cq *cq;
 	struct ib_qp *qp;
+	int ret;
 
 	/* rxe then looks for no page of an MR: less is not possible. */
 	pd = ib_alloc_pd(side->ib, IB_PD_UNSAFE_GLOBAL_RKEY);
 	if (IS_ERR(pd))
 		return PTR_ERR(pd);
 	side->pd = pd;
-	cq = ib_alloc_cq(side->ib, side, CARRIER_DEPTH + CARRIER_RECVS + 2, 0, side->context);
-	if (IS_ERR(cq))
-		return PTR_ERR(cq);
-	side->cq = cq;
-	init.send_cq = cq;
-	init.recv_cq = cq;
+	ret = carrier_start(side);
+	if (ret)
+		return ret;
+	init.send_cq = side->cq;
+	init.recv_cq = side->cq;
 	qp = ib_create_qp(pd, &init);
 	if (IS_ERR(qp))
 		return PTR_ERR(qp);
@@ -168,9 +246,7 @@ void carrier_end(struct carrier_side *side)
 	if (side->qp)
 		ib_destroy_qp(side->qp);
 	side->qp = NULL;
-	if (side->cq)
-		ib_free_cq(side->cq);
-	side->cq = NULL;
+	carrier_stop(side);
 	if (side->pd)
 		ib_dealloc_pd(side->pd);
 	side->pd = NULL;

@@ -15,7 +15,7 @@
  * struct carrier_side - one end of a connection
  * @ib: its device, or NULL
  * @gid_index: its GID there
- * @context: of @cq
+ * @context: of @cq, enum carrier_context
  * @page: counters that programs map, which the handlers of @cq write
  * @lock: held while posting; protects @up and @sends
  * @up: messages may be posted
@@ -24,6 +24,7 @@
  * @began: the QP has receive WQEs, so that it has to be drained
  * @pd: of @qp
  * @cq: completions, which are handled one after the other
+ * @thread: CARRIER_THREAD: the thread that does so
  * @qp: the queue pair
  * @send_cqe: completion of CARRIER_BATCH sends
  * @rdma_cqe: completion of an RDMA operation
@@ -36,7 +37,7 @@
 struct carrier_side {
 	struct ib_device *ib;
 	u32 gid_index;
-	enum ib_poll_context context;
+	u32 context;
 	struct carrier_page *page;
 	struct mutex lock;
 	bool up;
@@ -45,6 +46,7 @@ struct carrier_side {
 	bool began;
 	struct ib_pd *pd;
 	struct ib_cq *cq;
+	struct task_struct *thread;
 	struct ib_qp *qp;
 	struct ib_cqe send_cqe;
 	struct ib_cqe rdma_cqe;
