@@ -24,11 +24,6 @@
 /* How long a frame waits for others, ns: less than a message takes on a slow network. */
 #define KEEL_BATCH_NS		(200 * NSEC_PER_USEC)
 /*
- * How long an answer waits for the request behind it, ns. It is not late if that comes: a program
- * that waits for its send mostly waits for the message of the other side, too.
- */
-#define KEEL_PATIENT_NS		NSEC_PER_MSEC
-/*
  * One completion for so many messages, unless &keel_lower.signals: each wakes the thread.
  * While frames wait together, one of those that are under way has a completion, which sends them.
  */
@@ -138,7 +133,7 @@ enum keel_conn_event {
  * @qp: the QP
  * @posted: number of @recvs that were posted
  * @headers: memory of all headers
- * @lock: protects the members up to @patient_to
+ * @lock: protects the members up to @batch_slow
  * @state: its state
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
@@ -164,12 +159,9 @@ enum keel_conn_event {
  * @unsignaled: number of the last ones that have no completion
  * @batch: short frames that will be sent in one message, or NULL: batch.c
  * @batch_len: bytes of them, with their headers
- * @requests: requests that were sent, and not answered, as far as is known
- * @answered: when the last answer came, jiffies
- * @load: how many of the last frames had KEEL_FRAME_F_BUSY; only for @thread
- * @pairs: short frames that may wait have had others soon behind them
- * @patient_at: when the last of them was sent, ns; 0: a request was sent behind it
- * @patient_to: the QP that it was sent to
+ * @load: grows with each frame that has KEEL_FRAME_F_BUSY, and else falls; only for @thread
+ * @load_at: when the last one came, jiffies; likewise
+ * @busy: many messages are under way; likewise
  * @batch_slow: it has only answers that wait for a request
  * @batch_ns: how long it waits at most, ns; of KUnit for ever
  * @patient_ns: the same with @batch_slow
@@ -230,12 +222,9 @@ struct keel_conn {
 	u32 unsignaled __guarded_by(&lock);
 	struct keel_buf *batch __guarded_by(&lock);
 	u32 batch_len __guarded_by(&lock);
-	u32 requests __guarded_by(&lock);
-	unsigned long answered __guarded_by(&lock);
 	u32 load;
-	bool pairs __guarded_by(&lock);
-	u64 patient_at __guarded_by(&lock);
-	__le32 patient_to __guarded_by(&lock);
+	unsigned long load_at;
+	bool busy;
 	bool batch_slow __guarded_by(&lock);
 	u64 batch_ns;
 	u64 patient_ns;
@@ -258,10 +247,7 @@ int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
 	__must_hold(&buf->conn->lock);
 
 /* load.c */
-void keel_load_request(struct keel_conn *conn, struct keel_frame *frame)
-	__must_hold(&conn->lock);
 void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame);
-bool keel_load_is_high(const struct keel_conn *conn);
 
 /* handler.c */
 int keel_handler_start(struct keel_conn *conn);
@@ -275,8 +261,6 @@ bool keel_urgent_note(struct keel_urgent *urgent, u64 start, u64 end, u64 most);
 bool keel_batch_takes(const struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);
 bool keel_batch_waits(const struct keel_buf *buf) __must_hold(&buf->conn->lock);
-void keel_batch_note(const struct keel_buf *buf, const struct keel_frame *frame)
-	__must_hold(&buf->conn->lock);
 bool keel_batch_has_room(const struct keel_conn *conn, u32 len) __must_hold(&conn->lock);
 void keel_batch_add(struct keel_buf *buf, const struct keel_frame *frame, u32 len)
 	__must_hold(&buf->conn->lock);

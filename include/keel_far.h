@@ -135,6 +135,9 @@ struct keel_far_list {
  * @words: results of atomic operations among the packets that were executed, by number
  * @absent_until: when absent memory is given up, ns; 0: none is absent
  * @tx_wait: waits for the link, to send @answer
+ * @pairs: short messages of the last ones that were answered, and then had a request of this side
+ *	soon behind them: a hint, which both sides of the QP change
+ * @answered_at: when the last one was answered, ns; 0: a request was sent behind it; likewise
  * @primed: requester, under the lock of the send queue from here on: @next and @una belong
  *	to this life of the QP
  * @begun: WQEs are being sent; datagrams: the first WQE waits for a buffer
@@ -168,6 +171,7 @@ struct keel_far_list {
  * @free_until: datagrams wait for nothing before, ns
  * @staged: @stage has the data of packet @next
  * @stage: data of memory that may be absent
+ * @load: its packets that are under way, for @link
  * @rx_wait: waits for the link, to send a packet
  * @nslots: number of @slots
  * @slots: the slots
@@ -201,6 +205,8 @@ struct keel_far {
 	u64 words[KEEL_FAR_WINDOW] __guarded_by(&from.lock);
 	u64 absent_until __guarded_by(&from.lock);
 	struct keel_link_wait tx_wait;
+	u8 pairs;
+	u64 answered_at;
 	bool primed;
 	bool begun;
 	u32 index;
@@ -229,6 +235,7 @@ struct keel_far {
 	u64 free_until;
 	bool staged;
 	u8 stage[KEEL_FRAME_DATA] __aligned(16);
+	struct keel_load_part load;
 	struct keel_link_wait rx_wait;
 	u32 nslots;
 	struct keel_far_slot slots[] __counted_by(nslots);
@@ -334,6 +341,12 @@ u32 keel_far_size(const struct keel_xfer *x) __must_hold(&x->from->lock);
 bool keel_far_has_room(const struct keel_far *far, u32 size, s32 window);
 void keel_far_want(struct keel_far_longs *longs);
 u32 keel_far_una_size(const struct keel_xfer *x);
+
+/* far_pace.c */
+void keel_far_tally(struct keel_far *far);
+bool keel_far_is_busy(const struct keel_far *far);
+bool keel_far_may_wait(struct keel_far *far);
+void keel_far_follows(struct keel_far *far);
 
 /* far_tx.c */
 void keel_far_tell(struct keel_link *link, const struct keel_frame *request, u8 result);

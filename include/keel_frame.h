@@ -18,8 +18,8 @@
 #include <linux/types.h>
 
 /*
- * Changes with every incompatible change of this file, and of what a responder has to keep: 6,
- * because those before had chunks of half the size.
+ * Changes with every incompatible change of this file, and of what a responder has to keep: 7,
+ * because those before have no KEEL_FRAME_F_BUSY.
  */
 #define KEEL_FRAME_VERSION	7
 /* Most bytes of data in a frame. */
@@ -75,7 +75,7 @@ enum keel_frame_transport {
 #define KEEL_FRAME_F_LAST	0x2
 #define KEEL_FRAME_F_SOLICITED	0x4
 #define KEEL_FRAME_F_REQUEST	0x17
-/* Of a request, which its answer repeats: several others of the host are not answered yet. */
+/* Of a request, which its answer repeats: four others of the link are not answered yet. */
 #define KEEL_FRAME_F_BUSY	0x10
 /* Flags of a datagram: KEEL_FRAME_F_SOLICITED; the sender asks for an answer, not of a group. */
 #define KEEL_FRAME_F_ANSWER	0x8

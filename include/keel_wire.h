@@ -145,6 +145,28 @@ struct keel_home {
 };
 
 /**
+ * struct keel_load - packets of a link that were sent, and are not answered
+ * @lock: protects the other members
+ * @slot: the time of the last change, in units of load.c
+ * @n: packets that were told of in this slot, and in the one before, by number
+ */
+struct keel_load {
+	spinlock_t lock;
+	unsigned long slot __guarded_by(&lock);
+	u32 n[2] __guarded_by(&lock);
+};
+
+/**
+ * struct keel_load_part - those of a QP
+ * @slot: when it has told of them
+ * @n: their number
+ */
+struct keel_load_part {
+	unsigned long slot;
+	u32 n;
+};
+
+/**
  * struct keel_buf - memory of a frame, mapped for the lower device
  * @cqe: for the completion
  * @conn: the connection
@@ -237,6 +259,7 @@ enum keel_link_origin {
  * @offers: connections that the other side has asked for, for @work
  * @noffers: their number
  * @up: the connection, if it carries frames
+ * @load: packets that are under way
  * @epoch: number of connections so far
  * @turns: what waits for a buffer
  * @chunk_turns: what waits for a chunk
@@ -281,6 +304,7 @@ struct keel_link {
 	struct list_head offers __guarded_by(&lock);
 	u32 noffers __guarded_by(&lock);
 	struct keel_conn *up __guarded_by(&lock);
+	struct keel_load load;
 	u64 epoch __guarded_by(&lock);
 	struct keel_turns turns __guarded_by(&lock);
 	struct keel_turns chunk_turns __guarded_by(&lock);
@@ -449,6 +473,13 @@ static inline bool keel_turns_empty(const struct keel_turns *turns)
 {
 	return list_empty(&turns->order);
 }
+
+/* How long an answer waits for a request, ns: &keel_buf.patient. */
+#define KEEL_PATIENT_NS		NSEC_PER_MSEC
+
+/* load.c */
+void keel_load_set(struct keel_load *load, struct keel_load_part *part, u32 n);
+u32 keel_load_but(struct keel_load *load, const struct keel_load_part *part);
 
 /* tx.c */
 struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u32 len,

@@ -27,9 +27,6 @@ static void batch_send(struct kunit *test, u32 nr, u32 len)
 	buf = keel_link_tx(rx->link, &wait, len, &epoch);
 	KUNIT_ASSERT_NOT_NULL(test, buf);
 	memset(buf->data, nr, len);
-	/* All frames are the same, although none is answered. */
-	scoped_guard(spinlock, &rx->conn->lock)
-		rx->conn->requests = 0;
 	keel_link_send(buf, &frame, len);
 }
 

@@ -29,7 +29,7 @@ static void is_short(struct far_host *h, u8 *buf, u32 i, u32 nr, u32 message)
 {
 	const struct keel_frame *frame = far_sent(h, i, nr);
 
-	KUNIT_EXPECT_EQ(h->p->test, ONLY, frame->flags);
+	KUNIT_EXPECT_EQ(h->p->test, ONLY, far_flags(frame));
 	KUNIT_EXPECT_EQ(h->p->test, SHORT, le64_to_cpu(frame->request.left));
 	KUNIT_EXPECT_MEMEQ(h->p->test, buf + message * SHORT, h->sent[i]->data,
 			   le32_to_cpu(frame->len));
@@ -123,7 +123,8 @@ static void host_1_long(struct kunit *test)
 	sent_only(h, FAR_WHOLE);
 	for (i = 0; i < 10; i++) {
 		frame = far_sent(h, i, i);
-		KUNIT_EXPECT_EQ(test, (i % 5 ? 0 : FIRST) | (i % 5 == 4 ? LAST : 0), frame->flags);
+		KUNIT_EXPECT_EQ(test, (i % 5 ? 0 : FIRST) | (i % 5 == 4 ? LAST : 0),
+				far_flags(frame));
 		KUNIT_EXPECT_EQ(test, FAR_REMOTE + i % 5 * PACKET,
 				le64_to_cpu(frame->request.addr));
 		KUNIT_EXPECT_MEMEQ(test, buf + i / 5 * 100 + i % 5 * PACKET, h->sent[i]->data,

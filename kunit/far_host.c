@@ -57,10 +57,8 @@ static int far_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		return -EINVAL;
 	h->kept = far_requests_n(h);
 	h->sent[h->nr_sent++] = buf;
-	/* It arrives at once: no frame waits, and none is busy. The caller has the lock. */
+	/* It arrives at once: no frame waits. The caller has the lock. */
 	context_unsafe(h->conn.under_way--);
-	/* Likewise. */
-	context_unsafe(h->conn.requests = 0);
 	return 0;
 }
 
@@ -109,6 +107,7 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	link->users = 1;
 	link->kdev = h->qp->kdev;
 	spin_lock_init(&link->lock);
+	spin_lock_init(&link->load.lock);
 	INIT_LIST_HEAD(&link->guests);
 	INIT_LIST_HEAD(&link->offers);
 	keel_turns_init(&link->turns);

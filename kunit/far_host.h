@@ -130,6 +130,12 @@ u32 far_answers_n(const struct far_host *h);
 void far_nothing_ended(struct far_host *h);
 void far_ended_with(struct far_host *h, enum ib_wc_status status, u32 why);
 
+/* Flags of a packet, whether others are under way or not. */
+static inline u8 far_flags(const struct keel_frame *frame)
+{
+	return frame->flags & ~KEEL_FRAME_F_BUSY;
+}
+
 static inline u32 far_psn(u32 nr)
 {
 	return (FAR_PSN + nr) & KEEL_PSN_MASK;

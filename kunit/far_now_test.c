@@ -36,7 +36,7 @@ static void now_count(struct kunit *test)
  * @left: bytes of the message
  * @bytes: bytes that it asks for
  * @tries: does the thread of the link try to execute it?
- * @patient: may the answer wait?
+ * @patient: could the answer wait?
  * @status: status of the answer
  */
 struct now_case {
@@ -93,6 +93,7 @@ static struct far_host *now_make(struct kunit *test)
 	h = far_long_make(test, &buf);
 	far_long_grow(h);
 	far_host_recycle(h);
+	h->qp->far->answered_at = 0;
 	end_recv(h->p, &h->p->b, 5, 0, PAIR_BYTES);
 	return h;
 }
@@ -109,7 +110,7 @@ static void host_1_tries(struct kunit *test)
 	far_request(h, &frame);
 	KUNIT_EXPECT_EQ(test, c->tries, now_tries);
 	far_answered(h, 0, 1, KEEL_RESULT_DONE, c->status);
-	KUNIT_EXPECT_EQ(test, c->patient, h->sent[0]->patient);
+	KUNIT_EXPECT_EQ(test, c->patient, h->qp->far->answered_at != 0);
 	KUNIT_EXPECT_EQ(test, 1, far_host_wait(h, 1));
 	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
 }
@@ -140,7 +141,7 @@ static void host_1_parts(struct kunit *test)
 		frame = far_packet(h, 1 + i, IB_WR_SEND, flags[i], PACKET, (3 - i) * PACKET);
 		far_request(h, &frame);
 		far_answered(h, i, 1 + i, KEEL_RESULT_DONE, IB_WC_SUCCESS);
-		KUNIT_EXPECT_FALSE(test, h->sent[i]->patient);
+		KUNIT_EXPECT_EQ(test, 0, h->qp->far->answered_at);
 	}
 	KUNIT_EXPECT_EQ(test, 0, now_tries);
 	pair_settle(h->p, &h->p->b, 1);
@@ -202,7 +203,7 @@ static void host_1_rnr(struct kunit *test)
 	now_worked(h, false);
 	far_answered(h, 0, 0, KEEL_RESULT_RNR, IB_WC_SUCCESS);
 	KUNIT_EXPECT_EQ(test, 1, h->sent[0]->frame->answer.rnr);
-	KUNIT_EXPECT_FALSE(test, h->sent[0]->patient);
+	KUNIT_EXPECT_EQ(test, 0, h->qp->far->answered_at);
 	far_nothing_ended(h);
 	/* It comes again. */
 	end_recv(h->p, &h->p->b, 5, 0, 64);

@@ -25,7 +25,7 @@ static void stream_sent(struct far_host *h, u32 i, u32 nr, u32 end, u32 len)
 		KUNIT_EXPECT_EQ(test, len - at, le64_to_cpu(frame->request.left));
 		KUNIT_EXPECT_EQ(test, FAR_REMOTE + at, le64_to_cpu(frame->request.addr));
 		KUNIT_EXPECT_EQ(test, (at ? 0 : FIRST) | (len - at <= PACKET ? END : 0),
-				frame->flags);
+				far_flags(frame));
 	}
 }
 

@@ -88,6 +88,7 @@ static void tx_make(struct kunit *test)
 	conn->nfree = KEEL_LINK_SENDS;
 	kref_init(&link->ref);
 	spin_lock_init(&link->lock);
+	spin_lock_init(&link->load.lock);
 	keel_turns_init(&link->turns);
 	keel_turns_init(&link->chunk_turns);
 	INIT_LIST_HEAD(&link->woken);

@@ -1,120 +1,140 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How a connection knows that many messages are under way.
+ * How a link, and a connection, knows that many packets are under way.
  */
 #include <kunit/test.h>
 #include <linux/jiffies.h>
 
 #include "keel_conn.h"
 
-/* Requests that are not answered when the next one tells so. */
-#define BUSY		4
-/* Frames that tell so until no thread is urgent, and the most that count. */
+/* Frames that tell so until the connection is busy. */
 #define HIGH		8
-#define MOST		16
 
-static struct keel_conn *load_new(struct kunit *test)
+static struct keel_load *load_new(struct kunit *test)
+{
+	struct keel_load *load = kunit_kzalloc(test, sizeof(*load), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, load);
+	spin_lock_init(&load->lock);
+	return load;
+}
+
+/* The load, and what was told of it, is so many slots older. */
+static void load_age(struct keel_load *load, struct keel_load_part *parts, u32 n, u32 slots)
+{
+	scoped_guard(spinlock, &load->lock) {
+		if (slots % 2)
+			swap(load->n[0], load->n[1]);
+		load->slot -= slots;
+	}
+	while (n--)
+		parts[n].slot -= slots;
+}
+
+/* HOST-3: the packets of QPs add up, and each QP sees those of the others. */
+static void host_3_parts(struct kunit *test)
+{
+	struct keel_load *load = load_new(test);
+	struct keel_load_part parts[3] = {};
+
+	keel_load_set(load, &parts[0], 3);
+	keel_load_set(load, &parts[1], 32);
+	KUNIT_EXPECT_EQ(test, 32, keel_load_but(load, &parts[0]));
+	KUNIT_EXPECT_EQ(test, 3, keel_load_but(load, &parts[1]));
+	KUNIT_EXPECT_EQ(test, 35, keel_load_but(load, &parts[2]));
+	keel_load_set(load, &parts[1], 5);
+	keel_load_set(load, &parts[0], 4);
+	KUNIT_EXPECT_EQ(test, 9, keel_load_but(load, &parts[2]));
+	keel_load_set(load, &parts[0], 0);
+	keel_load_set(load, &parts[1], 0);
+	KUNIT_EXPECT_EQ(test, 0, keel_load_but(load, &parts[2]));
+}
+
+/* HOST-3: packets count in the next slot of time, and then no more. */
+static void host_3_old(struct kunit *test)
+{
+	struct keel_load *load = load_new(test);
+	struct keel_load_part parts[2] = {}, none = {};
+
+	keel_load_set(load, &parts[0], 7);
+	load_age(load, parts, 2, 1);
+	keel_load_set(load, &parts[1], 2);
+	KUNIT_EXPECT_EQ(test, 9, keel_load_but(load, &none));
+	load_age(load, parts, 2, 1);
+	KUNIT_EXPECT_EQ(test, 2, keel_load_but(load, &none));
+	/* Nothing is left to take back. */
+	keel_load_set(load, &parts[0], 0);
+	KUNIT_EXPECT_EQ(test, 2, keel_load_but(load, &none));
+	load_age(load, parts, 2, 2);
+	KUNIT_EXPECT_EQ(test, 0, keel_load_but(load, &none));
+	keel_load_set(load, &parts[1], 1);
+	keel_load_set(load, &parts[0], 1);
+	KUNIT_EXPECT_EQ(test, 1, keel_load_but(load, &parts[0]));
+	load_age(load, parts, 2, 1001);
+	KUNIT_EXPECT_EQ(test, 0, keel_load_but(load, &parts[0]));
+}
+
+static struct keel_conn *load_conn(struct kunit *test)
 {
 	struct keel_conn *conn = kunit_kzalloc(test, sizeof(*conn), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, conn);
-	spin_lock_init(&conn->lock);
 	return conn;
 }
 
-/* Send a frame. Return: does it tell that others are not answered? */
-static bool load_send(struct keel_conn *conn, u8 type)
-{
-	struct keel_frame frame = { .type = type };
-
-	guard(spinlock)(&conn->lock);
-	keel_load_request(conn, &frame);
-	return frame.flags & KEEL_FRAME_F_BUSY;
-}
-
-/* @n frames have come. */
+/* @n frames have come. The time between them does not matter. */
 static void load_come(struct keel_conn *conn, u8 type, u8 flags, u32 n)
 {
 	const struct keel_frame frame = { .type = type, .flags = flags };
 
-	while (n--)
+	while (n--) {
+		conn->load_at = jiffies;
 		keel_load_frame(conn, &frame);
+	}
 }
 
-/* Send @n requests, none of which tells so. */
-static void load_few(struct kunit *test, struct keel_conn *conn, u32 n)
+/* HOST-3: if most requests and answers tell so, the connection is busy, until none does. */
+static void host_3_busy(struct kunit *test)
 {
-	while (n--)
-		KUNIT_EXPECT_FALSE(test, load_send(conn, KEEL_FRAME_REQUEST));
-}
-
-/* HOST-3: a request tells whether four others are not answered. */
-static void host_3_requests(struct kunit *test)
-{
-	struct keel_conn *conn = load_new(test);
-
-	load_few(test, conn, BUSY);
-	KUNIT_EXPECT_TRUE(test, load_send(conn, KEEL_FRAME_REQUEST));
-	KUNIT_EXPECT_TRUE(test, load_send(conn, KEEL_FRAME_REQUEST));
-	KUNIT_EXPECT_FALSE(test, load_send(conn, KEEL_FRAME_ANSWER));
-	KUNIT_EXPECT_FALSE(test, load_send(conn, KEEL_FRAME_CREDIT));
-	load_come(conn, KEEL_FRAME_ANSWER, 0, 2);
-	KUNIT_EXPECT_TRUE(test, load_send(conn, KEEL_FRAME_REQUEST));
-	load_come(conn, KEEL_FRAME_ANSWER, 0, 2);
-	load_few(test, conn, 1);
-	KUNIT_EXPECT_TRUE(test, load_send(conn, KEEL_FRAME_REQUEST));
-}
-
-/* HOST-3: more answers than requests count as none. */
-static void host_3_too_many(struct kunit *test)
-{
-	struct keel_conn *conn = load_new(test);
-
-	load_few(test, conn, 1);
-	load_come(conn, KEEL_FRAME_ANSWER, 0, 100);
-	load_few(test, conn, BUSY);
-	KUNIT_EXPECT_TRUE(test, load_send(conn, KEEL_FRAME_REQUEST));
-}
-
-/* HOST-3: answers that have not come for long are not waited for. */
-static void host_3_lost(struct kunit *test)
-{
-	struct keel_conn *conn = load_new(test);
-
-	load_few(test, conn, BUSY);
-	KUNIT_EXPECT_TRUE(test, load_send(conn, KEEL_FRAME_REQUEST));
-	scoped_guard(spinlock, &conn->lock)
-		conn->answered = jiffies - HZ;
-	load_few(test, conn, 1);
-	scoped_guard(spinlock, &conn->lock)
-		KUNIT_EXPECT_EQ(test, 1, conn->requests);
-}
-
-/* HOST-3: if most requests and answers tell so, no thread is urgent, until others come. */
-static void host_3_high(struct kunit *test)
-{
-	struct keel_conn *conn = load_new(test);
+	struct keel_conn *conn = load_conn(test);
 
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH - 1);
-	load_come(conn, KEEL_FRAME_DATAGRAM, KEEL_FRAME_F_SOLICITED, 1);
-	KUNIT_EXPECT_FALSE(test, keel_load_is_high(conn));
+	load_come(conn, KEEL_FRAME_DATAGRAM, 0, 100);
+	KUNIT_EXPECT_FALSE(test, conn->busy);
 	load_come(conn, KEEL_FRAME_ANSWER, KEEL_FRAME_F_BUSY, 1);
-	KUNIT_EXPECT_TRUE(test, keel_load_is_high(conn));
+	KUNIT_EXPECT_TRUE(test, conn->busy);
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, 1000);
-	load_come(conn, KEEL_FRAME_REQUEST, 0, MOST - HIGH);
-	KUNIT_EXPECT_TRUE(test, keel_load_is_high(conn));
+	load_come(conn, KEEL_FRAME_REQUEST, 0, HIGH - 1);
+	KUNIT_EXPECT_TRUE(test, conn->busy);
 	load_come(conn, KEEL_FRAME_ANSWER, 0, 1);
-	KUNIT_EXPECT_FALSE(test, keel_load_is_high(conn));
+	KUNIT_EXPECT_FALSE(test, conn->busy);
 	load_come(conn, KEEL_FRAME_ANSWER, 0, 1000);
+	load_come(conn, KEEL_FRAME_ANSWER, KEEL_FRAME_F_BUSY, HIGH - 1);
+	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, 1);
+	KUNIT_EXPECT_TRUE(test, conn->busy);
+}
+
+/* HOST-3: after a pause it is not busy. */
+static void host_3_pause(struct kunit *test)
+{
+	const struct keel_frame frame = { .type = KEEL_FRAME_REQUEST, .flags = KEEL_FRAME_F_BUSY };
+	struct keel_conn *conn = load_conn(test);
+
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH);
-	KUNIT_EXPECT_TRUE(test, keel_load_is_high(conn));
+	KUNIT_EXPECT_TRUE(test, conn->busy);
+	conn->load_at = jiffies - HZ;
+	keel_load_frame(conn, &frame);
+	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH - 1);
+	KUNIT_EXPECT_TRUE(test, conn->busy);
 }
 
 static struct kunit_case load_cases[] = {
-	KUNIT_CASE(host_3_requests),
-	KUNIT_CASE(host_3_too_many),
-	KUNIT_CASE(host_3_lost),
-	KUNIT_CASE(host_3_high),
+	KUNIT_CASE(host_3_parts),
+	KUNIT_CASE(host_3_old),
+	KUNIT_CASE(host_3_busy),
+	KUNIT_CASE(host_3_pause),
 	{}
 };
 

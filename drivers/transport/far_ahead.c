@@ -102,6 +102,7 @@ bool keel_far_follow(struct keel_xfer *x, u32 index)
 	if (aims)
 		keel_far_start_wqe(far, index);
 	whole = keel_far_push(x, index);
+	keel_far_tally(far);
 	/* Nothing was sent, and it did not go back. */
 	if (aims && far->at == index && !far->sent && !far->whole) {
 		far->at = index - 1;

@@ -237,7 +237,7 @@ static enum keel_far_step keel_far_repeat(struct keel_far *far, struct keel_far_
  * for data, and to send more of a long message; but a program there often waits for a message of
  * this side, which carries the answer.
  */
-static bool keel_far_is_patient(const struct keel_far *far, const struct keel_far_slot *slot)
+static bool keel_far_is_patient(struct keel_far *far, const struct keel_far_slot *slot)
 	__must_hold(&far->from.lock)
 {
 	const struct keel_frame *frame = &slot->frame;
@@ -245,7 +245,8 @@ static bool keel_far_is_patient(const struct keel_far *far, const struct keel_fa
 	return keel_far_is_data(frame->request.opcode) && frame->flags & KEEL_FRAME_F_FIRST &&
 	       frame->flags & KEEL_FRAME_F_LAST &&
 	       far->answer.answer.result == KEEL_RESULT_DONE &&
-	       le32_to_cpu(frame->len) <= KEEL_FRAME_DATA;
+	       far->answer.answer.status == IB_WC_SUCCESS &&
+	       le32_to_cpu(frame->len) <= KEEL_FRAME_DATA && keel_far_may_wait(far);
 }
 
 /*

@@ -298,15 +298,9 @@ static bool keel_far_needed_memory(const struct keel_xfer *x)
 	return context_unsafe(x->qp->sq.wait) == KEEL_WAIT_MEMORY;
 }
 
-/**
- * keel_far_send() - send a message to another host, or continue to do so
- * @x: the message; &keel_from.segs has its local memory
- *
- * Context: preemption is disabled; the lock of the send queue is held.
- * Return: KEEL_XFER_DONE: it has ended; KEEL_XFER_UNDERWAY: call keel_far_wait();
- * KEEL_XFER_ABSENT and KEEL_XFER_STOPPED as keel_req_run().
- */
-enum keel_xfer_result keel_far_send(struct keel_xfer *x)
+/* As keel_far_send(). */
+static enum keel_xfer_result keel_far_attend(struct keel_xfer *x)
+	__must_hold(&x->from->lock)
 {
 	struct keel_far *far = x->qp->far;
 	enum keel_xfer_result result;
@@ -338,6 +332,22 @@ enum keel_xfer_result keel_far_send(struct keel_xfer *x)
 	/* If it has waited for its turn, it has its whole time again. */
 	if (result == KEEL_XFER_UNDERWAY && now >= far->deadline)
 		return keel_far_end(x, IB_WC_RETRY_EXC_ERR, KEEL_WHY_PEER);
+	return result;
+}
+
+/**
+ * keel_far_send() - send a message to another host, or continue to do so
+ * @x: the message; &keel_from.segs has its local memory
+ *
+ * Context: preemption is disabled; the lock of the send queue is held.
+ * Return: KEEL_XFER_DONE: it has ended; KEEL_XFER_UNDERWAY: call keel_far_wait();
+ * KEEL_XFER_ABSENT and KEEL_XFER_STOPPED as keel_req_run().
+ */
+enum keel_xfer_result keel_far_send(struct keel_xfer *x)
+{
+	enum keel_xfer_result result = keel_far_attend(x);
+
+	keel_far_tally(x->qp->far);
 	return result;
 }
 

@@ -263,6 +263,8 @@ static void keel_far_frame(struct keel_frame *frame, const struct keel_xfer *x, 
 		/* Kernel consumers may leave it unset where it has no meaning. */
 		.request.imm = cpu_to_le32(x->op->flags & KEEL_OP_IMM ? x->wqe->imm : 0),
 	};
+	if (keel_far_is_busy(far))
+		frame->flags |= KEEL_FRAME_F_BUSY;
 	if (last && x->wqe->flags & IB_SEND_SOLICITED)
 		frame->flags |= KEEL_FRAME_F_SOLICITED;
 	keel_far_request(frame, x, n);
@@ -322,6 +324,7 @@ static enum keel_copy_result keel_far_packet(struct keel_xfer *x, struct keel_bu
 		return copied;
 	}
 	keel_far_frame(&frame, x, n);
+	keel_far_follows(far);
 	keel_link_send(buf, &frame, bytes);
 	keel_count(x->qp->kdev, far_packets, 1);
 	far->staged = false;

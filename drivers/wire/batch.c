@@ -8,7 +8,7 @@
  * order stays.
  *
  * An answer that the other side hardly waits for (&keel_buf.patient) waits as well if few
- * messages are under way, for the next request: keel_batch_note() tells whether one may come.
+ * messages are under way, for the next request of its QP.
  */
 #include <linux/align.h>
 #include <linux/ktime.h>
@@ -74,36 +74,7 @@ static bool keel_batch_is_full(const struct keel_conn *conn)
  */
 bool keel_batch_waits(const struct keel_buf *buf)
 {
-	return keel_batch_is_full(buf->conn) || (buf->patient && buf->conn->pairs);
-}
-
-/**
- * keel_batch_note() - note whether frames that may wait have others soon behind them
- * @buf: the buffer of a frame that is sent now
- * @frame: its header
- *
- * So it is if programs answer each message by a message. Else an answer does not wait, because the
- * requester would.
- *
- * Context: any but interrupts.
- */
-void keel_batch_note(const struct keel_buf *buf, const struct keel_frame *frame)
-{
-	struct keel_conn *conn = buf->conn;
-	u64 now;
-
-	/* Other QPs tell nothing: they may be those of another user. */
-	if (!buf->patient && (frame->type != KEEL_FRAME_REQUEST || !conn->patient_at ||
-			      frame->to != conn->patient_to))
-		return;
-	now = ktime_get_ns();
-	if (buf->patient) {
-		conn->patient_at = now;
-		conn->patient_to = frame->to;
-		return;
-	}
-	conn->pairs = now - conn->patient_at < conn->patient_ns;
-	conn->patient_at = 0;
+	return keel_batch_is_full(buf->conn) || buf->patient;
 }
 
 /**

@@ -194,9 +194,6 @@ void keel_conn_flush_work(struct work_struct *work)
 	struct keel_conn *conn = container_of(work, struct keel_conn, flush);
 
 	guard(spinlock)(&conn->lock);
-	/* Nothing came for which an answer has waited. */
-	if (conn->batch && conn->patient_at)
-		conn->pairs = false;
 	keel_conn_flush(conn);
 }
 
@@ -215,7 +212,6 @@ bool keel_conn_send(struct keel_buf *buf, const struct keel_frame *frame, u32 le
 	bool takes = keel_batch_takes(buf, frame, len), waits = takes && keel_batch_waits(buf);
 	bool joins;
 
-	keel_batch_note(buf, frame);
 	/* Frames arrive in the order in which they were sent. */
 	if (!takes || !keel_batch_has_room(conn, len))
 		/* It is a buffer of this connection. */

@@ -107,7 +107,7 @@ static void keel_handler_account(struct keel_conn *conn, u64 start)
 				min_t(u32, num_online_cpus(), current->nr_cpus_allowed),
 				READ_ONCE(keel_urgent_percent));
 	may = keel_urgent_note(urgent, start, ktime_get_ns(), most);
-	keel_handler_set_urgent(urgent, may && !keel_load_is_high(conn));
+	keel_handler_set_urgent(urgent, may && !conn->busy);
 }
 
 /* Return: the number of completions, or a negative errno. */

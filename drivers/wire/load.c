@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Is a connection busy? A message that is alone waits for the threads of both hosts, so they are
- * urgent (handler.c). If many are under way, it does not matter when one of them is handled, and
- * threads that are woken for each one would cost the throughput of all. The requester knows how
- * many are under way, and tells the other host.
+ * Is a link busy? A message that is alone waits for the threads of both hosts, so they are urgent
+ * (handler.c). If many are under way, threads that are woken for each one would cost the throughput
+ * of all. The requester knows how many are under way, and tells the other host in the frame.
+ *
+ * Users have a part in that number, and may leave packets unanswered as long as they want: their
+ * part counts for two slots of time at most.
  */
 #include <kunit/visibility.h>
 #include <linux/jiffies.h>
@@ -11,34 +13,67 @@
 
 #include "keel_conn.h"
 
-/* Requests that are not answered from which on a connection is busy. */
-#define KEEL_LOAD_BUSY		4
-/* Without an answer for so long, those are lost that are missing. */
-#define KEEL_LOAD_LOST		(HZ / 10)
-/* Frames that tell so until the threads are not urgent, and the most that are remembered. */
-#define KEEL_LOAD_HIGH		8
-#define KEEL_LOAD_MOST		16U
+#define KEEL_LOAD_SLOT		max(HZ / 16, 1)
+/* Busy frames until a connection is so, unless others come in between, and the most that count. */
+#define KEEL_LOAD_HIGH		8U
+/* After so long without one, a connection is not busy. */
+#define KEEL_LOAD_IDLE		max(HZ / 50, 1)
+
+/* Forget what is old. */
+static void keel_load_turn(struct keel_load *load)
+	__must_hold(&load->lock)
+{
+	unsigned long slot = jiffies / KEEL_LOAD_SLOT, passed = slot - load->slot;
+
+	if (!passed)
+		return;
+	load->n[slot % 2] = 0;
+	if (passed > 1)
+		load->n[(slot - 1) % 2] = 0;
+	load->slot = slot;
+}
+
+/* Packets of a part that still count. */
+static u32 keel_load_of(const struct keel_load *load, const struct keel_load_part *part)
+	__must_hold(&load->lock)
+{
+	return load->slot - part->slot < 2 ? part->n : 0;
+}
 
 /**
- * keel_load_request() - a request is sent
- * @conn: the connection
- * @frame: its header, which gets KEEL_FRAME_F_BUSY
+ * keel_load_set() - set how many packets are under way
+ * @load: of the link
+ * @part: of a QP; zeroed at first
+ * @n: packets of the QP
  *
- * Context: any but interrupts.
+ * Context: any but interrupts; one thread at a time has @part.
  */
-void keel_load_request(struct keel_conn *conn, struct keel_frame *frame)
+void keel_load_set(struct keel_load *load, struct keel_load_part *part, u32 n)
 {
-	if (frame->type != KEEL_FRAME_REQUEST)
-		return;
-	if (!conn->requests)
-		conn->answered = jiffies;
-	else if (time_after(jiffies, conn->answered + KEEL_LOAD_LOST))
-		conn->requests = 0;
-	if (conn->requests >= KEEL_LOAD_BUSY)
-		frame->flags |= KEEL_FRAME_F_BUSY;
-	conn->requests++;
+	guard(spinlock)(&load->lock);
+	keel_load_turn(load);
+	load->n[part->slot % 2] -= keel_load_of(load, part);
+	part->slot = load->slot;
+	part->n = n;
+	load->n[part->slot % 2] += n;
 }
-EXPORT_SYMBOL_IF_KUNIT(keel_load_request);
+EXPORT_SYMBOL_IF_KUNIT(keel_load_set);
+
+/**
+ * keel_load_but() - how many packets of other QPs are under way?
+ * @load: of the link
+ * @part: of a QP
+ *
+ * Context: as keel_load_set().
+ * Return: their number.
+ */
+u32 keel_load_but(struct keel_load *load, const struct keel_load_part *part)
+{
+	guard(spinlock)(&load->lock);
+	keel_load_turn(load);
+	return load->n[0] + load->n[1] - keel_load_of(load, part);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_load_but);
 
 /**
  * keel_load_frame() - a request or an answer has come
@@ -49,31 +84,21 @@ EXPORT_SYMBOL_IF_KUNIT(keel_load_request);
  */
 void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame)
 {
-	if (frame->type == KEEL_FRAME_ANSWER) {
-		guard(spinlock)(&conn->lock);
-		conn->answered = jiffies;
-		/* The other host may send any number. */
-		if (conn->requests)
-			conn->requests--;
-	} else if (frame->type != KEEL_FRAME_REQUEST) {
+	if (frame->type != KEEL_FRAME_REQUEST && frame->type != KEEL_FRAME_ANSWER)
 		return;
+	if (time_after(jiffies, conn->load_at + KEEL_LOAD_IDLE)) {
+		conn->load = 0;
+		conn->busy = false;
 	}
+	conn->load_at = jiffies;
 	if (frame->flags & KEEL_FRAME_F_BUSY)
-		conn->load = min(conn->load + 1, KEEL_LOAD_MOST);
+		conn->load = min(conn->load + 1, KEEL_LOAD_HIGH);
 	else if (conn->load)
 		conn->load--;
+	/* Not one thing and then the other all the time. */
+	if (conn->load == KEEL_LOAD_HIGH)
+		conn->busy = true;
+	else if (!conn->load)
+		conn->busy = false;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_load_frame);
-
-/**
- * keel_load_is_high() - are so many messages under way that none is urgent?
- * @conn: the connection
- *
- * Context: as keel_load_frame().
- * Return: true if so.
- */
-bool keel_load_is_high(const struct keel_conn *conn)
-{
-	return conn->load >= KEEL_LOAD_HIGH;
-}
-EXPORT_SYMBOL_IF_KUNIT(keel_load_is_high);

@@ -86,6 +86,7 @@ struct keel_link *keel_link_alloc(struct keel_dev *kdev, const struct keel_ends 
 	INIT_WORK(&link->work, keel_links_run);
 	INIT_DELAYED_WORK(&link->again, keel_link_again);
 	spin_lock_init(&link->lock);
+	spin_lock_init(&link->load.lock);
 	INIT_LIST_HEAD(&link->age);
 	INIT_LIST_HEAD(&link->guests);
 	INIT_LIST_HEAD(&link->offers);

@@ -195,7 +195,6 @@ void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len)
 	u32 room = 0;
 
 	scoped_guard(spinlock, &conn->lock) {
-		keel_load_request(conn, frame);
 		/* keel_conn_destroy() destroys the QP after it was over. */
 		if (conn->state == KEEL_CONN_UP &&
 		    /* It is a buffer of this connection. */
