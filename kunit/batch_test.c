@@ -18,16 +18,7 @@
 /* Send a request with @len bytes, each of which is @nr. */
 static void batch_send(struct kunit *test, u32 nr, u32 len)
 {
-	struct keel_frame frame = { .type = KEEL_FRAME_REQUEST, .to = cpu_to_le32(nr) };
-	struct keel_link_wait wait;
-	struct keel_buf *buf;
-	u64 epoch;
-
-	keel_wait_init(&wait, NULL, NULL);
-	buf = keel_link_tx(rx->link, &wait, len, &epoch);
-	KUNIT_ASSERT_NOT_NULL(test, buf);
-	memset(buf->data, nr, len);
-	keel_link_send(buf, &frame, len);
+	rx_send(test, KEEL_FRAME_REQUEST, nr, len, false);
 }
 
 static void batch_done(u32 nr, enum ib_wc_status status)

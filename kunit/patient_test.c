@@ -10,36 +10,14 @@
 
 #define HEADER		sizeof(struct keel_frame)
 #define CREDITS		100
-/* Time that is over when the test goes on, ns, and a time in which that does not happen. */
-#define SHORT_NS	1
-#define LONG_NS		(1000 * NSEC_PER_SEC)
-
-/* Send a frame with @len bytes for the number @to. A buffer is not patient at first. */
-static void patient_send(struct kunit *test, enum keel_frame_type type, u32 to, u32 len,
-			 bool patient)
-{
-	struct keel_frame frame = { .type = type, .to = cpu_to_le32(to) };
-	struct keel_link_wait wait;
-	struct keel_buf *buf;
-	u64 epoch;
-
-	keel_wait_init(&wait, NULL, NULL);
-	buf = keel_link_tx(rx->link, &wait, len, &epoch);
-	KUNIT_ASSERT_NOT_NULL(test, buf);
-	memset(buf->data, to, len);
-	if (patient)
-		buf->patient = true;
-	keel_link_send(buf, &frame, len);
-}
-
 static void patient_answer(struct kunit *test, u32 to)
 {
-	patient_send(test, KEEL_FRAME_ANSWER, to, 0, true);
+	rx_send(test, KEEL_FRAME_ANSWER, to, 0, true);
 }
 
 static void patient_request(struct kunit *test, u32 to)
 {
-	patient_send(test, KEEL_FRAME_REQUEST, to, 0, false);
+	rx_send(test, KEEL_FRAME_REQUEST, to, 0, false);
 }
 
 static u32 patient_nsent(void)
@@ -126,14 +104,14 @@ static void host_2_answers(struct kunit *test)
 static void host_2_impatient(struct kunit *test)
 {
 	patient_begin(test);
-	patient_send(test, KEEL_FRAME_ANSWER, 3, 0, false);
+	rx_send(test, KEEL_FRAME_ANSWER, 3, 0, false);
 	patient_used(test, 2, 0);
 	patient_single(test, 1, KEEL_FRAME_ANSWER, 3);
 	patient_answer(test, 4);
 	/* Its buffer is the next one. */
 	patient_answer(test, 5);
 	patient_used(test, 2, 1);
-	patient_send(test, KEEL_FRAME_ANSWER, 6, 0, false);
+	rx_send(test, KEEL_FRAME_ANSWER, 6, 0, false);
 	patient_used(test, 3, 0);
 	patient_batch(test, 2, 3);
 	patient_part(test, 2, 2, KEEL_FRAME_ANSWER, 6);
@@ -145,7 +123,7 @@ static void host_2_not_batched(struct kunit *test)
 	patient_begin(test);
 	patient_answer(test, 3);
 	patient_used(test, 1, 1);
-	patient_send(test, KEEL_FRAME_REQUEST, 4, KEEL_BATCH_DATA + 1, false);
+	rx_send(test, KEEL_FRAME_REQUEST, 4, KEEL_BATCH_DATA + 1, false);
 	patient_used(test, 3, 0);
 	patient_batch(test, 1, 1);
 	patient_part(test, 1, 0, KEEL_FRAME_ANSWER, 3);
@@ -156,7 +134,7 @@ static void host_2_not_batched(struct kunit *test)
 static void host_2_long_answer(struct kunit *test)
 {
 	patient_begin(test);
-	patient_send(test, KEEL_FRAME_ANSWER, 3, KEEL_BATCH_DATA + 1, true);
+	rx_send(test, KEEL_FRAME_ANSWER, 3, KEEL_BATCH_DATA + 1, true);
 	patient_used(test, 2, 0);
 	patient_single(test, 1, KEEL_FRAME_ANSWER, 3);
 }

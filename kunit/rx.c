@@ -243,3 +243,20 @@ void rx_ends(struct kunit *test)
 	guard(spinlock)(&conn->lock);
 	conn->state = KEEL_CONN_UP;
 }
+
+void rx_send(struct kunit *test, enum keel_frame_type type, u32 to, u32 len, bool patient)
+{
+	struct keel_frame frame = { .type = type, .to = cpu_to_le32(to) };
+	struct keel_link_wait wait;
+	struct keel_buf *buf;
+	u64 epoch;
+
+	keel_wait_init(&wait, NULL, NULL);
+	buf = keel_link_tx(rx->link, &wait, len, &epoch);
+	KUNIT_ASSERT_NOT_NULL(test, buf);
+	memset(buf->data, to, len);
+	/* A buffer is not so at first. */
+	if (patient)
+		buf->patient = true;
+	keel_link_send(buf, &frame, len);
+}

@@ -70,5 +70,7 @@ void rx_ends(struct kunit *test);
 u32 rx_owed(void);
 u32 rx_credits(void);
 void rx_set_credits(u32 credits);
+/* Send a frame to QP @to, with @len bytes, each of which is @to. @patient: &keel_buf.patient. */
+void rx_send(struct kunit *test, enum keel_frame_type type, u32 to, u32 len, bool patient);
 
 #endif /* KEEL_RX_H */
