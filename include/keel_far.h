@@ -213,7 +213,7 @@ struct keel_far {
 	u32 most;
 	bool lengthy;
 	u32 at;
-	u64 lens[KEEL_FAR_WINDOW];
+	u32 lens[KEEL_FAR_WINDOW];
 	u64 reads;
 	u32 una;
 	u32 next;

@@ -21,8 +21,10 @@
 /* Limits of &keel_far.probes and &keel_far.resends: more only made numbers overflow. */
 #define KEEL_FAR_DOUBLINGS	6
 
-static u64 *keel_far_len(struct keel_far *far, u32 index)
+static u32 *keel_far_len(struct keel_far *far, u32 index)
 {
+	/* keel_req_check() has refused longer ones. */
+	BUILD_BUG_ON(KEEL_MAX_MSG > U32_MAX);
 	BUILD_BUG_ON_NOT_POWER_OF_2(KEEL_FAR_WINDOW);
 	return &far->lens[index % KEEL_FAR_WINDOW];
 }
