@@ -8,6 +8,7 @@
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/sched.h>
+#include <linux/sizes.h>
 #include <linux/string.h>
 #include <linux/vmalloc.h>
 #include <kunit/visibility.h>
@@ -22,8 +23,8 @@ static_assert(sizeof(struct keel_uapi_send_wqe) == 64);
 static_assert(sizeof(struct keel_uapi_recv_wqe) == 16);
 static_assert(sizeof(struct keel_uapi_sge) == 16);
 
-/* Number of WQEs or CQEs that are copied before rescheduling. */
-#define KEEL_RING_MOVE	1024U
+/* Bytes of WQEs or CQEs that are copied before rescheduling: others spin meanwhile. */
+#define KEEL_RING_MOVE	SZ_8K
 
 static size_t keel_ring_bytes(u32 entries, u32 stride)
 {
@@ -179,7 +180,7 @@ int keel_ring_move(const struct keel_ring *from, const struct keel_ring *to,
 
 	lockdep_assert_held(lock);
 	while (!*dead && *end - first <= keel_ring_size(to)) {
-		piece = min(*end - next, KEEL_RING_MOVE);
+		piece = min(*end - next, max(KEEL_RING_MOVE / bytes, 1U));
 		for (; piece; piece--, next++)
 			memcpy(keel_ring_entry(to, next),
 			       keel_ring_entry(from, next), bytes);
