@@ -41,7 +41,7 @@ struct keel_srq;
  * @part: more parts follow
  * @refused: the responder has refused it, also if @status does not say so (UC)
  * @again: it was executed before: if it is refused now, nothing happens to the QP
- * @brief: as &keel_turn.brief
+ * @brief: as &keel_turn.brief; responder: only with memory that is never absent
  * @rnr_ns: the RNR delay that the peer asks for
  * @domain: number of the domain that rkeys are checked against
  * @status: status of the completion
@@ -82,7 +82,7 @@ struct keel_xfer {
  * @KEEL_XFER_RNR: the peer has no receive WQE: wait
  * @KEEL_XFER_NO_PEER: no peer is connected and ready: wait
  * @KEEL_XFER_STOPPED: a signal, the state of a QP, the end of the turn, or another
- *	thread interrupted it: check them, and retry
+ *	thread interrupted it, or it is not brief: check them, and retry
  * @KEEL_XFER_BUSY: the lock of the peer's responder is taken: retry
  * @KEEL_XFER_ABSENT: memory is not present, see &keel_copy_ctl.need
  * @KEEL_XFER_UNDERWAY: packets are under way to another host: wait for its answers

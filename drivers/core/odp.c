@@ -107,7 +107,8 @@ static void keel_odp_leave(struct keel_worker *worker, struct mm_struct *mm)
  * @write: they will be written
  * @page: gets the pages; the caller unpins them
  *
- * Does not wait for another thread.
+ * Waits for no fault, and not for the mmap_lock. Of hugetlbfs, the kernel takes a lock that
+ * other threads have while they fault a page in, zero it, or unmap it.
  *
  * Context: process context; the caller may hold any mutex.
  * Return: the number of pages, at least 1; -EAGAIN if the first is not present

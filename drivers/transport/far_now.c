@@ -3,8 +3,8 @@
  * Short packets, which the thread of the link executes itself, and short messages that an answer
  * completes. To wake the worker of the process would take far longer, and cost more, than they do.
  * So it is for one packet at a time, of at most KEEL_FRAME_DATA bytes, as long as nothing else
- * runs the queue, and all memory is there. The worker does the rest. The thread works for all
- * processes, so it waits for none.
+ * runs the queue, and all memory is always there. The worker does the rest. The thread works for
+ * all processes, so it waits for none.
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
@@ -28,7 +28,7 @@ VISIBLE_IF_KUNIT bool keel_far_has_owner(const struct keel_qp *qp)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_has_owner);
 
-/* May the thread run the QP? It does not stop before the machine sleeps, as processes do. */
+/* May the thread run the QP? Memory behind a BAR may be slow. */
 static bool keel_far_is_ours(const struct keel_qp *qp)
 {
 	return !qp->kdev->bar && keel_far_has_owner(qp);

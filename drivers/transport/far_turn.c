@@ -25,24 +25,26 @@ static bool keel_far_is_away(struct keel_far *far, const struct keel_srq *srq)
 	return slot && keel_far_place(far, &slot->frame, srq) == KEEL_FAR_ELSEWHERE;
 }
 
-/* Is the first packet, or its answer, soon done with? */
-static bool keel_far_is_brief(struct keel_far *far)
+/* Is the first packet, or its answer, soon done with? Else *@step: what follows. */
+static bool keel_far_is_brief(struct keel_far *far, enum keel_far_step *step)
 {
 	const struct keel_far_slot *slot;
 
 	guard(spinlock)(&far->lock);
 	slot = keel_far_first(far, &far->requests);
-	return !slot || keel_far_is_short(&slot->frame);
+	/* Another packet may arrive at once, and be long. */
+	*step = slot ? KEEL_FAR_LATER : KEEL_FAR_IDLE;
+	return slot && keel_far_is_short(&slot->frame);
 }
 
 /*
- * Do one thing with the lock, and the rest of it without; @once: only what is brief, and request
- * no memory. Not preempted with the lock: see &keel_far.from.
+ * Do one thing with the lock, and the rest of it without; @once: only what is brief, with memory
+ * that is never absent. Not preempted with the lock: see &keel_far.from.
  */
 static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struct keel_srq *srq,
 					       u64 until, bool once)
 {
-	struct keel_xfer x = { .until = until };
+	struct keel_xfer x = { .until = until, .brief = once };
 	struct keel_lack lack = {};
 	enum keel_far_step step;
 
@@ -52,7 +54,8 @@ static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struc
 		return KEEL_FAR_TAKEN;
 	}
 	atomic_xchg(&far->again, 0);
-	step = once && !keel_far_is_brief(far) ? KEEL_FAR_LATER : keel_far_step(far, srq, &x);
+	if (!once || keel_far_is_brief(far, &step))
+		step = keel_far_step(far, srq, &x);
 	if (step == KEEL_FAR_MORE && keel_far_is_away(far, srq))
 		step = KEEL_FAR_AWAY;
 	if (step == KEEL_FAR_AWAY)

@@ -164,6 +164,9 @@ enum keel_copy_result keel_resp_copy(struct keel_xfer *x,
 
 	if (!keel_segs_may_lack(dst) && !keel_segs_may_lack(src))
 		return keel_resp_copy_present(x, dst, src);
+	/* To look up pages takes locks of their mapping. */
+	if (x->brief)
+		return KEEL_COPY_STOPPED;
 	keel_resp_relax();
 	res = keel_copy(dst, x->off, src, 0, src->len, &x->from->fetch.ctl);
 	keel_resp_stay();

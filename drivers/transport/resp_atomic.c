@@ -29,6 +29,11 @@ static int keel_resp_change_word(struct keel_xfer *x)
 	bool relax = keel_segs_may_lack(&from->remote);
 	int ret;
 
+	/* As in keel_resp_copy(). */
+	if (relax && x->brief) {
+		keel_segs_put(&from->remote);
+		return -EBUSY;
+	}
 	if (relax)
 		keel_resp_relax();
 	if (wqe->opcode == IB_WR_ATOMIC_WRITE)
@@ -49,6 +54,8 @@ static int keel_resp_change_word(struct keel_xfer *x)
 static enum keel_xfer_result keel_resp_word_failed(struct keel_xfer *x, int ret)
 	__must_hold(&x->from->lock, &x->peer->resp.lock)
 {
+	if (ret == -EBUSY)
+		return KEEL_XFER_STOPPED;
 	if (ret == -EAGAIN)
 		return KEEL_XFER_ABSENT;
 	if (ret == -EINVAL)

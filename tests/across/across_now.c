@@ -15,6 +15,9 @@
 #include "t.h"
 
 #define PERCENT		"/sys/module/keel/parameters/urgent_percent"
+/* On-demand memory that operations of other hosts change. */
+#define ODP_RIGHTS	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |	\
+			 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ON_DEMAND)
 /* The priority of works of ib_core. */
 #define NICE		(-20)
 /* Bytes of a short message, and of one that the worker of the process executes. */
@@ -108,12 +111,30 @@ static void check_short(struct end *e, const struct far_qp *far)
 	CHECK_EQ(*word, 40);
 }
 
+static void stop(const struct peer *peer)
+{
+	int status;
+
+	SYS(kill(peer->pid, SIGSTOP));
+	CHECK_EQ(SYS(waitpid(peer->pid, &status, WUNTRACED)), peer->pid);
+	CHECK(WIFSTOPPED(status));
+}
+
+/* A message waits until the process continues. */
+static void check_waits(struct end *e, const struct peer *peer, uint64_t wr_id)
+{
+	/* It arrives meanwhile; else this test only proves less. */
+	usleep(50000);
+	CHECK_NO_WC(e->cq);
+	SYS(kill(peer->pid, SIGCONT));
+	CHECK_WC(e->cq, wr_id, IBV_WC_SUCCESS);
+}
+
 TEST(stopped, "HOST-1,ISO-1", "a process that is stopped gets short messages of another host, and long ones when it continues")
 {
 	struct far_qp mine, other;
 	struct peer peer;
 	struct end e;
-	int status;
 
 	hosts_up();
 	peer_start(&peer, run_stopped);
@@ -123,17 +144,59 @@ TEST(stopped, "HOST-1,ISO-1", "a process that is stopped gets short messages of 
 	peer_put_var(&peer, mine);
 	connect_to(&e, &other);
 	peer_wait(&peer);
-	SYS(kill(peer.pid, SIGSTOP));
-	CHECK_EQ(SYS(waitpid(peer.pid, &status, WUNTRACED)), peer.pid);
-	CHECK(WIFSTOPPED(status));
+	stop(&peer);
 	check_short(&e, &other);
 	post_rdma(e.qp, IBV_WR_RDMA_WRITE, 6, part(&e, AT_WRITE, LONGER), other.addr + AT_LATE,
 		  other.rkey);
-	/* It arrives meanwhile; else this test only proves less. */
-	usleep(50000);
-	CHECK_NO_WC(e.cq);
-	SYS(kill(peer.pid, SIGCONT));
-	CHECK_WC(e.cq, 6, IBV_WC_SUCCESS);
+	check_waits(&e, &peer, 6);
+	peer_tell(&peer);
+	peer_end(&peer);
+	end_free(&e);
+}
+
+/* Likewise, but all of its memory is on-demand memory, which is present. */
+static void run_on_demand(struct peer *parent)
+{
+	struct end e = end_new(1);
+	struct far_qp mine = far_of(&e), other;
+	struct ibv_mr *mr = MUST(ibv_reg_mr(e.pd, e.mem, SHORT, ODP_RIGHTS));
+
+	memset(e.mem, 0, SHORT);
+	*(uint64_t *)(e.mem + AT_WORD) = 40;
+	mine.rkey = mr->rkey;
+	peer_put_var(parent, mine);
+	peer_get_var(parent, other);
+	connect_to(&e, &other);
+	peer_tell(parent);
+	peer_wait(parent);
+	CHECK_EQ(*(uint64_t *)(e.mem + AT_WORD), 42);
+	CHECK_ALL(e.mem + 64, 'w', 64);
+	CHECK_OK(ibv_dereg_mr(mr));
+	end_free(&e);
+}
+
+TEST(on_demand, "HOST-1,ISO-2", "threads of links do not look up memory: a process that is stopped gets no message for on-demand memory")
+{
+	struct far_qp mine, other;
+	struct peer peer;
+	struct end e;
+
+	hosts_up();
+	peer_start(&peer, run_on_demand);
+	e = end_new(0);
+	mine = far_of(&e);
+	peer_get_var(&peer, other);
+	peer_put_var(&peer, mine);
+	connect_to(&e, &other);
+	peer_wait(&peer);
+	memset(e.mem + AT_WRITE, 'w', 64);
+	stop(&peer);
+	post_add(e.qp, 1, part(&e, AT_WORD, sizeof(uint64_t)), other.addr + AT_WORD, other.rkey, 2);
+	check_waits(&e, &peer, 1);
+	CHECK_EQ(*(uint64_t *)(e.mem + AT_WORD), 40);
+	stop(&peer);
+	post_rdma(e.qp, IBV_WR_RDMA_WRITE, 2, part(&e, AT_WRITE, 64), other.addr + 64, other.rkey);
+	check_waits(&e, &peer, 2);
 	peer_tell(&peer);
 	peer_end(&peer);
 	end_free(&e);
