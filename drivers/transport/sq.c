@@ -31,6 +31,9 @@ module_param_named(big_bytes, keel_big_bytes, uint, 0644);
 MODULE_PARM_DESC(big_bytes,
 		 "Leave messages of so many bytes or more to a thread of the process (default 262144; 0: none)");
 
+/* How often the thread of a link runs a send queue for one answer. */
+#define KEEL_SQ_BRIEF_RUNS	2
+
 /* The next action of the thread that runs a send queue. */
 enum keel_action {
 	KEEL_ACTION_MORE,	/* continue: there may be another WQE */
@@ -297,6 +300,15 @@ static bool keel_sq_must_leave(const struct keel_qp *qp,
 }
 
 /*
+ * The thread of a link works for all users, and leaves what they post meanwhile to them.
+ * A program that answers each message posts once.
+ */
+static bool keel_sq_has_enough(const struct keel_qp *qp, const struct keel_turn *turn, u32 runs)
+{
+	return (turn->brief && runs >= KEEL_SQ_BRIEF_RUNS) || keel_sq_must_leave(qp, turn);
+}
+
+/*
  * The turn is over, and WQEs are left. In other states, nothing executes them before
  * a transition, and that runs the queue.
  */
@@ -358,6 +370,7 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 	struct keel_sq *sq = &qp->sq;
 	enum keel_action action;
 	bool ran = false;
+	u32 runs = 0;
 
 	/*
 	 * Pairs with atomic_xchg(): a thread that clears @again sees the work
@@ -376,9 +389,10 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		action = KEEL_ACTION_IDLE;
 		while (action == KEEL_ACTION_IDLE && atomic_xchg(&sq->again, 0)) {
 			action = keel_sq_drain(qp, turn);
+			runs++;
 			cond_resched();
 			if (atomic_read(&sq->again) &&
-			    keel_sq_must_leave(qp, turn))
+			    keel_sq_has_enough(qp, turn, runs))
 				break;
 		}
 		keel_point("sq_drained");
@@ -403,7 +417,7 @@ bool keel_sq_run(struct keel_qp *qp, const struct keel_turn *turn)
 		if (!atomic_read(&sq->again))
 			return true;
 		/* The worker continues: running the queue again would only delay it. */
-	} while (action != KEEL_ACTION_LATER && !keel_sq_must_leave(qp, turn));
+	} while (action != KEEL_ACTION_LATER && !keel_sq_has_enough(qp, turn, runs));
 	/* Without the lock, because the worker must get it. */
 	keel_qp_schedule_alive(qp);
 	return true;
