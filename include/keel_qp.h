@@ -270,6 +270,9 @@ static inline bool keel_ud_keeps(const struct keel_qp *qp)
 	return qp->resp.dgram && READ_ONCE(qp->resp.dgram->pending);
 }
 
+/* qp.c */
+void keel_qp_put_later(struct keel_qp *qp);
+
 /* qp_state.c */
 struct keel_qp *keel_qp_get(struct keel_dev *kdev, u32 qpn);
 void keel_qp_schedule(struct keel_qp *qp);

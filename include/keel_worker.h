@@ -155,6 +155,7 @@ bool keel_job_take_back(struct keel_worker *worker, struct keel_job *job);
 bool keel_job_cancel(struct keel_worker *worker, struct keel_job *job);
 
 void keel_worker_defer(struct work_struct *work);
+void keel_worker_settle(void);
 int keel_worker_lock_mm(const struct keel_worker *worker, struct mm_struct *mm);
 bool keel_worker_hold_mm(struct keel_worker *worker);
 void keel_worker_release_mm(struct keel_worker *worker);

@@ -285,6 +285,46 @@ static void host_2_not_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 2, h->p->b.wcs);
 }
 
+/* The thread that has freed the QP of now_last(). */
+static struct task_struct *now_freed_by;
+static const struct keel_obj_ops *now_ops;
+
+static void now_freed(struct keel_obj *obj)
+{
+	WRITE_ONCE(now_freed_by, current);
+	now_ops->release(obj);
+}
+
+/* The QP is destroyed meanwhile. */
+static bool now_destroy(struct keel_far *far)
+{
+	struct pair *p = current->kunit_test->priv;
+
+	KUNIT_EXPECT_EQ(p->test, 0, ib_destroy_qp(p->b.qp));
+	p->b.qp = NULL;
+	return true;
+}
+
+/* ISO-1: the thread frees no QP: pages of its rings may be locked for long. */
+static void iso_1_last(struct kunit *test)
+{
+	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+	struct keel_frame frame = far_packet(h, 0, IB_WR_SEND, ONLY, 64, 64);
+	struct keel_obj_ops ops = *h->qp->obj.ops;
+
+	now_freed_by = NULL;
+	now_ops = h->qp->obj.ops;
+	ops.release = now_freed;
+	h->qp->obj.ops = &ops;
+	now_own(test);
+	kunit_activate_static_stub(test, keel_far_run_once, now_destroy);
+	/* Not far_request(), which uses the QP afterwards. */
+	keel_far_ops.request(&h->link, &frame, h->data);
+	keel_worker_settle();
+	KUNIT_EXPECT_NOT_NULL(test, READ_ONCE(now_freed_by));
+	KUNIT_EXPECT_PTR_NE(test, current, READ_ONCE(now_freed_by));
+}
+
 static struct kunit_case far_now_cases[] = {
 	KUNIT_CASE_PARAM(host_1_tries, now_gen_params),
 	KUNIT_CASE(iso_2_no_owner),
@@ -294,6 +334,7 @@ static struct kunit_case far_now_cases[] = {
 	KUNIT_CASE(host_2_no_buffer),
 	KUNIT_CASE(host_2_behind),
 	KUNIT_CASE(host_2_not_first),
+	KUNIT_CASE(iso_1_last),
 	{}
 };
 

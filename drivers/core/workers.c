@@ -218,3 +218,14 @@ void keel_worker_defer(struct work_struct *work)
 	queue_work(keel_worker_wq, work);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_worker_defer);
+
+/**
+ * keel_worker_settle() - wait for all work of keel_worker_defer()
+ *
+ * Context: may sleep.
+ */
+void keel_worker_settle(void)
+{
+	flush_workqueue(keel_worker_wq);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_worker_settle);

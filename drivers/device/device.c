@@ -148,6 +148,8 @@ static void keel_dev_release(struct ib_device *ibdev)
 {
 	struct keel_dev *kdev = to_kdev(ibdev);
 
+	/* Links have left the last reference on some QPs to it. */
+	keel_worker_settle();
 	/* It frees the groups that the last QPs have left. */
 	keel_cast_flush(&kdev->cast);
 	/* First, because queued work has references on objects. */

@@ -212,7 +212,7 @@ static void keel_far_request(struct keel_link *link, const struct keel_frame *fr
 		ready = far && keel_far_keep_request(far, link, frame, data) != KEEL_FAR_REFUSE;
 		if (ready)
 			keel_far_arrived(far, frame);
-		keel_obj_put(&qp->obj);
+		keel_qp_put_later(qp);
 	}
 	/* The requester tries again later, also if this cannot be sent now. */
 	if (!ready)
@@ -289,7 +289,7 @@ static void keel_far_answered(struct keel_link *link, const struct keel_frame *f
 	far = smp_load_acquire(&qp->far);
 	if (far && keel_far_keep_answer(far, link, frame, data))
 		keel_far_is_answered(qp, frame);
-	keel_obj_put(&qp->obj);
+	keel_qp_put_later(qp);
 }
 
 /* Return: KEEL_RESULT_DONE: it is kept; else what the sender is told, if it asks. */
@@ -334,7 +334,7 @@ static void keel_far_datagram(struct keel_link *link, const struct keel_frame *f
 
 	if (qp) {
 		result = keel_far_take(qp, &link->ends, frame, data);
-		keel_obj_put(&qp->obj);
+		keel_qp_put_later(qp);
 	}
 	if (result == KEEL_RESULT_DONE)
 		return;
@@ -355,7 +355,7 @@ static void keel_far_group(struct keel_dev *kdev, const struct keel_ends *ends,
 	for (i = 0; i < n; i++) {
 		if (keel_far_take(members[i], ends, frame, data) != KEEL_RESULT_DONE)
 			keel_count(kdev, ud_drops, 1);
-		keel_obj_put(&members[i]->obj);
+		keel_qp_put_later(members[i]);
 	}
 	kfree(members);
 	/* Anybody on the network can send many, and members may be many. */

@@ -37,6 +37,31 @@ static void keel_qp_release(struct keel_obj *obj)
 	kfree_rcu(qp, obj.rcu);
 }
 
+static void keel_qp_put_work(struct work_struct *work)
+{
+	struct keel_qp *qp = container_of(work, struct keel_qp, work);
+
+	keel_obj_put(&qp->obj);
+}
+
+/**
+ * keel_qp_put_later() - drop a reference, and wait for nothing
+ * @qp: the QP; may be freed afterwards
+ *
+ * The last one unpins the pages of rings, which waits for a file system that has locked one. A
+ * thread that works for other users, too, must not do so.
+ *
+ * Context: may sleep.
+ */
+void keel_qp_put_later(struct keel_qp *qp)
+{
+	if (refcount_dec_not_one(&qp->obj.ref.refcount))
+		return;
+	/* It is destroyed, and who queues the work otherwise has a reference. */
+	INIT_WORK(&qp->work, keel_qp_put_work);
+	keel_worker_defer(&qp->work);
+}
+
 static void keel_qp_describe(const struct keel_obj *obj, struct seq_file *m)
 {
 	const struct keel_qp *qp = container_of(obj, struct keel_qp, obj);
