@@ -79,6 +79,7 @@ struct keel_chunks {
  * @is: it is so now
  * @counts: it is one of those that may be so
  * @over: it has used its share
+ * @at: until when its time was reckoned, ns
  * @since: when the period began, ns
  * @used: for how long it was so since then, and what earlier periods have left of it, ns
  */
@@ -86,6 +87,7 @@ struct keel_urgent {
 	bool is;
 	bool counts;
 	bool over;
+	u64 at;
 	u64 since;
 	u64 used;
 };
@@ -248,6 +250,7 @@ int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
 
 /* load.c */
 void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame);
+void keel_load_rest(struct keel_conn *conn);
 
 /* handler.c */
 int keel_handler_start(struct keel_conn *conn);

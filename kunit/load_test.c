@@ -123,11 +123,19 @@ static void host_3_pause(struct kunit *test)
 
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH);
 	KUNIT_EXPECT_TRUE(test, conn->busy);
+	keel_load_rest(conn);
+	KUNIT_EXPECT_TRUE(test, conn->busy);
 	conn->load_at = jiffies - HZ;
 	keel_load_frame(conn, &frame);
 	KUNIT_EXPECT_FALSE(test, conn->busy);
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH - 1);
 	KUNIT_EXPECT_TRUE(test, conn->busy);
+	/* Without another frame, too. */
+	conn->load_at = jiffies - HZ;
+	keel_load_rest(conn);
+	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH - 1);
+	KUNIT_EXPECT_FALSE(test, conn->busy);
 }
 
 static struct kunit_case load_cases[] = {

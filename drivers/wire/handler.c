@@ -11,6 +11,7 @@
 #include <kunit/visibility.h>
 #include <linux/cpumask.h>
 #include <linux/err.h>
+#include <linux/freezer.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
@@ -26,6 +27,8 @@
 #define KEEL_HANDLER_POLL	16
 /* After so many periods, nothing is left of what a thread has used too much. */
 #define KEEL_URGENT_DEBT	1000ULL
+/* A thread that had nothing to do for so long has no part of the time, jiffies. */
+#define KEEL_URGENT_IDLE	HZ
 /* Priority when it is not urgent: that of the works of ib_core. */
 #define KEEL_HANDLER_NICE	(-20)
 
@@ -84,29 +87,38 @@ static void keel_handler_set_urgent(struct keel_urgent *urgent, bool is)
 		return;
 	urgent->is = is;
 	if (is)
-		sched_set_fifo_low(current);
+		keel_thread_hurry(current);
 	else
 		sched_set_normal(current, KEEL_HANDLER_NICE);
 }
 
-/* The thread did something from @start until now. */
-static void keel_handler_account(struct keel_conn *conn, u64 start)
+/* Its part of the time is for those that have something to do, or not any more. */
+static void keel_handler_count(struct keel_urgent *urgent, bool counts)
+{
+	if (counts && !urgent->counts)
+		atomic_inc(&keel_urgent_threads);
+	if (!counts && urgent->counts)
+		atomic_dec(&keel_urgent_threads);
+	urgent->counts = counts;
+}
+
+/* The thread did something from &keel_urgent.at until now. */
+static void keel_handler_account(struct keel_conn *conn)
 {
 	struct keel_urgent *urgent = &conn->urgent;
-	u64 most;
+	u64 start = urgent->at, most;
 	bool may;
 
+	urgent->at = ktime_get_ns();
 	/* Anybody can ask for a connection. */
 	if (!test_bit(KEEL_CONN_CONFIRMED, &conn->events))
 		return;
-	if (!urgent->counts)
-		atomic_inc(&keel_urgent_threads);
-	urgent->counts = true;
+	keel_handler_count(urgent, true);
 	/* Some processors may not be for threads of the kernel. */
 	most = keel_urgent_most(atomic_read(&keel_urgent_threads),
 				min_t(u32, num_online_cpus(), current->nr_cpus_allowed),
 				READ_ONCE(keel_urgent_percent));
-	may = keel_urgent_note(urgent, start, ktime_get_ns(), most);
+	may = keel_urgent_note(urgent, start, urgent->at, most);
 	keel_handler_set_urgent(urgent, may && !conn->busy);
 }
 
@@ -118,42 +130,58 @@ static int keel_handler_poll(struct keel_conn *conn)
 
 	n = ib_poll_cq(conn->cq, KEEL_HANDLER_POLL, wcs);
 	for (i = 0; i < n; i++) {
-		u64 start = ktime_get_ns();
-
 		wcs[i].wr_cqe->done(conn->cq, &wcs[i]);
-		keel_handler_account(conn, start);
+		keel_handler_account(conn);
 	}
 	return n;
 }
 
-/* Wait for a completion, or until the thread may be urgent again when one comes. */
-static void keel_handler_wait(struct keel_conn *conn)
+/* How long the thread waits for a completion, in jiffies. */
+static long keel_handler_patience(const struct keel_conn *conn)
 {
-	long time = conn->urgent.over ? nsecs_to_jiffies(KEEL_URGENT_PERIOD) + 1 :
-					MAX_SCHEDULE_TIMEOUT;
+	/* Then it may be urgent again when one comes. */
+	if (conn->urgent.over || conn->busy)
+		return nsecs_to_jiffies(KEEL_URGENT_PERIOD) + 1;
+	return conn->urgent.counts ? KEEL_URGENT_IDLE : MAX_SCHEDULE_TIMEOUT;
+}
 
+/* Wait for a completion; @broken: the last poll has failed, so that none may ever come. */
+static void keel_handler_wait(struct keel_conn *conn, bool broken)
+{
+	long time, left = 1;
+
+	keel_load_rest(conn);
+	if (conn->urgent.counts)
+		keel_handler_account(conn);
+	time = keel_handler_patience(conn);
 	set_current_state(TASK_INTERRUPTIBLE);
 	/* Some may have come since the last poll. */
 	if (!kthread_should_stop() &&
-	    ib_req_notify_cq(conn->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) <= 0)
-		schedule_timeout(time);
+	    (ib_req_notify_cq(conn->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS) <= 0 ||
+	     broken))
+		left = schedule_timeout(broken ? HZ : time);
 	__set_current_state(TASK_RUNNING);
+	if (!left && time == KEEL_URGENT_IDLE)
+		keel_handler_count(&conn->urgent, false);
+	conn->urgent.at = ktime_get_ns();
 }
 
 static int keel_handler_run(void *arg)
 {
 	struct keel_conn *conn = arg;
+	int n;
 
 	sched_set_normal(current, KEEL_HANDLER_NICE);
-	while (!kthread_should_stop()) {
-		keel_handler_account(conn, ktime_get_ns());
-		if (keel_handler_poll(conn) > 0)
-			cond_resched();
-		else
-			keel_handler_wait(conn);
+	/* Processes are frozen then, but what it executes would change their memory. */
+	set_freezable();
+	conn->urgent.at = ktime_get_ns();
+	while (!kthread_freezable_should_stop(NULL)) {
+		n = keel_handler_poll(conn);
+		if (n <= 0)
+			keel_handler_wait(conn, n < 0);
+		cond_resched();
 	}
-	if (conn->urgent.counts)
-		atomic_dec(&keel_urgent_threads);
+	keel_handler_count(&conn->urgent, false);
 	return 0;
 }
 

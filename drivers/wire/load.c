@@ -76,6 +76,21 @@ u32 keel_load_but(struct keel_load *load, const struct keel_load_part *part)
 EXPORT_SYMBOL_IF_KUNIT(keel_load_but);
 
 /**
+ * keel_load_rest() - a connection is not busy if no request and no answer has come for long
+ * @conn: the connection
+ *
+ * Context: as keel_load_frame().
+ */
+void keel_load_rest(struct keel_conn *conn)
+{
+	if (time_before_eq(jiffies, conn->load_at + KEEL_LOAD_IDLE))
+		return;
+	conn->load = 0;
+	conn->busy = false;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_load_rest);
+
+/**
  * keel_load_frame() - a request or an answer has come
  * @conn: the connection
  * @frame: its header
@@ -86,10 +101,7 @@ void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame)
 {
 	if (frame->type != KEEL_FRAME_REQUEST && frame->type != KEEL_FRAME_ANSWER)
 		return;
-	if (time_after(jiffies, conn->load_at + KEEL_LOAD_IDLE)) {
-		conn->load = 0;
-		conn->busy = false;
-	}
+	keel_load_rest(conn);
 	conn->load_at = jiffies;
 	if (frame->flags & KEEL_FRAME_F_BUSY)
 		conn->load = min(conn->load + 1, KEEL_LOAD_HIGH);
