@@ -15,6 +15,11 @@
 #define KEEL_FAR_RESEND_MIN	(50 * NSEC_PER_MSEC)
 #define KEEL_FAR_RESEND_MAX	(2 * NSEC_PER_SEC)
 
+/*
+ * The least time that a message waits for its answer, whatever its QP says: the other host may keep
+ * the answer back for KEEL_PATIENT_NS, and its threads wait for processors.
+ */
+#define KEEL_FAR_LEAST_NS	(8ULL * KEEL_PATIENT_NS)
 /* How long a message of UC waits for the link before it is dropped. */
 #define KEEL_FAR_UC_NS		(2 * NSEC_PER_SEC)
 /* UC: packets that are not answered for this long are lost, or their answers are. */
@@ -81,7 +86,7 @@ u64 keel_far_peer_ns(const struct keel_qp *qp)
 		return KEEL_FAR_UC_NS;
 	if (!timeout)
 		return U64_MAX;
-	return (4096ULL << timeout) * (READ_ONCE(qp->attr.retry_cnt) + 1);
+	return max((4096ULL << timeout) * (READ_ONCE(qp->attr.retry_cnt) + 1), KEEL_FAR_LEAST_NS);
 }
 
 /**
