@@ -57,9 +57,18 @@ static int far_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 		return -EINVAL;
 	h->kept = far_requests_n(h);
 	h->sent[h->nr_sent++] = buf;
-	/* It arrives at once: no frame waits. The caller has the lock. */
+	/* It arrives at once: no frame waits for it. The caller has the lock. */
 	context_unsafe(h->conn.under_way--);
 	return 0;
+}
+
+/* Nothing may be sent from memory of the test that is over. */
+static void far_host_calm(void *arg)
+{
+	struct keel_conn *conn = arg;
+
+	hrtimer_cancel(&conn->batch_timer);
+	cancel_work_sync(&conn->flush);
 }
 
 static void far_host_bufs(struct kunit *test, struct far_host *h)
@@ -101,6 +110,9 @@ static void far_host_link(struct kunit *test, struct far_host *h)
 	spin_lock_init(&conn->lock);
 	INIT_LIST_HEAD(&conn->free);
 	INIT_LIST_HEAD(&conn->posts);
+	keel_batch_init(conn);
+	INIT_WORK(&conn->flush, keel_conn_flush_work);
+	KUNIT_ASSERT_EQ(test, 0, kunit_add_action_or_reset(test, far_host_calm, conn));
 	far_host_bufs(test, h);
 	/* They keep it. */
 	kref_init(&link->ref);

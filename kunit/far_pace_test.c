@@ -86,6 +86,74 @@ static void host_2_more(struct kunit *test)
 	pace_pair(test, far, true);
 }
 
+/* The program of @h has answered each message by another one. A message arrives. */
+static struct far_host *pace_answered(struct kunit *test, u8 **buf, u64 patient_ns)
+{
+	struct far_host *h = far_send_make(test, buf);
+	struct keel_frame frame;
+
+	h->conn.patient_ns = patient_ns;
+	h->qp->far->pairs = U8_MAX;
+	memset(h->data, 0xab, 8);
+	frame = far_packet(h, 0, IB_WR_RDMA_WRITE, ONLY, 8, 8);
+	far_request(h, &frame);
+	return h;
+}
+
+/* The frame at @off of the batch that was sent. */
+static void pace_batched(struct far_host *h, u32 *off, struct keel_frame *frame)
+{
+	const struct keel_buf *batch = h->sent[0];
+
+	KUNIT_ASSERT_EQ(h->p->test, KEEL_FRAME_BATCH, batch->frame->type);
+	KUNIT_ASSERT_NOT_NULL(h->p->test,
+			      keel_batch_next(batch->page, le32_to_cpu(batch->frame->len), off,
+					      frame));
+}
+
+/* HOST-2: the answer waits for a message of this side, and goes before it, together with it. */
+static void host_2_together(struct kunit *test)
+{
+	struct keel_frame frame;
+	struct far_host *h;
+	u32 off = 0;
+	u8 *buf;
+
+	h = pace_answered(test, &buf, 1000 * NSEC_PER_SEC);
+	KUNIT_EXPECT_EQ(test, 0, far_host_wait(h, 0));
+	/* It was executed. */
+	KUNIT_EXPECT_MEMEQ(test, h->p->b.buf, h->data, 8);
+	far_post(h, IB_WR_RDMA_WRITE, buf + 100, 16);
+	KUNIT_EXPECT_EQ(test, 1, far_host_wait(h, 1));
+	pace_batched(h, &off, &frame);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_ANSWER, frame.type);
+	KUNIT_EXPECT_EQ(test, far_psn(0), le32_to_cpu(frame.psn));
+	KUNIT_EXPECT_EQ(test, KEEL_RESULT_DONE, frame.answer.result);
+	pace_batched(h, &off, &frame);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_REQUEST, frame.type);
+	KUNIT_EXPECT_EQ(test, 16, le32_to_cpu(frame.len));
+	KUNIT_EXPECT_MEMEQ(test, (u8 *)h->sent[0]->page + off - 16, buf + 100, 16);
+	KUNIT_EXPECT_EQ(test, off, le32_to_cpu(h->sent[0]->frame->len));
+	far_give_done(h, 0, 0);
+	far_ended_with(h, IB_WC_SUCCESS, 0);
+}
+
+/* HOST-2: no message follows, and the answer is sent nevertheless. */
+static void host_2_alone(struct kunit *test)
+{
+	struct keel_frame frame;
+	struct far_host *h;
+	u32 off = 0;
+	u8 *buf;
+
+	h = pace_answered(test, &buf, NSEC_PER_MSEC);
+	KUNIT_EXPECT_EQ(test, 1, far_host_wait(h, 1));
+	pace_batched(h, &off, &frame);
+	KUNIT_EXPECT_EQ(test, KEEL_FRAME_ANSWER, frame.type);
+	KUNIT_EXPECT_EQ(test, far_psn(0), le32_to_cpu(frame.psn));
+	KUNIT_EXPECT_EQ(test, off, le32_to_cpu(h->sent[0]->frame->len));
+}
+
 /* HOST-3: the fifth packet that is not answered tells so, and those behind it. */
 static void host_3_busy(struct kunit *test)
 {
@@ -131,6 +199,8 @@ static struct kunit_case far_pace_cases[] = {
 	KUNIT_CASE(host_2_two),
 	KUNIT_CASE(host_2_too_late),
 	KUNIT_CASE(host_2_more),
+	KUNIT_CASE(host_2_together),
+	KUNIT_CASE(host_2_alone),
 	KUNIT_CASE(host_3_busy),
 	KUNIT_CASE(host_3_others),
 	{}

@@ -10,6 +10,7 @@
  * An answer that the other side hardly waits for (&keel_buf.patient) waits as well if few
  * messages are under way, for the next request of its QP.
  */
+#include <kunit/visibility.h>
 #include <linux/align.h>
 #include <linux/ktime.h>
 #include <linux/string.h>
@@ -42,6 +43,7 @@ void keel_batch_init(struct keel_conn *conn)
 	conn->patient_ns = KEEL_PATIENT_NS;
 	hrtimer_setup(&conn->batch_timer, keel_batch_expired, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_batch_init);
 
 /**
  * keel_batch_takes() - may a frame be in a message with others?
@@ -154,3 +156,4 @@ const void *keel_batch_next(const void *data, u32 len, u32 *off, struct keel_fra
 	*off += sizeof(*frame) + ALIGN(bytes, KEEL_FRAME_ALIGN);
 	return data;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_batch_next);

@@ -196,6 +196,7 @@ void keel_conn_flush_work(struct work_struct *work)
 	guard(spinlock)(&conn->lock);
 	keel_conn_flush(conn);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_conn_flush_work);
 
 /**
  * keel_conn_send() - send a frame
