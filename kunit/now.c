@@ -24,6 +24,8 @@ static void now_hook(const char *name)
 		now.answers = now_sent(now.h);
 	if (strcmp(name, "sq_drained"))
 		return;
+	if (mine && now.posting)
+		atomic_set(&now.h->qp->sq.again, 1);
 	if (atomic_inc_return(&now.sq[mine]) > 1 || !mine)
 		return;
 	now.index = READ_ONCE(now.h->qp->sq.ring.index);

@@ -17,6 +17,7 @@
  * @index: first WQE of the send queue after the first call of @thread
  * @sent: frames that the QP had sent then
  * @answers: frames that it had sent when @thread had executed packets for the first time
+ * @posting: others post whenever @thread has run the send queue
  */
 struct now_runs {
 	struct task_struct *thread;
@@ -26,6 +27,7 @@ struct now_runs {
 	u32 index;
 	u32 sent;
 	u32 answers;
+	bool posting;
 };
 
 extern struct now_runs now;

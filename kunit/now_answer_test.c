@@ -58,6 +58,27 @@ static void host_1_answered(struct kunit *test)
 	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 
+/* ISO-2: others post again and again: the thread runs the queue twice, and leaves the rest. */
+static void iso_2_posting(struct kunit *test)
+{
+	struct keel_frame answer;
+	struct far_host *h;
+	u8 *buf;
+
+	h = now_sender(test, IB_QPT_RC, &buf);
+	answer = far_answer(h, 0, IB_WC_SUCCESS);
+	now_own(test);
+	now_watch(h);
+	now.posting = true;
+	keel_far_ops.answer(&h->link, &answer, h->data);
+	now.posting = false;
+	KUNIT_EXPECT_GE(test, atomic_read(&now.sq[true]), 1);
+	KUNIT_EXPECT_LE(test, atomic_read(&now.sq[true]), 2);
+	far_host_settle(h);
+	KUNIT_EXPECT_NE(test, 0, atomic_read(&now.sq[false]));
+	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
 /* ISO-2: the thread runs the send queue of no QP that no process of a user owns. */
 static void iso_2_answer_no_owner(struct kunit *test)
 {
@@ -246,6 +267,7 @@ static void iso_2_flush(struct kunit *test)
 
 static struct kunit_case now_answer_cases[] = {
 	KUNIT_CASE(host_1_answered),
+	KUNIT_CASE(iso_2_posting),
 	KUNIT_CASE(iso_2_answer_no_owner),
 	KUNIT_CASE(iso_2_lengthy),
 	KUNIT_CASE(iso_2_long_answer),
