@@ -272,10 +272,16 @@ static void check_returned(const struct kind *k, long before, long grown)
 }
 
 /* memory.stat shows changes of less than 128 pages only every other second. */
-static void settle(const struct kind *k)
+#define SETTLED		3
+
+/* Bytes that the group has more than @before, once they are as many as they should be. */
+static long grown_since(long before, long want)
 {
-	if (k->n * k->bytes < MIB / 2 + MIB / 8)
-		sleep(3);
+	int i;
+
+	for (i = 0; i < SETTLED * 10 && group_kernel() - before < want; i++)
+		usleep(100000);
+	return group_kernel() - before;
 }
 
 static void charge_kind(const struct kind *k)
@@ -284,12 +290,12 @@ static void charge_kind(const struct kind *k)
 	long before, grown;
 	int i;
 
-	settle(k);
+	/* Of what the last kind has returned, too. */
+	sleep(SETTLED);
 	before = group_kernel();
 	for (i = 0; i < k->n; i++)
 		objs[i] = MUST(k->make());
-	settle(k);
-	grown = group_kernel() - before;
+	grown = grown_since(before, k->n * k->bytes);
 	t_note("%s: %ld bytes each", k->what, grown / k->n);
 	if (grown < (long)(k->n * k->bytes))
 		FAIL("%s: got %ld bytes charged each, want %lu", k->what,
