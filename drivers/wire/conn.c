@@ -296,7 +296,7 @@ void keel_conn_settle(struct keel_conn *conn)
  * keel_conn_up() - let a connection carry frames
  * @conn: the connection, whose QP and buffers are ready
  *
- * Context: any but interrupts.
+ * Context: any but interrupts; the lock of its link is held, which lets others use it then.
  * Return: false if it has ended meanwhile.
  */
 bool keel_conn_up(struct keel_conn *conn)

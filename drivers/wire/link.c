@@ -70,9 +70,10 @@ static void keel_link_up(struct keel_link *link)
 {
 	struct keel_conn *conn = link->conn;
 
-	if (!keel_conn_up(conn))
-		return;
 	scoped_guard(spinlock, &link->lock) {
+		/* The other side may send at once, and an answer to a datagram does not wait. */
+		if (!keel_conn_up(conn))
+			return;
 		WRITE_ONCE(link->up, conn);
 		/* Those that wait are woken. keel_link_waits() sets it under the lock. */
 		clear_bit(KEEL_LINK_WANTED, &link->events);
