@@ -158,12 +158,14 @@ struct keel_load {
 
 /**
  * struct keel_load_part - those of a QP
- * @slot: when it has told of them
+ * @slot: when it has told of other ones than before
  * @n: their number
+ * @una: the first of them
  */
 struct keel_load_part {
 	unsigned long slot;
 	u32 n;
+	u32 una;
 };
 
 /**
@@ -478,7 +480,7 @@ static inline bool keel_turns_empty(const struct keel_turns *turns)
 #define KEEL_PATIENT_NS		NSEC_PER_MSEC
 
 /* load.c */
-void keel_load_set(struct keel_load *load, struct keel_load_part *part, u32 n);
+void keel_load_set(struct keel_load *load, struct keel_load_part *part, u32 n, u32 una);
 u32 keel_load_but(struct keel_load *load, const struct keel_load_part *part);
 
 /* tx.c */

@@ -183,15 +183,15 @@ static void host_3_others(struct kunit *test)
 	u8 *buf;
 
 	h = far_send_make(test, &buf);
-	keel_load_set(&h->link.load, &other, 3);
+	keel_load_set(&h->link.load, &other, 3, 0);
 	far_post(h, IB_WR_RDMA_WRITE, buf, 8);
 	KUNIT_EXPECT_FALSE(test, far_sent(h, 0, 0)->flags & KEEL_FRAME_F_BUSY);
 	far_give_done(h, 0, 0);
-	keel_load_set(&h->link.load, &other, 4);
+	keel_load_set(&h->link.load, &other, 4, 0);
 	far_post(h, IB_WR_RDMA_WRITE, buf, 8);
 	KUNIT_EXPECT_TRUE(test, far_sent(h, 1, 1)->flags & KEEL_FRAME_F_BUSY);
 	far_give_done(h, 1, 0);
-	keel_load_set(&h->link.load, &other, 0);
+	keel_load_set(&h->link.load, &other, 0, 0);
 }
 
 static struct kunit_case far_pace_cases[] = {

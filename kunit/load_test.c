@@ -37,16 +37,16 @@ static void host_3_parts(struct kunit *test)
 	struct keel_load *load = load_new(test);
 	struct keel_load_part parts[3] = {};
 
-	keel_load_set(load, &parts[0], 3);
-	keel_load_set(load, &parts[1], 32);
+	keel_load_set(load, &parts[0], 3, 0);
+	keel_load_set(load, &parts[1], 32, 0);
 	KUNIT_EXPECT_EQ(test, 32, keel_load_but(load, &parts[0]));
 	KUNIT_EXPECT_EQ(test, 3, keel_load_but(load, &parts[1]));
 	KUNIT_EXPECT_EQ(test, 35, keel_load_but(load, &parts[2]));
-	keel_load_set(load, &parts[1], 5);
-	keel_load_set(load, &parts[0], 4);
+	keel_load_set(load, &parts[1], 5, 0);
+	keel_load_set(load, &parts[0], 4, 0);
 	KUNIT_EXPECT_EQ(test, 9, keel_load_but(load, &parts[2]));
-	keel_load_set(load, &parts[0], 0);
-	keel_load_set(load, &parts[1], 0);
+	keel_load_set(load, &parts[0], 0, 0);
+	keel_load_set(load, &parts[1], 0, 0);
 	KUNIT_EXPECT_EQ(test, 0, keel_load_but(load, &parts[2]));
 }
 
@@ -56,22 +56,44 @@ static void host_3_old(struct kunit *test)
 	struct keel_load *load = load_new(test);
 	struct keel_load_part parts[2] = {}, none = {};
 
-	keel_load_set(load, &parts[0], 7);
+	keel_load_set(load, &parts[0], 7, 0);
 	load_age(load, parts, 2, 1);
-	keel_load_set(load, &parts[1], 2);
+	keel_load_set(load, &parts[1], 2, 0);
 	KUNIT_EXPECT_EQ(test, 9, keel_load_but(load, &none));
 	load_age(load, parts, 2, 1);
 	KUNIT_EXPECT_EQ(test, 2, keel_load_but(load, &none));
 	/* Nothing is left to take back. */
-	keel_load_set(load, &parts[0], 0);
+	keel_load_set(load, &parts[0], 0, 0);
 	KUNIT_EXPECT_EQ(test, 2, keel_load_but(load, &none));
 	load_age(load, parts, 2, 2);
 	KUNIT_EXPECT_EQ(test, 0, keel_load_but(load, &none));
-	keel_load_set(load, &parts[1], 1);
-	keel_load_set(load, &parts[0], 1);
+	keel_load_set(load, &parts[1], 1, 0);
+	keel_load_set(load, &parts[0], 1, 0);
 	KUNIT_EXPECT_EQ(test, 1, keel_load_but(load, &parts[0]));
 	load_age(load, parts, 2, 1001);
 	KUNIT_EXPECT_EQ(test, 0, keel_load_but(load, &parts[0]));
+}
+
+/* HOST-3: to tell of the same packets again does not make them new ones. */
+static void host_3_same(struct kunit *test)
+{
+	struct keel_load *load = load_new(test);
+	struct keel_load_part part = {}, none = {};
+
+	keel_load_set(load, &part, 7, 1);
+	load_age(load, &part, 1, 1);
+	keel_load_set(load, &part, 7, 1);
+	KUNIT_EXPECT_EQ(test, 7, keel_load_but(load, &none));
+	load_age(load, &part, 1, 1);
+	keel_load_set(load, &part, 7, 1);
+	KUNIT_EXPECT_EQ(test, 0, keel_load_but(load, &none));
+	/* One was answered, and another one sent. */
+	keel_load_set(load, &part, 7, 2);
+	KUNIT_EXPECT_EQ(test, 7, keel_load_but(load, &none));
+	load_age(load, &part, 1, 1);
+	keel_load_set(load, &part, 8, 2);
+	load_age(load, &part, 1, 1);
+	KUNIT_EXPECT_EQ(test, 8, keel_load_but(load, &none));
 }
 
 static struct keel_conn *load_conn(struct kunit *test)
@@ -79,6 +101,8 @@ static struct keel_conn *load_conn(struct kunit *test)
 	struct keel_conn *conn = kunit_kzalloc(test, sizeof(*conn), GFP_KERNEL);
 
 	KUNIT_ASSERT_NOT_NULL(test, conn);
+	conn->link = kunit_kzalloc(test, sizeof(*conn->link), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, conn->link);
 	return conn;
 }
 
@@ -93,6 +117,11 @@ static void load_come(struct keel_conn *conn, u8 type, u8 flags, u32 n)
 	}
 }
 
+static void load_is(struct kunit *test, const struct keel_conn *conn, bool busy)
+{
+	KUNIT_EXPECT_EQ(test, busy, conn->busy);
+}
+
 /* HOST-3: if most requests and answers tell so, the connection is busy, until none does. */
 static void host_3_busy(struct kunit *test)
 {
@@ -100,19 +129,19 @@ static void host_3_busy(struct kunit *test)
 
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH - 1);
 	load_come(conn, KEEL_FRAME_DATAGRAM, 0, 100);
-	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_is(test, conn, false);
 	load_come(conn, KEEL_FRAME_ANSWER, KEEL_FRAME_F_BUSY, 1);
-	KUNIT_EXPECT_TRUE(test, conn->busy);
+	load_is(test, conn, true);
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, 1000);
 	load_come(conn, KEEL_FRAME_REQUEST, 0, HIGH - 1);
-	KUNIT_EXPECT_TRUE(test, conn->busy);
+	load_is(test, conn, true);
 	load_come(conn, KEEL_FRAME_ANSWER, 0, 1);
-	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_is(test, conn, false);
 	load_come(conn, KEEL_FRAME_ANSWER, 0, 1000);
 	load_come(conn, KEEL_FRAME_ANSWER, KEEL_FRAME_F_BUSY, HIGH - 1);
-	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_is(test, conn, false);
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, 1);
-	KUNIT_EXPECT_TRUE(test, conn->busy);
+	load_is(test, conn, true);
 }
 
 /* HOST-3: after a pause it is not busy. */
@@ -122,25 +151,26 @@ static void host_3_pause(struct kunit *test)
 	struct keel_conn *conn = load_conn(test);
 
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH);
-	KUNIT_EXPECT_TRUE(test, conn->busy);
+	load_is(test, conn, true);
 	keel_load_rest(conn);
-	KUNIT_EXPECT_TRUE(test, conn->busy);
+	load_is(test, conn, true);
 	conn->load_at = jiffies - HZ;
 	keel_load_frame(conn, &frame);
-	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_is(test, conn, false);
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH - 1);
-	KUNIT_EXPECT_TRUE(test, conn->busy);
+	load_is(test, conn, true);
 	/* Without another frame, too. */
 	conn->load_at = jiffies - HZ;
 	keel_load_rest(conn);
-	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_is(test, conn, false);
 	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH - 1);
-	KUNIT_EXPECT_FALSE(test, conn->busy);
+	load_is(test, conn, false);
 }
 
 static struct kunit_case load_cases[] = {
 	KUNIT_CASE(host_3_parts),
 	KUNIT_CASE(host_3_old),
+	KUNIT_CASE(host_3_same),
 	KUNIT_CASE(host_3_busy),
 	KUNIT_CASE(host_3_pause),
 	{}

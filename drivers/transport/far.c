@@ -205,7 +205,7 @@ static struct keel_link *keel_far_swap(struct keel_far *far, struct keel_link *l
 	struct keel_link *old = far->link;
 
 	if (old) {
-		keel_load_set(&old->load, &far->load, 0);
+		keel_load_set(&old->load, &far->load, 0, 0);
 		keel_link_unwait(old, &far->rx_wait);
 		keel_link_unwait(old, &far->tx_wait);
 	}

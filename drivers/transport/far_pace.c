@@ -27,7 +27,7 @@ static u32 keel_far_unanswered(const struct keel_far *far)
  */
 void keel_far_tally(struct keel_far *far)
 {
-	keel_load_set(&far->link->load, &far->load, keel_far_unanswered(far));
+	keel_load_set(&far->link->load, &far->load, keel_far_unanswered(far), far->una);
 }
 
 /**

@@ -5,7 +5,7 @@
  * of all. The requester knows how many are under way, and tells the other host in the frame.
  *
  * Users have a part in that number, and may leave packets unanswered as long as they want: their
- * part counts for two slots of time at most.
+ * part counts for two slots of time at most after it has changed.
  */
 #include <kunit/visibility.h>
 #include <linux/jiffies.h>
@@ -45,16 +45,20 @@ static u32 keel_load_of(const struct keel_load *load, const struct keel_load_par
  * @load: of the link
  * @part: of a QP; zeroed at first
  * @n: packets of the QP
+ * @una: the first of them; they count as new ones only if this or @n has changed
  *
  * Context: any but interrupts; one thread at a time has @part.
  */
-void keel_load_set(struct keel_load *load, struct keel_load_part *part, u32 n)
+void keel_load_set(struct keel_load *load, struct keel_load_part *part, u32 n, u32 una)
 {
 	guard(spinlock)(&load->lock);
+	if (n == part->n && una == part->una)
+		return;
 	keel_load_turn(load);
 	load->n[part->slot % 2] -= keel_load_of(load, part);
 	part->slot = load->slot;
 	part->n = n;
+	part->una = una;
 	load->n[part->slot % 2] += n;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_load_set);
