@@ -163,7 +163,7 @@ enum keel_conn_event {
  * @batch_len: bytes of them, with their headers
  * @load: grows with each frame that has KEEL_FRAME_F_BUSY, and else falls; only for @thread
  * @load_at: when the last one came, jiffies; likewise
- * @busy: many messages are under way; likewise
+ * @busy: many messages are under way; written by @thread only
  * @batch_slow: it has only answers that wait for a request
  * @batch_ns: how long it waits at most, ns; of KUnit for ever
  * @patient_ns: the same with @batch_slow

@@ -428,8 +428,10 @@ void keel_far_run(struct keel_far *far, const struct keel_srq *srq);
 bool keel_far_run_once(struct keel_far *far);
 
 /* far_now.c */
-void keel_far_arrived(struct keel_far *far, const struct keel_frame *frame);
-void keel_far_is_answered(struct keel_qp *qp, const struct keel_frame *frame);
+void keel_far_arrived(struct keel_far *far, const struct keel_link *link,
+		      const struct keel_frame *frame, bool late);
+void keel_far_is_answered(struct keel_qp *qp, const struct keel_link *link,
+			  const struct keel_frame *frame);
 #if IS_ENABLED(CONFIG_KUNIT)
 bool keel_far_has_owner(const struct keel_qp *qp);
 #endif

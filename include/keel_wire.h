@@ -262,6 +262,7 @@ enum keel_link_origin {
  * @noffers: their number
  * @up: the connection, if it carries frames
  * @load: packets that are under way
+ * @busy: &keel_conn.busy of the connection; no lock protects it
  * @epoch: number of connections so far
  * @turns: what waits for a buffer
  * @chunk_turns: what waits for a chunk
@@ -307,6 +308,7 @@ struct keel_link {
 	u32 noffers __guarded_by(&lock);
 	struct keel_conn *up __guarded_by(&lock);
 	struct keel_load load;
+	bool busy;
 	u64 epoch __guarded_by(&lock);
 	struct keel_turns turns __guarded_by(&lock);
 	struct keel_turns chunk_turns __guarded_by(&lock);

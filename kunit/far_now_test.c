@@ -127,6 +127,40 @@ static void iso_2_no_owner(struct kunit *test)
 	far_answered(h, 0, 1, KEEL_RESULT_DONE, IB_WC_SUCCESS);
 }
 
+/* ISO-2: nor while the link is busy. */
+static void iso_2_busy(struct kunit *test)
+{
+	struct far_host *h = now_make(test);
+	struct keel_frame frame = far_packet(h, 1, IB_WR_SEND, ONLY, 64, 64);
+
+	now_own(test);
+	now_count(test);
+	h->link.busy = true;
+	far_request(h, &frame);
+	KUNIT_EXPECT_EQ(test, 0, now_tries);
+	far_answered(h, 0, 1, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+}
+
+/* HOST-2: but it does so if a packet that the process has not executed comes again. */
+static void host_2_again(struct kunit *test)
+{
+	struct far_host *h = now_make(test);
+	struct keel_frame frame = far_packet(h, 1, IB_WR_SEND, ONLY, 64, 64);
+
+	now_own(test);
+	now_count(test);
+	h->link.busy = true;
+	/* Nobody else executes it. */
+	scoped_guard(mutex, &h->qp->far->from.lock) {
+		far_request(h, &frame);
+		KUNIT_EXPECT_EQ(test, 0, now_tries);
+		far_request(h, &frame);
+		KUNIT_EXPECT_EQ(test, 1, now_tries);
+	}
+	keel_qp_schedule(h->qp);
+	far_answered(h, 0, 1, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+}
+
 /* HOST-1: nor a part of a message. */
 static void host_1_parts(struct kunit *test)
 {
@@ -328,6 +362,8 @@ static void iso_1_last(struct kunit *test)
 static struct kunit_case far_now_cases[] = {
 	KUNIT_CASE_PARAM(host_1_tries, now_gen_params),
 	KUNIT_CASE(iso_2_no_owner),
+	KUNIT_CASE(iso_2_busy),
+	KUNIT_CASE(host_2_again),
 	KUNIT_CASE(host_1_parts),
 	KUNIT_CASE(host_1_executed),
 	KUNIT_CASE(host_1_rnr),

@@ -120,6 +120,7 @@ static void load_come(struct keel_conn *conn, u8 type, u8 flags, u32 n)
 static void load_is(struct kunit *test, const struct keel_conn *conn, bool busy)
 {
 	KUNIT_EXPECT_EQ(test, busy, conn->busy);
+	KUNIT_EXPECT_EQ(test, busy, conn->link->busy);
 }
 
 /* HOST-3: if most requests and answers tell so, the connection is busy, until none does. */

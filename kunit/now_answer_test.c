@@ -91,6 +91,20 @@ static void iso_2_answer_no_owner(struct kunit *test)
 	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 
+/* ISO-2: nor while the link is busy. */
+static void iso_2_answer_busy(struct kunit *test)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = now_sender(test, IB_QPT_RC, &buf);
+	now_own(test);
+	h->link.busy = true;
+	now_answer(h, 0, IB_WC_SUCCESS);
+	now_left(h);
+	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
 /* ISO-2: nor that of one that sends a long message. A short one behind it changes that. */
 static void iso_2_lengthy(struct kunit *test)
 {
@@ -269,6 +283,7 @@ static struct kunit_case now_answer_cases[] = {
 	KUNIT_CASE(host_1_answered),
 	KUNIT_CASE(iso_2_posting),
 	KUNIT_CASE(iso_2_answer_no_owner),
+	KUNIT_CASE(iso_2_answer_busy),
 	KUNIT_CASE(iso_2_lengthy),
 	KUNIT_CASE(iso_2_long_answer),
 	KUNIT_CASE(iso_2_uc),

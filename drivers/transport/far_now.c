@@ -2,9 +2,9 @@
 /*
  * Short packets, which the thread of the link executes itself, and short messages that an answer
  * completes. To wake the worker of the process would take far longer, and cost more, than they do.
- * So it is for one packet at a time, of at most KEEL_FRAME_DATA bytes, as long as nothing else
- * runs the queue, and all memory is always there. The worker does the rest. The thread works for
- * all processes, so it waits for none.
+ * So it is for one packet at a time, of at most KEEL_FRAME_DATA bytes, as long as the link is not
+ * busy (load.c), nothing else runs the queue, and all memory is always there. The worker does the
+ * rest. The thread works for all processes, so it waits for none.
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
@@ -37,16 +37,21 @@ static bool keel_far_is_ours(const struct keel_qp *qp)
 /**
  * keel_far_arrived() - have a packet executed that was put into &keel_far.requests
  * @far: of a QP; the caller has a reference on it
+ * @link: the link of the thread
  * @frame: its header
+ * @late: it has come before, and its process may be stopped, or has no processor: those that
+ *	send to it are not to fail because the link is busy
  *
  * Context: may sleep; thread of a link. Waits for nobody.
  */
-void keel_far_arrived(struct keel_far *far, const struct keel_frame *frame)
+void keel_far_arrived(struct keel_far *far, const struct keel_link *link,
+		      const struct keel_frame *frame, bool late)
 {
 	bool type = far->qp->type == IB_QPT_RC || far->qp->type == IB_QPT_UC;
+	bool left = READ_ONCE(link->busy) && !late;
 
 	/* The packet may not be the first one, which keel_far_run_once() looks at again. */
-	if (!type || !keel_far_is_short(frame) || !keel_far_is_ours(far->qp) ||
+	if (left || !type || !keel_far_is_short(frame) || !keel_far_is_ours(far->qp) ||
 	    !keel_far_run_once(far))
 		keel_far_resume(far);
 }
@@ -54,18 +59,20 @@ void keel_far_arrived(struct keel_far *far, const struct keel_frame *frame)
 /**
  * keel_far_is_answered() - run the send queue of a QP that was given an answer
  * @qp: the QP; the caller has a reference
+ * @link: the link of the thread
  * @frame: its header
  *
  * Context: may sleep; thread of a link. Waits for nobody.
  */
-void keel_far_is_answered(struct keel_qp *qp, const struct keel_frame *frame)
+void keel_far_is_answered(struct keel_qp *qp, const struct keel_link *link,
+			  const struct keel_frame *frame)
 {
 	const struct keel_turn turn = {
 		.brief = true,
 		.until = ktime_get_ns() + KEEL_FAR_NOW_NS,
 	};
 
-	if (qp->type == IB_QPT_RC && !READ_ONCE(qp->far->lengthy) &&
+	if (!READ_ONCE(link->busy) && qp->type == IB_QPT_RC && !READ_ONCE(qp->far->lengthy) &&
 	    le32_to_cpu(frame->len) <= KEEL_FRAME_DATA && keel_far_is_ours(qp))
 		keel_sq_run(qp, &turn);
 	else

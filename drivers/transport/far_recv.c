@@ -203,19 +203,20 @@ static void keel_far_request(struct keel_link *link, const struct keel_frame *fr
 			     const void *data)
 {
 	struct keel_qp *qp = keel_qp_get(link->kdev, le32_to_cpu(frame->to));
+	enum keel_far_verdict verdict = KEEL_FAR_REFUSE;
 	struct keel_far *far;
-	bool ready = false;
 
 	if (qp) {
 		/* Pairs with keel_far_give(). The reference on the QP keeps it. */
 		far = smp_load_acquire(&qp->far);
-		ready = far && keel_far_keep_request(far, link, frame, data) != KEEL_FAR_REFUSE;
-		if (ready)
-			keel_far_arrived(far, frame);
+		if (far)
+			verdict = keel_far_keep_request(far, link, frame, data);
+		if (verdict != KEEL_FAR_REFUSE)
+			keel_far_arrived(far, link, frame, verdict == KEEL_FAR_DROP);
 		keel_qp_put_later(qp);
 	}
 	/* The requester tries again later, also if this cannot be sent now. */
-	if (!ready)
+	if (verdict == KEEL_FAR_REFUSE)
 		keel_far_tell(link, frame, KEEL_RESULT_NOT_READY);
 }
 
@@ -288,7 +289,7 @@ static void keel_far_answered(struct keel_link *link, const struct keel_frame *f
 	/* Likewise. */
 	far = smp_load_acquire(&qp->far);
 	if (far && keel_far_keep_answer(far, link, frame, data))
-		keel_far_is_answered(qp, frame);
+		keel_far_is_answered(qp, link, frame);
 	keel_qp_put_later(qp);
 }
 

@@ -75,6 +75,7 @@ static void keel_link_up(struct keel_link *link)
 		if (!keel_conn_up(conn))
 			return;
 		WRITE_ONCE(link->up, conn);
+		WRITE_ONCE(link->busy, READ_ONCE(conn->busy));
 		/* Those that wait are woken. keel_link_waits() sets it under the lock. */
 		clear_bit(KEEL_LINK_WANTED, &link->events);
 		keel_link_unchunk(link);

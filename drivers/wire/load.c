@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Is a link busy? A message that is alone waits for the threads of both hosts, so they are urgent
- * (handler.c). If many are under way, threads that are woken for each one would cost the throughput
- * of all. The requester knows how many are under way, and tells the other host in the frame.
+ * (handler.c), and execute it (far_now.c). If many are under way, threads that are woken for each
+ * one would cost the throughput of all, and what they execute is charged to nobody: the workers of
+ * the processes do it then. The requester knows how many are under way, and tells the other host in the frame.
  *
  * Users have a part in that number, and may leave packets unanswered as long as they want: their
  * part counts for two slots of time at most after it has changed.
@@ -79,6 +80,15 @@ u32 keel_load_but(struct keel_load *load, const struct keel_load_part *part)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_load_but);
 
+static void keel_load_set_busy(struct keel_conn *conn, bool busy)
+{
+	/* Another connection of the link may carry its messages. */
+	if (conn->busy == busy)
+		return;
+	WRITE_ONCE(conn->busy, busy);
+	WRITE_ONCE(conn->link->busy, busy);
+}
+
 /**
  * keel_load_rest() - a connection is not busy if no request and no answer has come for long
  * @conn: the connection
@@ -90,7 +100,7 @@ void keel_load_rest(struct keel_conn *conn)
 	if (time_before_eq(jiffies, conn->load_at + KEEL_LOAD_IDLE))
 		return;
 	conn->load = 0;
-	conn->busy = false;
+	keel_load_set_busy(conn, false);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_load_rest);
 
@@ -113,8 +123,8 @@ void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame)
 		conn->load--;
 	/* Not one thing and then the other all the time. */
 	if (conn->load == KEEL_LOAD_HIGH)
-		conn->busy = true;
+		keel_load_set_busy(conn, true);
 	else if (!conn->load)
-		conn->busy = false;
+		keel_load_set_busy(conn, false);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_load_frame);
