@@ -23,7 +23,7 @@
 #define TOP_NICE	-20
 #define BYTES		(1024UL << 10)
 /* Without help, such a worker gets no processor in 20 s. */
-#define RMMOD_MS	5000
+#define RMMOD_MS	15000
 /* The kernel reports threads that wait longer. */
 #define HUNG_SECS	"/proc/sys/kernel/hung_task_timeout_secs"
 #define HUNG_WARNINGS	"/proc/sys/kernel/hung_task_warnings"
