@@ -24,7 +24,7 @@ void t_after(void)
 	module_restore();
 }
 
-/* The limit of a removal that nobody holds up. */
+/* The limit of a command that nobody holds up. */
 #define CONTROL_MS	20000
 
 static const char *dev;
@@ -129,8 +129,8 @@ static int check_command(const char *line, int ms)
 }
 
 /*
- * With checkers, and beside other guests, the removal itself takes long. So the
- * bound there is what the stalled process may add: return the bound, from the
+ * With checkers, on a slow machine, and beside other guests, a command itself takes
+ * long. So the bound is what the stalled process may add: return the bound, from the
  * time of a removal in use by two processes that do not stall.
  */
 static int removal_ms(const char *name, const char *with)
@@ -138,8 +138,6 @@ static int removal_ms(const char *name, const char *with)
 	struct peer a, b;
 	int took;
 
-	if (!t_debug_kernel())
-		return ISO_MS;
 	dev = name;
 	peer_start(&a, neighbour);
 	peer_start(&b, neighbour);
@@ -204,20 +202,27 @@ static void check_module(void (*bad)(struct peer *parent))
 /* Only query the device, without a removal. */
 static void check_seen(void (*bad)(struct peer *parent))
 {
+	static const char *const queries[] = {
+		"rdma resource show qp", "rdma resource show mr",
+		"cat /sys/kernel/debug/keel/" KEEL0 "/objects",
+	};
+	int ms[sizeof(queries) / sizeof(*queries)];
 	struct stall s;
 	struct peer n;
+	size_t i;
 
+	for (i = 0; i < sizeof(queries) / sizeof(*queries); i++)
+		ms[i] = check_command(queries[i], CONTROL_MS) + ISO_MS;
 	start(&s, &n, KEEL0, bad);
-	check_command("rdma resource show qp", ISO_MS);
-	check_command("rdma resource show mr", ISO_MS);
-	check_command("cat /sys/kernel/debug/keel/" KEEL0 "/objects", ISO_MS);
+	for (i = 0; i < sizeof(queries) / sizeof(*queries); i++)
+		check_command(queries[i], ms[i]);
 	stall_end(&s);
 	peer_kill(&n, SIGKILL);
 	iso_check_empty(KEEL0);
 }
 
-#define LINK	"rdma link delete returns within 1 s "
-#define RMMOD	"rmmod returns within 1 s "
+#define LINK	"rdma link delete takes at most 1 s longer "
+#define RMMOD	"rmmod takes at most 1 s longer "
 #define SENDER	"while a process sends from memory that cannot be faulted in"
 #define RECEIVER "while a process sends to a receive WQE whose memory cannot be faulted in"
 
@@ -241,7 +246,7 @@ TEST(module_receiver, "ISO-1,DEV-3", RMMOD RECEIVER)
 	check_module(bad_receiver);
 }
 
-#define SEEN	"rdma resource show and the object tree in debugfs return within 1 s "
+#define SEEN	"rdma resource show and the object tree in debugfs take at most 1 s longer "
 
 TEST(seen_sender, "ISO-1", SEEN SENDER)
 {
