@@ -39,8 +39,8 @@ static bool keel_far_is_ours(const struct keel_qp *qp)
  * @far: of a QP; the caller has a reference on it
  * @link: the link of the thread
  * @frame: its header
- * @late: it has come before, and its process may be stopped, or has no processor: those that
- *	send to it are not to fail because the link is busy
+ * @late: it is dropped, as one that has come before is: the process may be stopped, or have no
+ *	processor, and those that send to it are not to fail because the link is busy
  *
  * Context: may sleep; thread of a link. Waits for nobody.
  */

@@ -296,7 +296,8 @@ void keel_conn_settle(struct keel_conn *conn)
  * keel_conn_up() - let a connection carry frames
  * @conn: the connection, whose QP and buffers are ready
  *
- * Context: any but interrupts; the lock of its link is held, which lets others use it then.
+ * Context: any but interrupts. The other side may send at once: a caller that lets others find
+ * the connection has the lock of the link until they do.
  * Return: false if it has ended meanwhile.
  */
 bool keel_conn_up(struct keel_conn *conn)

@@ -3,7 +3,8 @@
  * Is a link busy? A message that is alone waits for the threads of both hosts, so they are urgent
  * (handler.c), and execute it (far_now.c). If many are under way, threads that are woken for each
  * one would cost the throughput of all, and what they execute is charged to nobody: the workers of
- * the processes do it then. The requester knows how many are under way, and tells the other host in the frame.
+ * the processes do it then. The requester knows how many are under way, and tells the other host
+ * in the frame.
  *
  * Users have a part in that number, and may leave packets unanswered as long as they want: their
  * part counts for two slots of time at most after it has changed.
