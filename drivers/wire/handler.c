@@ -18,6 +18,7 @@
 #include <linux/math64.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <linux/sched/task.h>
 
@@ -110,10 +111,13 @@ static void keel_handler_account(struct keel_conn *conn)
 	bool may;
 
 	urgent->at = ktime_get_ns();
-	/* Anybody can ask for a connection. */
-	if (!test_bit(KEEL_CONN_CONFIRMED, &conn->events))
+	/* Any host can have many connections. */
+	may = test_bit(KEEL_CONN_CONFIRMED, &conn->events) && keel_link_is_used(conn->link);
+	keel_handler_count(urgent, may);
+	if (!may) {
+		keel_handler_set_urgent(urgent, false);
 		return;
-	keel_handler_count(urgent, true);
+	}
 	/* Some processors may not be for threads of the kernel. */
 	most = keel_urgent_most(atomic_read(&keel_urgent_threads),
 				min_t(u32, num_online_cpus(), current->nr_cpus_allowed),
@@ -179,7 +183,8 @@ static int keel_handler_run(void *arg)
 		n = keel_handler_poll(conn);
 		if (n <= 0)
 			keel_handler_wait(conn, n < 0);
-		cond_resched();
+		/* The other host may keep it from ever waiting. */
+		cond_resched_tasks_rcu_qs();
 	}
 	keel_handler_count(&conn->urgent, false);
 	return 0;

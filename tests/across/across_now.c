@@ -217,13 +217,13 @@ static long stat_field(const char *pid, int field)
 	return strtol(at, NULL, 10);
 }
 
-/* Have all threads of links this policy, and this priority? Return: their number, or 0. */
+/* Return: number of threads of links that have this policy, and this priority. */
 static int threads_have(int policy, int priority, int nice)
 {
 	DIR *dir = MUST(opendir("/proc"));
 	struct dirent *entry;
-	int n = 0, wrong = 0;
 	char *path, *name;
+	int n = 0;
 
 	while ((entry = readdir(dir))) {
 		if (entry->d_name[0] < '0' || entry->d_name[0] > '9')
@@ -233,13 +233,12 @@ static int threads_have(int policy, int priority, int nice)
 		free(path);
 		if (!name || strncmp(name, "keel_link/", 10))
 			continue;
-		n++;
-		wrong += stat_field(entry->d_name, 41) != policy ||
-			 stat_field(entry->d_name, 40) != priority ||
-			 (policy == SCHED_OTHER && stat_field(entry->d_name, 19) != nice);
+		n += stat_field(entry->d_name, 41) == policy &&
+		     stat_field(entry->d_name, 40) == priority &&
+		     (policy != SCHED_OTHER || stat_field(entry->d_name, 19) == nice);
 	}
 	closedir(dir);
-	return wrong ? 0 : n;
+	return n;
 }
 
 /* After some messages, all threads have this policy. A slow guest may use up the share. */
@@ -247,7 +246,7 @@ static void check_threads(struct end ends[HOSTS], int policy, int priority, int 
 {
 	int tries, n = 0;
 
-	for (tries = 0; !n && tries < 500; tries++) {
+	for (tries = 0; n != HOSTS && tries < 500; tries++) {
 		usleep(10000);
 		post_rdma(ends[0].qp, IBV_WR_RDMA_WRITE, 1, part(&ends[0], 0, 64),
 			  (uintptr_t)ends[1].mem, ends[1].mr->rkey);
@@ -274,4 +273,24 @@ TEST(urgent, "HOST-1,ISO-2", "threads of links have real-time priority, but not 
 	check_threads(ends, SCHED_FIFO, 1, 0);
 	for (i = 0; i < HOSTS; i++)
 		end_free(&ends[i]);
+}
+
+TEST(unused, "HOST-3,ISO-2", "the thread of a link that its host does not use has no real-time priority")
+{
+	struct end ends[HOSTS];
+	int i, tries;
+
+	hosts_up();
+	for (i = 0; i < HOSTS; i++)
+		ends[i] = end_new(i);
+	ends_join(&ends[0], &ends[1], &joint_usual);
+	check_threads(ends, SCHED_FIFO, 1, 0);
+	end_free(&ends[1]);
+	/* Nobody is there, and the host tells so. */
+	post_rdma(ends[0].qp, IBV_WR_RDMA_WRITE, 1, part(&ends[0], 0, 64), 0, 0);
+	for (tries = 0; threads_have(SCHED_OTHER, 0, NICE) != 1 && tries < 500; tries++)
+		usleep(10000);
+	CHECK_EQ(threads_have(SCHED_OTHER, 0, NICE), 1);
+	CHECK_WC(ends[0].cq, 1, IBV_WC_RETRY_EXC_ERR);
+	end_free(&ends[0]);
 }
