@@ -266,6 +266,82 @@ static void host_2_no_buffer(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
 }
 
+/* HOST-2: a packet that comes again after it was executed is answered, also on a busy link. */
+static void host_2_repeated(struct kunit *test)
+{
+	struct far_host *h = now_open(test);
+
+	end_recv(h->p, &h->p->b, 5, 0, 64);
+	KUNIT_EXPECT_EQ(test, 1, now_send(h, 0));
+	WRITE_ONCE(h->link.busy, true);
+	/* At once, without the work of the QP: the process may be stopped. */
+	KUNIT_EXPECT_EQ(test, 2, now_send(h, 0));
+	now_worked(h, false);
+	far_answered(h, 1, 0, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, 0, far_requests_n(h));
+	end_collect(&h->p->b);
+	KUNIT_EXPECT_EQ(test, 1, h->p->b.wcs);
+}
+
+/* HOST-2: so it is if there was no buffer for the first answer. */
+static void host_2_no_answer(struct kunit *test)
+{
+	struct far_host *h = far_host_make(test, IB_QPS_RTS);
+
+	now_own(test);
+	end_recv(h->p, &h->p->b, 5, 0, 64);
+	KUNIT_EXPECT_EQ(test, 0, now_send(h, 0));
+	scoped_guard(spinlock, &h->link.lock) {
+		h->link.up = &h->conn;
+		h->link.epoch++;
+		WRITE_ONCE(h->link.busy, true);
+	}
+	KUNIT_EXPECT_LE(test, 1, now_send(h, 0));
+	KUNIT_EXPECT_EQ(test, 1, now.answers);
+	far_answered(h, 0, 0, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	end_collect(&h->p->b);
+	KUNIT_EXPECT_EQ(test, 1, h->p->b.wcs);
+}
+
+/* HOST-2: the thread does not wait in turn for a buffer: the process may have no turn. */
+static void host_2_line(struct kunit *test)
+{
+	struct far_host *h = now_open(test);
+
+	end_recv(h->p, &h->p->b, 5, 0, 64);
+	/* The only buffer is for others that were woken. */
+	scoped_guard(spinlock, &h->link.lock)
+		h->link.nwoken++;
+	scoped_guard(spinlock, &h->conn.lock)
+		h->conn.credits = KEEL_LINK_SPARE + KEEL_LINK_RESERVED + 1;
+	KUNIT_EXPECT_EQ(test, 1, now_send(h, 0));
+	now_worked(h, false);
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(h->qp->far->tx_wait.waits));
+	scoped_guard(spinlock, &h->link.lock)
+		h->link.nwoken--;
+	far_answered(h, 0, 0, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+}
+
+/* ISO-2: packets of UC that the QP cannot keep do not come again. */
+static void iso_2_uc_busy(struct kunit *test)
+{
+	struct far_host *h = far_host_make_type(test, IB_QPT_UC, IB_QPS_RTS);
+	struct keel_frame frame;
+	u32 i;
+
+	far_host_open(h);
+	now_own(test);
+	now_count(test);
+	WRITE_ONCE(h->link.busy, true);
+	/* Nobody else executes them. */
+	scoped_guard(mutex, &h->qp->far->from.lock)
+		for (i = 0; i < KEEL_FAR_WINDOW + 2; i++) {
+			frame = far_packet(h, i, IB_WR_SEND, ONLY, 64, 64);
+			far_request(h, &frame);
+		}
+	KUNIT_EXPECT_EQ(test, 0, now_tries);
+}
+
 /* HOST-2: the work executes the packets behind the first one, which had no buffer. */
 static void host_2_behind(struct kunit *test)
 {
@@ -369,6 +445,10 @@ static struct kunit_case far_now_cases[] = {
 	KUNIT_CASE(host_1_executed),
 	KUNIT_CASE(host_1_rnr),
 	KUNIT_CASE(host_2_no_buffer),
+	KUNIT_CASE(host_2_repeated),
+	KUNIT_CASE(host_2_no_answer),
+	KUNIT_CASE(host_2_line),
+	KUNIT_CASE(iso_2_uc_busy),
 	KUNIT_CASE(host_2_behind),
 	KUNIT_CASE(host_2_not_first),
 	KUNIT_CASE(iso_1_last),

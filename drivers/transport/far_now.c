@@ -39,8 +39,9 @@ static bool keel_far_is_ours(const struct keel_qp *qp)
  * @far: of a QP; the caller has a reference on it
  * @link: the link of the thread
  * @frame: its header
- * @late: it is dropped, as one that has come before is: the process may be stopped, or have no
- *	processor, and those that send to it are not to fail because the link is busy
+ * @late: it is dropped, as one is that has come before, or was executed before: the process may
+ *	be stopped, or have no processor, and those that send to it are not to fail because the
+ *	link is busy
  *
  * Context: may sleep; thread of a link. Waits for nobody.
  */
@@ -48,7 +49,8 @@ void keel_far_arrived(struct keel_far *far, const struct keel_link *link,
 		      const struct keel_frame *frame, bool late)
 {
 	bool type = far->qp->type == IB_QPT_RC || far->qp->type == IB_QPT_UC;
-	bool left = READ_ONCE(link->busy) && !late;
+	/* Packets of UC do not come again, whatever is dropped. */
+	bool left = READ_ONCE(link->busy) && (!late || far->qp->type == IB_QPT_UC);
 
 	/* The packet may not be the first one, which keel_far_run_once() looks at again. */
 	if (left || !type || !keel_far_is_short(frame) || !keel_far_is_ours(far->qp) ||

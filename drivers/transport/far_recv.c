@@ -130,11 +130,13 @@ static void keel_far_is_worth(struct keel_far *far, const struct keel_frame *fra
  * @KEEL_FAR_REFUSE: the QP is not ready for it, or does not want it
  * @KEEL_FAR_DROP: it came before, or one before it was lost
  * @KEEL_FAR_KEEP: the QP keeps it, if it has room
+ * @KEEL_FAR_REPEAT: so it does, but only to answer again: it was executed before
  */
 enum keel_far_verdict {
 	KEEL_FAR_REFUSE,
 	KEEL_FAR_DROP,
 	KEEL_FAR_KEEP,
+	KEEL_FAR_REPEAT,
 };
 
 static enum keel_far_verdict keel_far_judge_request(struct keel_far *far,
@@ -158,7 +160,12 @@ static enum keel_far_verdict keel_far_judge_request(struct keel_far *far,
 	if (far->qp->type == IB_QPT_UC)
 		return KEEL_FAR_REFUSE;
 	/* One that was executed is answered again. One that was lost comes again. */
-	return keel_far_was_executed(far, psn) ? KEEL_FAR_KEEP : KEEL_FAR_DROP;
+	return keel_far_was_executed(far, psn) ? KEEL_FAR_REPEAT : KEEL_FAR_DROP;
+}
+
+static bool keel_far_keeps(enum keel_far_verdict verdict)
+{
+	return verdict == KEEL_FAR_KEEP || verdict == KEEL_FAR_REPEAT;
 }
 
 static enum keel_far_verdict keel_far_keep_request(struct keel_far *far,
@@ -173,7 +180,7 @@ static enum keel_far_verdict keel_far_keep_request(struct keel_far *far,
 	guard(spinlock)(&far->lock);
 	life = atomic64_read(&far->qp->gen);
 	verdict = keel_far_judge_request(far, link, frame);
-	if (verdict != KEEL_FAR_KEEP)
+	if (!keel_far_keeps(verdict))
 		return verdict;
 	slot = keel_far_new_slot(far, &far->requests, keel_far_request_bytes(frame),
 				 &far->long_requests);
@@ -183,9 +190,9 @@ static enum keel_far_verdict keel_far_keep_request(struct keel_far *far,
 		/* A packet of the life before would be one of this life. */
 		verdict = atomic64_read(&far->qp->gen) == life ?
 			  keel_far_judge_request(far, link, frame) : KEEL_FAR_REFUSE;
-		if (verdict == KEEL_FAR_KEEP && keel_far_has_all(far, &far->requests))
+		if (keel_far_keeps(verdict) && keel_far_has_all(far, &far->requests))
 			verdict = KEEL_FAR_DROP;
-		if (verdict != KEEL_FAR_KEEP) {
+		if (!keel_far_keeps(verdict)) {
 			keel_far_cancel_slot(far, slot);
 			return verdict;
 		}
@@ -196,7 +203,7 @@ static enum keel_far_verdict keel_far_keep_request(struct keel_far *far,
 		far->expected = (far->expected + 1) & KEEL_PSN_MASK;
 		far->peer_gen = le64_to_cpu(frame->gen);
 	}
-	return KEEL_FAR_KEEP;
+	return verdict;
 }
 
 static void keel_far_request(struct keel_link *link, const struct keel_frame *frame,
@@ -212,7 +219,7 @@ static void keel_far_request(struct keel_link *link, const struct keel_frame *fr
 		if (far)
 			verdict = keel_far_keep_request(far, link, frame, data);
 		if (verdict != KEEL_FAR_REFUSE)
-			keel_far_arrived(far, link, frame, verdict == KEEL_FAR_DROP);
+			keel_far_arrived(far, link, frame, verdict != KEEL_FAR_KEEP);
 		keel_qp_put_later(qp);
 	}
 	/* The requester tries again later, also if this cannot be sent now. */

@@ -292,6 +292,22 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 	return far->replies ? KEEL_FAR_IDLE : KEEL_FAR_MORE;
 }
 
+/* The same for a turn. */
+static enum keel_far_step keel_far_answer_first(struct keel_far *far,
+						struct keel_far_slot *slot, bool brief)
+	__must_hold(&far->from.lock)
+{
+	enum keel_far_step step = keel_far_send_reply(far, slot, &far->tx_wait);
+
+	if (!far->replies || !brief)
+		return step;
+	/* It is the thread of the link: the process may have no turn, as it may be stopped. */
+	step = keel_far_send_reply(far, slot, NULL);
+	if (!far->replies)
+		keel_link_unwait(far->link, &far->tx_wait);
+	return step;
+}
+
 /* Return: the first packet, or NULL. *@again: it was executed before. */
 static struct keel_far_slot *keel_far_next(struct keel_far *far, bool *again)
 	__must_hold(&far->from.lock)
@@ -396,7 +412,6 @@ static enum keel_far_step keel_far_serve_one(struct keel_far *far, struct keel_f
 	__must_hold(&far->from.lock)
 {
 	enum keel_far_place place;
-	enum keel_far_step step;
 
 	/* Without the lock of the responder: its owner may be preempted with it in ERR. */
 	if (!keel_far_may_execute(far->qp))
@@ -408,9 +423,7 @@ static enum keel_far_step keel_far_serve_one(struct keel_far *far, struct keel_f
 		return KEEL_FAR_AWAY;
 	if (place == KEEL_FAR_NOWHERE)
 		return keel_far_nobody(far, slot, again);
-	step = keel_far_execute(far, slot, again, srq, x);
-	/* At once: the answer does not wait until this thread runs again. */
-	return far->replies ? keel_far_send_reply(far, slot, &far->tx_wait) : step;
+	return keel_far_execute(far, slot, again, srq, x);
 }
 
 /**
@@ -426,6 +439,7 @@ enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *sr
 				 struct keel_xfer *x)
 {
 	struct keel_far_slot *slot;
+	enum keel_far_step step;
 	bool again;
 
 	slot = keel_far_next(far, &again);
@@ -433,7 +447,7 @@ enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *sr
 		return KEEL_FAR_IDLE;
 	/* First: the owner may destroy the QP as soon as it sees the completion. */
 	if (far->replies)
-		return keel_far_send_reply(far, slot, &far->tx_wait);
+		return keel_far_answer_first(far, slot, x->brief);
 	if (keel_qp_is_dying(far->qp))
 		return KEEL_FAR_IDLE;
 	if (ktime_get_ns() > x->until)
@@ -447,8 +461,11 @@ enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *sr
 	}
 	/* A read has no effect, so it is executed again. */
 	if (again && slot->frame.request.opcode != IB_WR_RDMA_READ)
-		return keel_far_repeat(far, slot);
-	return keel_far_serve_one(far, slot, again, srq, x);
+		step = keel_far_repeat(far, slot);
+	else
+		step = keel_far_serve_one(far, slot, again, srq, x);
+	/* At once: the answer does not wait until this thread runs again. */
+	return far->replies ? keel_far_answer_first(far, slot, x->brief) : step;
 }
 
 /**
