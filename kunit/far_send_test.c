@@ -3,6 +3,7 @@
  * The requester of a QP that is connected to another host: its packets, and when they are sent
  * again. far_answer_test.c has the answers.
  */
+#include <linux/math64.h>
 #include <linux/unaligned.h>
 
 #include "far_host.h"
@@ -310,6 +311,48 @@ static void host_1_no_answer(struct kunit *test)
 		far_sent(h, i, 0);
 }
 
+/**
+ * struct time_case - when a message without an answer is sent again
+ * @desc: which one
+ * @timeout: of the QP
+ * @retry_cnt: of the QP
+ * @resends: how often it was sent again before
+ * @us: after so many microseconds
+ */
+struct time_case {
+	const char *desc;
+	u8 timeout, retry_cnt, resends;
+	u32 us;
+};
+
+static const struct time_case time_cases[] = {
+	{ "the timeout", 14, 7, 0, 67108 },
+	{ "twice the timeout", 14, 7, 1, 134217 },
+	{ "at least 50 ms", 12, 7, 0, 50000 },
+	{ "at most 2 s", 20, 7, 0, 2000000 },
+	{ "no timeout", 0, 7, 0, 2000000 },
+	{ "half of all that it has", 10, 7, 0, 16777 },
+	{ "the same again", 10, 7, 3, 16777 },
+	{ "half of the timeout", 14, 0, 0, 33554 },
+	{ "half of the least time", 1, 0, 0, 4000 },
+};
+
+KUNIT_ARRAY_PARAM_DESC(time, time_cases, desc);
+
+/* HOST-2: a message is sent again before its time is over. */
+static void host_2_time(struct kunit *test)
+{
+	const struct time_case *c = test->param_value;
+	struct far_host *h;
+	u8 *buf;
+
+	h = far_send_make(test, &buf);
+	WRITE_ONCE(h->qp->attr.timeout, c->timeout);
+	WRITE_ONCE(h->qp->attr.retry_cnt, c->retry_cnt);
+	h->qp->far->resends = c->resends;
+	KUNIT_EXPECT_EQ(test, c->us, div_u64(keel_far_resend_ns(h->qp), NSEC_PER_USEC));
+}
+
 static struct kunit_case far_send_cases[] = {
 	KUNIT_CASE_PARAM(host_1_request, request_gen_params),
 	KUNIT_CASE(host_1_long_write),
@@ -321,6 +364,7 @@ static struct kunit_case far_send_cases[] = {
 	KUNIT_CASE(host_1_probe),
 	KUNIT_CASE(host_1_rnr_retries),
 	KUNIT_CASE(host_1_no_answer),
+	KUNIT_CASE_PARAM(host_2_time, time_gen_params),
 	{}
 };
 

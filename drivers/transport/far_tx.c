@@ -3,6 +3,7 @@
  * The packets that the requester of a QP sends to another host: far_send.c sends those of RC,
  * and far_uc.c those of UC.
  */
+#include <kunit/visibility.h>
 #include <linux/ktime.h>
 #include <linux/minmax.h>
 
@@ -11,7 +12,10 @@
 #include "keel_qp.h"
 #include "keel_resp_lock.h"
 
-/* Shortest and longest time until packets without an answer are sent again. */
+/*
+ * Shortest and longest time until packets without an answer are sent again, unless the message
+ * fails before: keel_far_resend_ns().
+ */
 #define KEEL_FAR_RESEND_MIN	(50 * NSEC_PER_MSEC)
 #define KEEL_FAR_RESEND_MAX	(2 * NSEC_PER_SEC)
 
@@ -105,8 +109,11 @@ u64 keel_far_resend_ns(const struct keel_qp *qp)
 	if (qp->type == IB_QPT_UC)
 		return KEEL_FAR_LOST_NS;
 	ns = clamp_t(u64, ns, KEEL_FAR_RESEND_MIN, KEEL_FAR_RESEND_MAX);
-	return min_t(u64, ns << qp->far->resends, KEEL_FAR_RESEND_MAX);
+	ns = min_t(u64, ns << qp->far->resends, KEEL_FAR_RESEND_MAX);
+	/* Once at least: a packet that comes again is executed at once. */
+	return min(ns, keel_far_peer_ns(qp) / 2);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_far_resend_ns);
 
 /**
  * keel_far_is_untried() - is nothing under way that the message waits for?
