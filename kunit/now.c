@@ -30,6 +30,11 @@ static void now_hook(const char *name)
 		return;
 	now.index = READ_ONCE(now.h->qp->sq.ring.index);
 	now.sent = now_sent(now.h);
+	/* With the lock of the send queue. */
+	now.need = context_unsafe(now.h->qp->sq.from.fetch.ctl.need.kind);
+	now.awaits = READ_ONCE(now.h->qp->sq.from.srq);
+	if (now.open)
+		list_del_init(now.open);
 }
 
 void now_watch(struct far_host *h)

@@ -17,6 +17,9 @@
  * @index: first WQE of the send queue after the first call of @thread
  * @sent: frames that the QP had sent then
  * @answers: frames that it had sent when @thread had executed packets for the first time
+ * @need: what that call was missing, enum keel_need_kind
+ * @awaits: the send queue waited for an SRQ then
+ * @open: what ends after that call, or NULL
  * @posting: others post whenever @thread has run the send queue
  */
 struct now_runs {
@@ -27,6 +30,9 @@ struct now_runs {
 	u32 index;
 	u32 sent;
 	u32 answers;
+	u32 need;
+	bool awaits;
+	struct list_head *open;
 	bool posting;
 };
 

@@ -105,6 +105,51 @@ static void iso_2_answer_busy(struct kunit *test)
 	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
 }
 
+/* ISO-2: it leaves one to the work that has begun access to a dma-buf. */
+static void iso_2_open(struct kunit *test)
+{
+	struct keel_open open = {};
+	struct keel_frame answer;
+	struct far_host *h;
+	u8 *buf;
+
+	h = now_sender(test, IB_QPT_RC, &buf);
+	now_own(test);
+	answer = far_answer(h, 0, IB_WC_SUCCESS);
+	now_watch(h);
+	scoped_guard(mutex, &h->qp->sq.from.lock)
+		list_add(&open.node, &h->qp->sq.from.fetch.ctl.open);
+	now.open = &open.node;
+	keel_far_ops.answer(&h->link, &answer, h->data);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&now.sq[true]));
+	KUNIT_EXPECT_EQ(test, 0, now.index);
+	KUNIT_EXPECT_EQ(test, KEEL_NEED_NONE, now.need);
+	now_worked(h, true);
+	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
+}
+
+/* ISO-1: nor does it drop a reference on an SRQ, which may be the last one. */
+static void iso_1_srq(struct kunit *test)
+{
+	struct far_host *h;
+	struct ib_srq *srq;
+	u8 *buf;
+
+	h = now_sender(test, IB_QPT_RC, &buf);
+	now_own(test);
+	srq = pair_srq(h->p, NULL);
+	h->p->extra_srq = srq;
+	/* It has waited before the QP was connected to the other host. */
+	scoped_guard(mutex, &h->qp->sq.from.lock)
+		KUNIT_ASSERT_FALSE(test, keel_srq_wait(to_ksrq(srq), &h->qp->sq.from));
+	now_answer(h, 0, IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, 1, atomic_read(&now.sq[true]));
+	KUNIT_EXPECT_TRUE(test, now.awaits);
+	now_worked(h, true);
+	far_ended_with(h, IB_WC_SUCCESS, KEEL_WHY_NONE);
+	KUNIT_EXPECT_NULL(test, READ_ONCE(h->qp->sq.from.srq));
+}
+
 /* ISO-2: nor that of one that sends a long message. A short one behind it changes that. */
 static void iso_2_lengthy(struct kunit *test)
 {
@@ -284,6 +329,8 @@ static struct kunit_case now_answer_cases[] = {
 	KUNIT_CASE(iso_2_posting),
 	KUNIT_CASE(iso_2_answer_no_owner),
 	KUNIT_CASE(iso_2_answer_busy),
+	KUNIT_CASE(iso_2_open),
+	KUNIT_CASE(iso_1_srq),
 	KUNIT_CASE(iso_2_lengthy),
 	KUNIT_CASE(iso_2_long_answer),
 	KUNIT_CASE(iso_2_uc),

@@ -24,7 +24,9 @@ void keel_need_put(struct keel_need *need)
 		break;
 	case KEEL_NEED_OPEN:
 	case KEEL_NEED_CLOSE:
-		dma_buf_put(need->dmabuf);
+		/* That of keel_copy_end() has no references. */
+		if (need->dmabuf)
+			dma_buf_put(need->dmabuf);
 		break;
 	default:
 		return;

@@ -164,7 +164,9 @@ static bool keel_req_is_brief(const struct keel_xfer *x)
 	__must_hold(&x->from->lock)
 {
 	return !keel_qp_is_dgram(x->qp) && x->qp->far && x->qp->far->link &&
-	       x->len <= KEEL_FRAME_DATA && !keel_segs_may_lack(&x->from->segs);
+	       x->len <= KEEL_FRAME_DATA && !keel_segs_may_lack(&x->from->segs) &&
+	       /* Userspace may have changed the WQE since. */
+	       !keel_fetch_is_busy(&x->from->fetch);
 }
 
 /* One attempt, not preempted while it has keys: see keel_resp_lock.h. */

@@ -153,6 +153,9 @@ static enum keel_action keel_sq_do_one(struct keel_qp *qp, int posted,
 		.until = turn->until,
 	};
 
+	/* The last reference on the SRQ may end: pages of its ring may be locked for long. */
+	if (turn->brief && READ_ONCE(qp->sq.from.srq))
+		return KEEL_ACTION_LATER;
 	keel_sq_fetch(&qp->sq);
 	keel_fetch_collect(&qp->sq.from.fetch);
 	keel_srq_wait_end(&qp->sq.from);
