@@ -135,7 +135,7 @@ enum keel_conn_event {
  * @qp: the QP
  * @posted: number of @recvs that were posted
  * @headers: memory of all headers
- * @lock: protects the members up to @batch_slow
+ * @lock: protects the members up to @batch_slow, but for three
  * @state: its state
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
@@ -163,7 +163,8 @@ enum keel_conn_event {
  * @batch_len: bytes of them, with their headers
  * @load: grows with each frame that has KEEL_FRAME_F_BUSY, and else falls; only for @thread
  * @load_at: when the last one came, jiffies; likewise
- * @busy: many messages are under way; written by @thread only
+ * @busy: many messages are under way; only @thread writes it, under &keel_link.lock, under which
+ *	others read it
  * @batch_slow: it has only answers that wait for a request
  * @batch_ns: how long it waits at most, ns; of KUnit for ever
  * @patient_ns: the same with @batch_slow

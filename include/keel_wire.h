@@ -262,7 +262,7 @@ enum keel_link_origin {
  * @noffers: their number
  * @up: the connection, if it carries frames
  * @load: packets that are under way
- * @busy: &keel_conn.busy of the connection; no lock protects it
+ * @busy: &keel_conn.busy of @up, or false; read without @lock
  * @epoch: number of connections so far
  * @turns: what waits for a buffer
  * @chunk_turns: what waits for a chunk

@@ -96,6 +96,12 @@ static void host_3_same(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 8, keel_load_but(load, &none));
 }
 
+static void load_up(struct keel_link *link, struct keel_conn *conn)
+{
+	guard(spinlock)(&link->lock);
+	link->up = conn;
+}
+
 static struct keel_conn *load_conn(struct kunit *test)
 {
 	struct keel_conn *conn = kunit_kzalloc(test, sizeof(*conn), GFP_KERNEL);
@@ -103,6 +109,8 @@ static struct keel_conn *load_conn(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, conn);
 	conn->link = kunit_kzalloc(test, sizeof(*conn->link), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, conn->link);
+	spin_lock_init(&conn->link->lock);
+	load_up(conn->link, conn);
 	return conn;
 }
 
@@ -168,12 +176,29 @@ static void host_3_pause(struct kunit *test)
 	load_is(test, conn, false);
 }
 
+/* HOST-3: a connection that does not carry the messages of the link does not make that busy. */
+static void host_3_guest(struct kunit *test)
+{
+	struct keel_conn *conn = load_conn(test);
+
+	load_up(conn->link, NULL);
+	load_come(conn, KEEL_FRAME_REQUEST, KEEL_FRAME_F_BUSY, HIGH);
+	KUNIT_EXPECT_TRUE(test, conn->busy);
+	KUNIT_EXPECT_FALSE(test, conn->link->busy);
+	/* Nor the contrary. */
+	WRITE_ONCE(conn->link->busy, true);
+	load_come(conn, KEEL_FRAME_REQUEST, 0, HIGH);
+	KUNIT_EXPECT_FALSE(test, conn->busy);
+	KUNIT_EXPECT_TRUE(test, conn->link->busy);
+}
+
 static struct kunit_case load_cases[] = {
 	KUNIT_CASE(host_3_parts),
 	KUNIT_CASE(host_3_old),
 	KUNIT_CASE(host_3_same),
 	KUNIT_CASE(host_3_busy),
 	KUNIT_CASE(host_3_pause),
+	KUNIT_CASE(host_3_guest),
 	{}
 };
 

@@ -41,8 +41,10 @@ static void keel_link_disconnect(struct keel_link *link)
 
 	link->conn = NULL;
 	scoped_guard(spinlock, &link->lock) {
-		if (link->up == conn)
+		if (link->up == conn) {
 			WRITE_ONCE(link->up, NULL);
+			WRITE_ONCE(link->busy, false);
+		}
 		link->asked = 0;
 	}
 	keel_conn_destroy(conn);
@@ -75,7 +77,7 @@ static void keel_link_up(struct keel_link *link)
 		if (!keel_conn_up(conn))
 			return;
 		WRITE_ONCE(link->up, conn);
-		WRITE_ONCE(link->busy, READ_ONCE(conn->busy));
+		WRITE_ONCE(link->busy, conn->busy);
 		/* Those that wait are woken. keel_link_waits() sets it under the lock. */
 		clear_bit(KEEL_LINK_WANTED, &link->events);
 		keel_link_unchunk(link);

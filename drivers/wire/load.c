@@ -83,11 +83,16 @@ EXPORT_SYMBOL_IF_KUNIT(keel_load_but);
 
 static void keel_load_set_busy(struct keel_conn *conn, bool busy)
 {
-	/* Another connection of the link may carry its messages. */
+	struct keel_link *link = conn->link;
+
 	if (conn->busy == busy)
 		return;
-	WRITE_ONCE(conn->busy, busy);
-	WRITE_ONCE(conn->link->busy, busy);
+	/* keel_link_up() reads it under the lock, and writes the other one. */
+	guard(spinlock)(&link->lock);
+	conn->busy = busy;
+	/* Another connection may carry the messages of the link. */
+	if (link->up == conn)
+		WRITE_ONCE(link->busy, busy);
 }
 
 /**
