@@ -263,7 +263,8 @@ static int keel_cm_accept(struct keel_conn *conn)
 	if (ret)
 		return ret;
 	rep.qp_num = conn->qp->qp_num;
-	keel_hello_set(&hello, conn, KEEL_LINK_RECVS);
+	/* keel_conn_up() gives credits for the others: a guest cannot send answers. */
+	keel_hello_set(&hello, conn, KEEL_LINK_SPARE);
 	return ib_send_cm_rep(conn->id, &rep);
 }
 

@@ -362,8 +362,8 @@ static int keel_iw_accept(struct keel_conn *conn)
 	if (ret)
 		return ret;
 	/*
-	 * No more than there are: the lower device does not repeat a message that finds no
-	 * buffer, but ends the connection. keel_conn_up() gives credits for the others.
+	 * As keel_cm_accept(). Besides, the lower device does not repeat a message that finds no
+	 * buffer, but ends the connection.
 	 */
 	keel_hello_set(&hello, conn, KEEL_LINK_SPARE);
 	keel_iw_param(&param, conn, &hello);

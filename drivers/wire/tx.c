@@ -332,8 +332,9 @@ static void keel_link_put_held(struct keel_link *link, struct keel_held *held)
  * keel_link_release_held() - send the datagrams that have waited for a link
  * @link: the link; a call of its work
  *
- * Over iWARP, this side has only the credits of a guest at first, and others may take those
- * that follow. So some may have to wait: keel_link_wake() tells when there are more credits.
+ * The side that has asked for the connection has only the credits of a guest at first, and others
+ * may take those that follow. So some may have to wait: keel_link_wake() tells when there are more
+ * credits.
  *
  * Context: may sleep.
  */

@@ -258,6 +258,8 @@ TEST_SLOW(hello, "HOST-3", "a host of another version gets no link, and one with
 	stranger_prepare(&wrong_stranger);
 	wrong_stranger.req.hello.credits = 0;
 	CHECK(stranger_ask(&wrong_stranger, 1000));
+	/* No more than a guest can answer. */
+	CHECK_EQ(wrong_stranger.granted, 4);
 	CHECK(!stranger_asks(&wrong_stranger, 100));
 	CHECK(wrong_stranger.up);
 	/* One, later. */

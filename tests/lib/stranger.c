@@ -294,6 +294,7 @@ bool stranger_ask(struct stranger *s, int ms)
 		s->qpn = ntohl(rep->qpn) >> 8;
 		s->psn = ntohl(rep->psn) >> 8;
 		s->cookie = le64toh(rep->hello.cookie);
+		s->granted = le16toh(rep->hello.credits);
 		connect_qp(s);
 		s->up = true;
 		stranger_cm(s, CM_RTU);

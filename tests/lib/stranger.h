@@ -91,6 +91,7 @@ _Static_assert(sizeof(struct frame) == FRAME_HEAD, "the size of struct keel_fram
  * @qpn: number of the QP of the victim
  * @psn: number of the first packet to it
  * @cookie: of frames to the victim
+ * @granted: credits that the victim has given with the reply
  * @posted: frames that were sent since the connection exists
  * @sent: those of them that have a completion
  * @owed: frames that were received, and not given credits for
@@ -120,6 +121,7 @@ struct stranger {
 	struct cm_req req;
 	uint32_t id, peer_id, qpn, psn;
 	uint64_t cookie;
+	uint16_t granted;
 	unsigned int posted, sent, owed;
 	uint64_t chunks_addr;
 	uint32_t chunks_rkey;
