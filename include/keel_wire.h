@@ -48,6 +48,8 @@ struct seq_file;
 #define KEEL_LINK_HELD		8
 /* Buffers for datagrams, which wait for none, whether others wait or not. */
 #define KEEL_LINK_DGRAMS	8
+/* So many of those that were woken are forgotten with the lock. */
+#define KEEL_LINK_EXPIRE	32
 /* With more free buffers, nobody waits for those that were woken before. */
 #define KEEL_LINK_OPEN		((KEEL_LINK_SENDS - KEEL_LINK_SPARE - KEEL_LINK_RESERVED) / 2)
 /* Connections of a link that the other host has asked for, and that are not used yet. */

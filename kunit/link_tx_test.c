@@ -10,7 +10,7 @@
 
 #define SPARE	(KEEL_LINK_SPARE + KEEL_LINK_RESERVED)
 #define OPEN	KEEL_LINK_OPEN
-#define WAITS	8
+#define WAITS	(KEEL_LINK_EXPIRE + 2)
 
 /**
  * struct tx_link - a link with a connection that sends nothing
@@ -190,6 +190,26 @@ static void host_4_turns(struct kunit *test)
 	keel_link_unwait(&tx->link, &tx->wait[6]);
 	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[2]));
 	KUNIT_EXPECT_TRUE(test, tx_try(test, &tx->wait[3]));
+	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
+}
+
+/* HOST-4: so it is with many. */
+static void host_4_stopped_many(struct kunit *test)
+{
+	u32 i;
+
+	tx_room(test, 0);
+	for (i = 0; i < WAITS; i++)
+		KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[i]));
+	tx_room(test, WAITS);
+	for (i = 0; i < WAITS; i++)
+		keel_link_wake(&tx->link, WAITS);
+	KUNIT_EXPECT_EQ(test, WAITS, tx->nr_woken);
+	for (i = 0; i < WAITS; i++)
+		tx->wait[i].since -= KEEL_WAKE_TIME;
+	keel_link_expire(&tx->link);
+	for (i = 0; i < WAITS; i++)
+		KUNIT_EXPECT_FALSE(test, tx->wait[i].woken);
 	KUNIT_EXPECT_FALSE(test, keel_link_has_waiters(&tx->link));
 }
 
@@ -492,6 +512,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_spare),
 	KUNIT_CASE(host_4_turns),
 	KUNIT_CASE(host_4_stopped),
+	KUNIT_CASE(host_4_stopped_many),
 	KUNIT_CASE(host_4_open),
 	KUNIT_CASE(host_4_datagrams),
 	KUNIT_CASE(host_4_kernel),

@@ -342,25 +342,37 @@ void keel_link_wake(struct keel_link *link, u32 room)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_wake);
 
+/* Return: there may be more. */
+static bool keel_link_expire_some(struct keel_link *link)
+{
+	struct keel_link_wait *wait, *next;
+	u32 left = KEEL_LINK_EXPIRE;
+
+	guard(spinlock)(&link->lock);
+	list_for_each_entry_safe(wait, next, &link->woken, node) {
+		/* The others were woken even later. */
+		if (time_before(jiffies, wait->since + KEEL_WAKE_TIME))
+			return false;
+		keel_link_leave(link, wait);
+		if (!--left)
+			return true;
+	}
+	return false;
+}
+
 /**
  * keel_link_expire() - keep no buffers any more for those that were woken a while ago
  * @link: the link
  *
  * Those that need one still ask again when they run.
  *
- * Context: any but interrupts.
+ * Context: may sleep.
  */
 void keel_link_expire(struct keel_link *link)
 {
-	struct keel_link_wait *wait, *next;
-
-	guard(spinlock)(&link->lock);
-	list_for_each_entry_safe(wait, next, &link->woken, node) {
-		/* The others were woken even later. */
-		if (time_before(jiffies, wait->since + KEEL_WAKE_TIME))
-			break;
-		keel_link_leave(link, wait);
-	}
+	/* A user may have stopped many. */
+	while (keel_link_expire_some(link))
+		cond_resched();
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_expire);
 
