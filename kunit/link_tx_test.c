@@ -92,6 +92,8 @@ static void tx_make(struct kunit *test)
 	keel_turns_init(&link->turns);
 	keel_turns_init(&link->chunk_turns);
 	INIT_LIST_HEAD(&link->woken);
+	INIT_LIST_HEAD(&link->held);
+	conn->events = BIT(KEEL_CONN_CONFIRMED);
 	for (i = 0; i < WAITS; i++)
 		keel_wait_init(&tx->wait[i], NULL, NULL);
 	/* Its work is never queued. */
@@ -309,6 +311,28 @@ static void host_4_kernel(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, keel_conn_tell(&tx->conn, KEEL_FRAME_ASK));
 }
 
+/* HOST-1: a datagram waits for the first frame of the other side, which has credits. */
+static void host_1_unconfirmed(struct kunit *test)
+{
+	tx_room(test, 0);
+	scoped_guard(spinlock, &tx->conn.lock)
+		tx->conn.credits = 0;
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.dead = false;
+	tx->conn.events = 0;
+	KUNIT_EXPECT_EQ(test, 0, tx_datagram(0));
+	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, 0, tx->sent);
+	tx_room(test, 1);
+	keel_link_release_held(&tx->link);
+	KUNIT_EXPECT_EQ(test, 1, tx->sent);
+	scoped_guard(spinlock, &tx->link.lock) {
+		KUNIT_EXPECT_EQ(test, 0, tx->link.nheld);
+		tx->link.dead = true;
+	}
+}
+
 /* ISO-1: users cause datagrams of the kernel: they do not get all buffers before others. */
 static void iso_1_kernel(struct kunit *test)
 {
@@ -516,6 +540,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_open),
 	KUNIT_CASE(host_4_datagrams),
 	KUNIT_CASE(host_4_kernel),
+	KUNIT_CASE(host_1_unconfirmed),
 	KUNIT_CASE(iso_1_kernel),
 	KUNIT_CASE(host_4_flood),
 	KUNIT_CASE(iso_1_users),

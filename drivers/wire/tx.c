@@ -242,6 +242,16 @@ static void keel_link_relax(void)
 		preempt_enable();
 }
 
+/*
+ * Is the link up for datagrams? The other host gives credits for them with its first frame. A few
+ * milliseconds may pass until then, and those of the kernel do not come again soon.
+ */
+static bool keel_link_is_open(const struct keel_link *link)
+	__must_hold(&link->lock)
+{
+	return link->up && test_bit(KEEL_CONN_CONFIRMED, &link->up->events);
+}
+
 /* Keep a datagram until the link is up. Return: as keel_link_datagram(). */
 static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame,
 			  const void *data, u32 len, gfp_t gfp)
@@ -253,7 +263,7 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
 
 	/* It is up, and only has no buffer just now. */
 	scoped_guard(spinlock, &link->lock)
-		if (link->up)
+		if (keel_link_is_open(link))
 			return -EAGAIN;
 	held = kmalloc(struct_size(held, data, len), gfp);
 	if (!held)
@@ -265,7 +275,7 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
 	scoped_guard(spinlock, &link->lock) {
 		/* It may be up by now. */
 		ret = link->up ? -EAGAIN : -ENOLINK;
-		if (!link->dead && !link->up && link->nheld < most) {
+		if (!link->dead && !keel_link_is_open(link) && link->nheld < most) {
 			list_add_tail(&held->node, &link->held);
 			link->nheld++;
 			keel_link_waits(link, false);
@@ -352,6 +362,7 @@ void keel_link_release_held(struct keel_link *link)
 		kfree(held);
 	}
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_link_release_held);
 
 /**
  * keel_link_drop_held() - lose the datagrams that have waited for a link
