@@ -115,6 +115,7 @@ static void keel_handler_account(struct keel_conn *conn)
 	may = test_bit(KEEL_CONN_CONFIRMED, &conn->events) && keel_link_is_used(conn->link);
 	keel_handler_count(urgent, may);
 	if (!may) {
+		urgent->over = false;
 		keel_handler_set_urgent(urgent, false);
 		return;
 	}
