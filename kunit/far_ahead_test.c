@@ -503,6 +503,27 @@ static void host_1_no_buffer(struct kunit *test)
 	ended_well(h, 1);
 }
 
+/* HOST-2: the time of a message begins when it has its buffer. */
+static void host_2_waited(struct kunit *test)
+{
+	struct far_host *h;
+	u8 *buf;
+
+	h = far_send_make(test, &buf);
+	set_credits(h, KEEL_LINK_SPARE);
+	post(h, buf, 0, IB_WR_SEND);
+	sent_only(h, 0);
+	/* As if it had waited for long when there is one. */
+	scoped_guard(mutex, &h->qp->sq.from.lock)
+		h->qp->far->deadline = 1;
+	set_credits(h, FAR_SENDS);
+	keel_qp_schedule(h->qp);
+	sent_only(h, 1);
+	far_nothing_ended(h);
+	far_give_done(h, 0, 0);
+	ended_well(h, 0);
+}
+
 /* HOST-1: a message whose WQE has changed since it was sent fails in its turn. */
 static void host_1_changed(struct kunit *test)
 {
@@ -544,6 +565,7 @@ static struct kunit_case far_ahead_cases[] = {
 	KUNIT_CASE(host_1_error),
 	KUNIT_CASE(host_1_sqd),
 	KUNIT_CASE(host_1_no_buffer),
+	KUNIT_CASE(host_2_waited),
 	KUNIT_CASE(host_1_changed),
 	KUNIT_CASE(host_1_changed_local),
 	{}

@@ -18,6 +18,8 @@
 /* When a packet is sent again that the other side was not ready for: then twice as long. */
 #define KEEL_FAR_HOLD_MIN	NSEC_PER_MSEC
 #define KEEL_FAR_HOLD_MAX	(64 * NSEC_PER_MSEC)
+/* A message that waits for less time does not have its link doubted. */
+#define KEEL_FAR_DOUBT_NS	(100 * NSEC_PER_MSEC)
 /* Limits of &keel_far.probes and &keel_far.resends: more only made numbers overflow. */
 #define KEEL_FAR_DOUBLINGS	6
 
@@ -328,7 +330,9 @@ static enum keel_xfer_result keel_far_attend(struct keel_xfer *x)
 		keel_far_back(x, far);
 		far->resends = min(far->resends + 1, KEEL_FAR_DOUBLINGS);
 		keel_count(x->qp->kdev, far_resends, 1);
-		keel_link_event(far->link, KEEL_LINK_DOUBTED);
+		/* Those that wait for less see a process that has no turn, rather than a link. */
+		if (keel_far_peer_ns(x->qp) >= KEEL_FAR_DOUBT_NS)
+			keel_link_event(far->link, KEEL_LINK_DOUBTED);
 	}
 	result = keel_far_transmit(x);
 	/* If it has waited for its turn, it has its whole time again. */

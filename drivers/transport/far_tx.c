@@ -110,7 +110,7 @@ u64 keel_far_resend_ns(const struct keel_qp *qp)
 		return KEEL_FAR_LOST_NS;
 	ns = clamp_t(u64, ns, KEEL_FAR_RESEND_MIN, KEEL_FAR_RESEND_MAX);
 	ns = min_t(u64, ns << qp->far->resends, KEEL_FAR_RESEND_MAX);
-	/* Once at least: a packet that comes again is executed at once. */
+	/* Once before it fails: the thread of the other host's link executes what comes again. */
 	return min(ns, keel_far_peer_ns(qp) / 2);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_resend_ns);
@@ -403,5 +403,8 @@ enum keel_copy_result keel_far_one(struct keel_xfer *x, s32 window, bool *more)
 	far->epoch = epoch;
 	if (far->next == far->una)
 		far->resend_at = ktime_get_ns() + keel_far_resend_ns(x->qp);
+	/* Its time begins now: it may have waited for the buffer. */
+	if (keel_far_is_untried(far))
+		keel_far_renew(far);
 	return keel_far_packet(x, buf, n);
 }
