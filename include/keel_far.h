@@ -425,7 +425,7 @@ void keel_far_finish(struct keel_far *far);
 
 /* far_turn.c */
 void keel_far_run(struct keel_far *far, const struct keel_srq *srq);
-bool keel_far_run_once(struct keel_far *far);
+bool keel_far_run_once(struct keel_far *far, bool late);
 
 /* far_now.c */
 void keel_far_arrived(struct keel_far *far, const struct keel_link *link,

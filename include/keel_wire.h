@@ -46,7 +46,7 @@ struct seq_file;
 #define KEEL_LINK_RESERVED	2
 /* Datagrams that wait until a link is up; those of users get half of this. */
 #define KEEL_LINK_HELD		8
-/* Buffers for datagrams, which wait for none, whether others wait or not. */
+/* Buffers for datagrams and late answers, which wait for none, whether others wait or not. */
 #define KEEL_LINK_DGRAMS	8
 /* So many of those that were woken are forgotten with the lock. */
 #define KEEL_LINK_EXPIRE	32

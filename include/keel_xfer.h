@@ -42,6 +42,7 @@ struct keel_srq;
  * @refused: the responder has refused it, also if @status does not say so (UC)
  * @again: it was executed before: if it is refused now, nothing happens to the QP
  * @brief: as &keel_turn.brief; responder: only with memory that is never absent
+ * @late: as keel_far_run_once()
  * @rnr_ns: the RNR delay that the peer asks for
  * @domain: number of the domain that rkeys are checked against
  * @status: status of the completion
@@ -68,6 +69,7 @@ struct keel_xfer {
 	bool refused;
 	bool again;
 	bool brief;
+	bool late;
 	u64 rnr_ns;
 	u32 domain;
 	enum ib_wc_status status;

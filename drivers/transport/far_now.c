@@ -3,8 +3,8 @@
  * Short packets, which the thread of the link executes itself, and short messages that an answer
  * completes. To wake the worker of the process would take far longer, and cost more, than they do.
  * So it is for one packet at a time, of at most KEEL_FRAME_DATA bytes, as long as the link is not
- * busy (load.c), nothing else runs the queue, and all memory is always there. The worker does the
- * rest. The thread works for all processes, so it waits for none.
+ * busy (load.c) or the packet comes again, nothing else runs the queue, and all memory is always
+ * there. The worker does the rest. The thread works for all processes, so it waits for none.
  */
 #include <kunit/visibility.h>
 #include <linux/ktime.h>
@@ -16,6 +16,8 @@
 
 /* How long a send queue is run for an answer. */
 #define KEEL_FAR_NOW_NS		(50 * NSEC_PER_USEC)
+/* How many packets are executed for one that comes again. */
+#define KEEL_FAR_NOW_LATE	4
 
 /*
  * Is there a process to which the QP belongs? The workqueue runs those of kernel consumers, and of
@@ -32,6 +34,20 @@ EXPORT_SYMBOL_IF_KUNIT(keel_far_has_owner);
 static bool keel_far_is_ours(const struct keel_qp *qp)
 {
 	return !qp->kdev->bar && keel_far_has_owner(qp);
+}
+
+/*
+ * Execute the first packet, or some, because a late one may be behind others that were executed
+ * before. Return: as keel_far_run_once().
+ */
+static bool keel_far_try_now(struct keel_far *far, bool late)
+{
+	u32 n = late ? KEEL_FAR_NOW_LATE : 1;
+
+	while (n--)
+		if (keel_far_run_once(far, late))
+			return true;
+	return false;
 }
 
 /**
@@ -54,7 +70,7 @@ void keel_far_arrived(struct keel_far *far, const struct keel_link *link,
 
 	/* The packet may not be the first one, which keel_far_run_once() looks at again. */
 	if (left || !type || !keel_far_is_short(frame) || !keel_far_is_ours(far->qp) ||
-	    !keel_far_run_once(far))
+	    !keel_far_try_now(far, late))
 		keel_far_resume(far);
 }
 

@@ -294,14 +294,14 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 
 /* The same for a turn. */
 static enum keel_far_step keel_far_answer_first(struct keel_far *far,
-						struct keel_far_slot *slot, bool brief)
+						struct keel_far_slot *slot, bool late)
 	__must_hold(&far->from.lock)
 {
 	enum keel_far_step step = keel_far_send_reply(far, slot, &far->tx_wait);
 
-	if (!far->replies || !brief)
+	/* Those of reads keep a buffer for longer: others need it. */
+	if (!far->replies || !late || slot->frame.request.opcode == IB_WR_RDMA_READ)
 		return step;
-	/* It is the thread of the link: the process may have no turn, as it may be stopped. */
 	step = keel_far_send_reply(far, slot, NULL);
 	if (!far->replies)
 		keel_link_unwait(far->link, &far->tx_wait);
@@ -447,7 +447,7 @@ enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *sr
 		return KEEL_FAR_IDLE;
 	/* First: the owner may destroy the QP as soon as it sees the completion. */
 	if (far->replies)
-		return keel_far_answer_first(far, slot, x->brief);
+		return keel_far_answer_first(far, slot, x->late);
 	if (keel_qp_is_dying(far->qp))
 		return KEEL_FAR_IDLE;
 	if (ktime_get_ns() > x->until)
@@ -465,7 +465,7 @@ enum keel_far_step keel_far_step(struct keel_far *far, const struct keel_srq *sr
 	else
 		step = keel_far_serve_one(far, slot, again, srq, x);
 	/* At once: the answer does not wait until this thread runs again. */
-	return far->replies ? keel_far_answer_first(far, slot, x->brief) : step;
+	return far->replies ? keel_far_answer_first(far, slot, x->late) : step;
 }
 
 /**

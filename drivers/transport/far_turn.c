@@ -39,12 +39,13 @@ static bool keel_far_is_brief(struct keel_far *far, enum keel_far_step *step)
 
 /*
  * Do one thing with the lock, and the rest of it without; @once: only what is brief, with memory
- * that is never absent. Not preempted with the lock: see &keel_far.from.
+ * that is never absent; @late: as keel_far_run_once(). Not preempted with the lock: see
+ * &keel_far.from.
  */
 static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struct keel_srq *srq,
-					       u64 until, bool once)
+					       u64 until, bool once, bool late)
 {
-	struct keel_xfer x = { .until = until, .brief = once };
+	struct keel_xfer x = { .until = until, .brief = once, .late = late };
 	struct keel_lack lack = {};
 	enum keel_far_step step;
 
@@ -75,13 +76,13 @@ static enum keel_far_step keel_far_locked_step(struct keel_far *far, const struc
 
 /* The same, after &keel_far.again was set. */
 static enum keel_far_step keel_far_attempt(struct keel_far *far, const struct keel_srq *srq,
-					   u64 until, bool once)
+					   u64 until, bool once, bool late)
 {
 	enum keel_far_step step;
 
 	/* As in keel_sq_run(): this thread gets the lock, or its holder sees @again. */
 	smp_mb();
-	step = keel_far_locked_step(far, srq, until, once);
+	step = keel_far_locked_step(far, srq, until, once, late);
 	/* Pairs with the barrier above, as in keel_sq_run(). */
 	smp_mb();
 	return step;
@@ -108,7 +109,7 @@ void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
 	 */
 	atomic_set_release(&far->again, 1);
 	do {
-		step = keel_far_attempt(far, srq, until, false);
+		step = keel_far_attempt(far, srq, until, false, false);
 		cond_resched();
 	} while (step == KEEL_FAR_MORE || step == KEEL_FAR_ABSENT ||
 		 ((step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY) &&
@@ -128,19 +129,20 @@ static bool keel_far_is_done(struct keel_far *far)
 /**
  * keel_far_run_once() - execute the first packet that a QP has received
  * @far: of the QP
+ * @late: the answer does not wait in turn for a buffer, as the process may have no turn
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
  * Return: false if more is left to do, and no other thread does it: the caller has it done.
  */
-bool keel_far_run_once(struct keel_far *far)
+bool keel_far_run_once(struct keel_far *far, bool late)
 {
 	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
 	enum keel_far_step step;
 
-	keel_stub(keel_far_run_once, far);
+	keel_stub(keel_far_run_once, far, late);
 	/* As in keel_far_run(). */
 	atomic_set_release(&far->again, 1);
-	step = keel_far_attempt(far, NULL, until, true);
+	step = keel_far_attempt(far, NULL, until, true, late);
 	/* The holder of the lock goes on. */
 	if (step == KEEL_FAR_TAKEN)
 		return true;
