@@ -44,7 +44,7 @@ struct seq_file;
 #define KEEL_LINK_SPARE		4
 /* Those that only datagrams of the kernel use in addition: rdma_cm connects with them. */
 #define KEEL_LINK_RESERVED	2
-/* Datagrams that wait until a link is up; those of users get half of this. */
+/* Datagrams that wait until a link is up, and has credits; those of users get half of this. */
 #define KEEL_LINK_HELD		8
 /* Buffers for datagrams and late answers, which wait for none, whether others wait or not. */
 #define KEEL_LINK_DGRAMS	8

@@ -333,6 +333,32 @@ static void host_1_unconfirmed(struct kunit *test)
 	}
 }
 
+/* ISO-1: a datagram that gets no buffer before the first frame is not kept again and again. */
+static void iso_1_unconfirmed(struct kunit *test)
+{
+	scoped_guard(spinlock, &tx->conn.lock)
+		tx->conn.credits = 0;
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.dead = false;
+	tx->conn.events = 0;
+	KUNIT_EXPECT_EQ(test, 0, tx_datagram(0));
+	/* The other host gave more credits than a guest, and others have the datagrams' buffers. */
+	tx_room(test, 1);
+	scoped_guard(spinlock, &tx->conn.lock) {
+		tx->conn.dgrams = KEEL_LINK_DGRAMS;
+		tx->conn.kernels = KEEL_LINK_RESERVED;
+	}
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.nwoken = 1;
+	keel_link_release_held(&tx->link);
+	KUNIT_EXPECT_EQ(test, 0, tx->sent);
+	scoped_guard(spinlock, &tx->link.lock) {
+		KUNIT_EXPECT_EQ(test, 1, tx->link.nheld);
+		tx->link.dead = true;
+	}
+	keel_link_drop_held(&tx->link);
+}
+
 /* ISO-1: users cause datagrams of the kernel: they do not get all buffers before others. */
 static void iso_1_kernel(struct kunit *test)
 {
@@ -541,6 +567,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_datagrams),
 	KUNIT_CASE(host_4_kernel),
 	KUNIT_CASE(host_1_unconfirmed),
+	KUNIT_CASE(iso_1_unconfirmed),
 	KUNIT_CASE(iso_1_kernel),
 	KUNIT_CASE(host_4_flood),
 	KUNIT_CASE(iso_1_users),

@@ -287,13 +287,13 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
 }
 
 /**
- * keel_link_datagram() - send a datagram, keep it until the link is up, or lose it
+ * keel_link_datagram() - send a datagram, keep it until the link has credits, or lose it
  * @link: the link
  * @frame: its header; &keel_frame.len and what belongs to the link is set here
  * @data: its data
  * @len: bytes of it
- * @gfp: to keep a copy, if the link is not up yet; without __GFP_ACCOUNT: it is one of the
- *	kernel
+ * @gfp: to keep a copy, if the link is not up yet, or no frame of the other host has come;
+ *	without __GFP_ACCOUNT: it is one of the kernel
  *
  * Context: as @gfp says; not in interrupts.
  * Return: 1 if it was sent, 0 if it is kept, -EAGAIN if the link is up and has no buffer now;
@@ -324,7 +324,8 @@ static struct keel_held *keel_link_take_held(struct keel_link *link, bool room)
 
 	guard(spinlock)(&link->lock);
 	held = list_first_entry_or_null(&link->held, struct keel_held, node);
-	if (!held || (room && !(link->up && keel_conn_room(link->up))))
+	/* Else keel_link_hold() would keep it again. */
+	if (!held || (room && !(keel_link_is_open(link) && keel_conn_room(link->up))))
 		return NULL;
 	list_del(&held->node);
 	link->nheld--;
@@ -377,4 +378,5 @@ void keel_link_drop_held(struct keel_link *link)
 	while ((held = keel_link_take_held(link, false)))
 		kfree(held);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_link_drop_held);
 
