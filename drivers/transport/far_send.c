@@ -18,7 +18,7 @@
 /* When a packet is sent again that the other side was not ready for: then twice as long. */
 #define KEEL_FAR_HOLD_MIN	NSEC_PER_MSEC
 #define KEEL_FAR_HOLD_MAX	(64 * NSEC_PER_MSEC)
-/* A message that waits for less time does not have its link doubted. */
+/* A message that waits for less time has its link doubted only if it fails. */
 #define KEEL_FAR_DOUBT_NS	(100 * NSEC_PER_MSEC)
 /* Limits of &keel_far.probes and &keel_far.resends: more only made numbers overflow. */
 #define KEEL_FAR_DOUBLINGS	6
@@ -336,8 +336,10 @@ static enum keel_xfer_result keel_far_attend(struct keel_xfer *x)
 	}
 	result = keel_far_transmit(x);
 	/* If it has waited for its turn, it has its whole time again. */
-	if (result == KEEL_XFER_UNDERWAY && now >= far->deadline)
+	if (result == KEEL_XFER_UNDERWAY && now >= far->deadline) {
+		keel_link_event(far->link, KEEL_LINK_DOUBTED);
 		return keel_far_end(x, IB_WC_RETRY_EXC_ERR, KEEL_WHY_PEER);
+	}
 	return result;
 }
 
