@@ -129,7 +129,8 @@ static bool keel_far_is_done(struct keel_far *far)
 /**
  * keel_far_run_once() - execute the first packet that a QP has received
  * @far: of the QP
- * @late: the answer does not wait in turn for a buffer, as the process may have no turn
+ * @late: an answer without data does not wait in turn for a buffer, as the process may have no
+ *	turn
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
  * Return: false if more is left to do, and no other thread does it: the caller has it done.
