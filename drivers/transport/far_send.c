@@ -12,6 +12,7 @@
 
 #include "keel_far.h"
 #include "keel_opcode.h"
+#include "keel_point.h"
 #include "keel_qp.h"
 #include "keel_resp_lock.h"
 
@@ -253,15 +254,20 @@ static enum keel_xfer_result keel_far_answer(struct keel_xfer *x, struct keel_fa
 	}
 }
 
-/* Process all answers. Return: KEEL_XFER_UNDERWAY: the message has not ended. */
+/*
+ * Process all answers, but no more than there can be at once: the other host may send some that
+ * are for nothing without end, and this thread is not preempted. Return: KEEL_XFER_UNDERWAY: the
+ * message has not ended.
+ */
 static enum keel_xfer_result keel_far_collect(struct keel_xfer *x)
 	__must_hold(&x->from->lock)
 {
 	struct keel_far *far = x->qp->far;
 	enum keel_xfer_result result;
 	struct keel_far_slot *slot;
+	u32 left = KEEL_FAR_WINDOW;
 
-	for (;;) {
+	while (left--) {
 		scoped_guard(spinlock, &far->lock)
 			slot = keel_far_first(far, &far->answers);
 		if (!slot)
@@ -274,7 +280,11 @@ static enum keel_xfer_result keel_far_collect(struct keel_xfer *x)
 			keel_far_free_first(far, &far->answers);
 		if (result != KEEL_XFER_UNDERWAY)
 			return result;
+		keel_point("far_collected");
 	}
+	/* There may be more: the queue runs again, as far as its turn allows that. */
+	atomic_set(&x->qp->sq.again, 1);
+	return KEEL_XFER_UNDERWAY;
 }
 
 static enum keel_xfer_result keel_far_transmit(struct keel_xfer *x)

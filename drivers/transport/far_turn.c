@@ -94,7 +94,8 @@ static enum keel_far_step keel_far_attempt(struct keel_far *far, const struct ke
  * @srq: XRC: the caller works for the owner of this SRQ, and executes packets for no other
  *	one; or NULL
  *
- * If another thread does so, that thread executes the new ones.
+ * If another thread does so, that thread executes the new ones. After KEEL_FAR_TURN_NS, it leaves
+ * them to its next turn.
  *
  * Context: may sleep; no lock of a queue is held. Waits for no other process.
  */
@@ -102,6 +103,7 @@ void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
 {
 	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
 	enum keel_far_step step;
+	bool left;
 
 	/*
 	 * Pairs with atomic_xchg(): a thread that clears @again sees the packet that it was
@@ -111,13 +113,16 @@ void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
 	do {
 		step = keel_far_attempt(far, srq, until, false, false);
 		cond_resched();
+		/* The other host may send without end, also while an answer waits for a buffer. */
+		left = (step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY) &&
+		       atomic_read(&far->again);
 	} while (step == KEEL_FAR_MORE || step == KEEL_FAR_ABSENT ||
-		 ((step == KEEL_FAR_IDLE || step == KEEL_FAR_AWAY) &&
-		  atomic_read(&far->again)));
+		 (left && ktime_get_ns() <= until));
 	/* A killed process does no more, and its QP lives on if it is one of XRC. */
-	if (step == KEEL_FAR_LATER || (srq && fatal_signal_pending(current)))
+	if (step == KEEL_FAR_LATER || left || (srq && fatal_signal_pending(current)))
 		keel_far_resume(far);
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_far_run);
 
 /* Is there nothing to execute? */
 static bool keel_far_is_done(struct keel_far *far)
