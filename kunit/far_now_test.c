@@ -365,6 +365,23 @@ static void host_4_line(struct kunit *test)
 	now_line(h, false);
 }
 
+/* HOST-1: nor does a refusal, after which the QP answers nothing. */
+static void host_1_refused(struct kunit *test)
+{
+	struct far_host *h = now_open(test);
+	struct keel_frame frame = far_packet(h, 0, IB_WR_RDMA_READ, ONLY, 0, 64);
+
+	frame.request.bytes = cpu_to_le32(64);
+	frame.request.rkey = 0;
+	now_line(h, true);
+	now_watch(h);
+	keel_far_ops.request(&h->link, &frame, h->data);
+	KUNIT_EXPECT_EQ(test, 1, now_sent(h));
+	far_answered(h, 0, 0, KEEL_RESULT_DONE, IB_WC_REM_ACCESS_ERR);
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(h->qp->far->tx_wait.waits));
+	now_line(h, false);
+}
+
 /* HOST-2: a packet that was executed before does not have the turn of a late one behind it. */
 static void host_2_late_behind(struct kunit *test)
 {
@@ -516,6 +533,7 @@ static struct kunit_case far_now_cases[] = {
 	KUNIT_CASE(host_2_no_answer),
 	KUNIT_CASE(host_2_line),
 	KUNIT_CASE(host_4_line),
+	KUNIT_CASE(host_1_refused),
 	KUNIT_CASE(host_2_late_behind),
 	KUNIT_CASE(iso_2_uc_busy),
 	KUNIT_CASE(host_2_behind),

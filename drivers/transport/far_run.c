@@ -249,6 +249,15 @@ static bool keel_far_is_patient(struct keel_far *far, const struct keel_far_slot
 	       le32_to_cpu(frame->len) <= KEEL_FRAME_DATA && keel_far_may_wait(far);
 }
 
+/* Does the answer to the first packet have data? UC has no reads: those are of an earlier packet. */
+static bool keel_far_returns_data(struct keel_far *far, const struct keel_far_slot *slot)
+	__must_hold(&far->from.lock)
+{
+	return slot->frame.request.opcode == IB_WR_RDMA_READ && far->qp->type != IB_QPT_UC &&
+	       far->answer.answer.result == KEEL_RESULT_DONE &&
+	       far->answer.answer.status == IB_WC_SUCCESS;
+}
+
 /*
  * Send the answer to the first packet, which makes room for another one. @wait: as
  * keel_link_tx()
@@ -258,11 +267,7 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 					      struct keel_link_wait *wait)
 	__must_hold(&far->from.lock)
 {
-	/* UC has no reads: the slot has data of an earlier packet. */
-	bool data = slot->frame.request.opcode == IB_WR_RDMA_READ &&
-		    far->qp->type != IB_QPT_UC &&
-		    far->answer.answer.result == KEEL_RESULT_DONE &&
-		    far->answer.answer.status == IB_WC_SUCCESS;
+	bool data = keel_far_returns_data(far, slot);
 	u32 len = data ? le32_to_cpu(slot->frame.request.bytes) : 0;
 	struct keel_buf *buf;
 	u64 epoch;
@@ -292,15 +297,17 @@ static enum keel_far_step keel_far_send_reply(struct keel_far *far,
 	return far->replies ? KEEL_FAR_IDLE : KEEL_FAR_MORE;
 }
 
-/* The same for a turn. */
+/* The same for a turn. @late: of keel_far_run_once() */
 static enum keel_far_step keel_far_answer_first(struct keel_far *far,
 						struct keel_far_slot *slot, bool late)
 	__must_hold(&far->from.lock)
 {
 	enum keel_far_step step = keel_far_send_reply(far, slot, &far->tx_wait);
 
-	/* Those of reads keep a buffer for longer: others need it. */
-	if (!far->replies || !late || slot->frame.request.opcode == IB_WR_RDMA_READ)
+	/* A QP that has refused a packet answers no more of them: this is the only answer. */
+	late = late || far->answer.answer.status != IB_WC_SUCCESS;
+	/* Those with data keep a buffer for longer: others need it. */
+	if (!far->replies || !late || keel_far_returns_data(far, slot))
 		return step;
 	step = keel_far_send_reply(far, slot, NULL);
 	if (!far->replies)
