@@ -110,7 +110,10 @@ u64 keel_far_resend_ns(const struct keel_qp *qp)
 		return KEEL_FAR_LOST_NS;
 	ns = clamp_t(u64, ns, KEEL_FAR_RESEND_MIN, KEEL_FAR_RESEND_MAX);
 	ns = min_t(u64, ns << qp->far->resends, KEEL_FAR_RESEND_MAX);
-	/* Once before it fails: the thread of the other host's link executes it then. */
+	/*
+	 * Once before it fails, if there is a buffer: the thread of the other host's link executes
+	 * it then.
+	 */
 	return min(ns, keel_far_peer_ns(qp) / 2);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_resend_ns);
