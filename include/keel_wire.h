@@ -46,7 +46,10 @@ struct seq_file;
 #define KEEL_LINK_RESERVED	2
 /* Datagrams that wait until a link is up, and has credits; those of users get half of this. */
 #define KEEL_LINK_HELD		8
-/* Buffers for datagrams and late answers, which wait for none, whether others wait or not. */
+/*
+ * Buffers for frames that wait for none, whether others wait or not: datagrams, refusals, answers
+ * without data to packets that came again, those of a QP that is reset or destroyed.
+ */
 #define KEEL_LINK_DGRAMS	8
 /* So many of those that were woken are forgotten with the lock. */
 #define KEEL_LINK_EXPIRE	32
@@ -496,6 +499,7 @@ void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len);
 void keel_link_unsend(struct keel_buf *buf);
 int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
 		       u32 len, gfp_t gfp);
+bool keel_link_may_release(struct keel_link *link) __must_hold(&link->lock);
 void keel_link_release_held(struct keel_link *link);
 void keel_link_drop_held(struct keel_link *link);
 

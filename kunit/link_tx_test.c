@@ -7,6 +7,7 @@
 
 #include "keel_quota.h"
 #include "keel_conn.h"
+#include "keel_point.h"
 
 #define SPARE	(KEEL_LINK_SPARE + KEEL_LINK_RESERVED)
 #define OPEN	KEEL_LINK_OPEN
@@ -26,6 +27,7 @@
  * @wait: what waits for the link
  * @woken: the numbers in @wait of those that were woken, in turn
  * @nr_woken: number of them
+ * @works: how often the work of the link has run
  */
 struct tx_link {
 	struct keel_link link;
@@ -40,6 +42,7 @@ struct tx_link {
 	struct keel_link_wait wait[WAITS];
 	long woken[WAITS];
 	int nr_woken;
+	int works;
 };
 
 static struct tx_link *tx;
@@ -50,6 +53,12 @@ static void tx_wake(struct keel_link_wait *wait)
 }
 
 static const struct keel_wire_ops tx_ops = { .wake = tx_wake };
+
+static void tx_work(struct work_struct *work)
+{
+	tx->works++;
+	keel_link_put(&tx->link);
+}
 
 static int tx_post_send(struct ib_qp *qp, const struct ib_send_wr *wr,
 			const struct ib_send_wr **bad)
@@ -96,7 +105,8 @@ static void tx_make(struct kunit *test)
 	conn->events = BIT(KEEL_CONN_CONFIRMED);
 	for (i = 0; i < WAITS; i++)
 		keel_wait_init(&tx->wait[i], NULL, NULL);
-	/* Its work is never queued. */
+	INIT_WORK(&link->work, tx_work);
+	/* No event of it queues the work. */
 	link->dead = true;
 	link->up = conn;
 	link->epoch = 3;
@@ -112,6 +122,7 @@ static int tx_init(struct kunit *test)
 
 static void tx_exit(struct kunit *test)
 {
+	WRITE_ONCE(keel_point_hook.hit, NULL);
 	keel_links_stop();
 }
 
@@ -359,6 +370,89 @@ static void iso_1_unconfirmed(struct kunit *test)
 	keel_link_drop_held(&tx->link);
 }
 
+/* Datagrams of the kernel, or users, are kept: no frame of the other side has come. */
+static void tx_keep(struct kunit *test, gfp_t account)
+{
+	scoped_guard(spinlock, &tx->conn.lock)
+		tx->conn.credits = 0;
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.dead = false;
+	tx->conn.events = 0;
+	KUNIT_EXPECT_EQ(test, 0, tx_datagram(account));
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.dead = true;
+}
+
+static void tx_keep_end(struct kunit *test, u32 held)
+{
+	scoped_guard(spinlock, &tx->link.lock)
+		KUNIT_EXPECT_EQ(test, held, tx->link.nheld);
+	keel_link_drop_held(&tx->link);
+}
+
+/* HOST-1: one of the kernel that was kept has the reserved buffers, and passes those of users. */
+static void host_1_kept(struct kunit *test)
+{
+	tx_keep(test, __GFP_ACCOUNT);
+	tx_keep(test, 0);
+	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
+	tx_room(test, 0);
+	keel_link_release_held(&tx->link);
+	KUNIT_EXPECT_EQ(test, 1, tx->sent);
+	tx_keep_end(test, 1);
+}
+
+/* The work of the link runs after a wake, or not. */
+static void tx_works(struct kunit *test, int works)
+{
+	tx->works = 0;
+	keel_link_wake(&tx->link, 1);
+	flush_work(&tx->link.work);
+	KUNIT_EXPECT_EQ(test, works, tx->works);
+}
+
+/* ISO-1: the work of a link does not run again and again for a datagram that cannot be sent. */
+static void iso_1_works(struct kunit *test)
+{
+	tx_keep(test, 0);
+	tx_room(test, 1);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]) && tx_try(test, &tx->wait[1]));
+	tx_works(test, 0);
+	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
+	scoped_guard(spinlock, &tx->conn.lock) {
+		tx->conn.dgrams = KEEL_LINK_DGRAMS;
+		tx->conn.kernels = KEEL_LINK_RESERVED;
+	}
+	tx_works(test, 0);
+	scoped_guard(spinlock, &tx->conn.lock)
+		tx->conn.kernels = 0;
+	tx_works(test, 1);
+	scoped_guard(spinlock, &tx->conn.lock)
+		tx->conn.dgrams = 0;
+	tx_works(test, 1);
+	tx_keep_end(test, 1);
+}
+
+static void tx_opens(const char *name)
+{
+	if (strcmp(name, "link_hold"))
+		return;
+	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
+	guard(spinlock)(&tx->conn.lock);
+	tx->conn.credits = SPARE;
+}
+
+/* HOST-1: the first frame comes just before a datagram of the kernel would be kept. */
+static void host_1_opens(struct kunit *test)
+{
+	tx_keep(test, __GFP_ACCOUNT);
+	WRITE_ONCE(keel_point_hook.hit, tx_opens);
+	KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, 1, tx->sent);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(__GFP_ACCOUNT));
+	tx_keep_end(test, 1);
+}
+
 /* ISO-1: users cause datagrams of the kernel: they do not get all buffers before others. */
 static void iso_1_kernel(struct kunit *test)
 {
@@ -568,6 +662,9 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(host_4_kernel),
 	KUNIT_CASE(host_1_unconfirmed),
 	KUNIT_CASE(iso_1_unconfirmed),
+	KUNIT_CASE(host_1_kept),
+	KUNIT_CASE(iso_1_works),
+	KUNIT_CASE(host_1_opens),
 	KUNIT_CASE(iso_1_kernel),
 	KUNIT_CASE(host_4_flood),
 	KUNIT_CASE(iso_1_users),

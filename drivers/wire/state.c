@@ -327,8 +327,8 @@ void keel_link_wake(struct keel_link *link, u32 room)
 	u32 kept, chunks;
 
 	guard(spinlock)(&link->lock);
-	/* It had no room when it came up. */
-	if (room && link->up && link->nheld)
+	/* It had no room when it came up. Else its work would run again and again for nothing. */
+	if (keel_link_may_release(link))
 		keel_link_queue(link);
 	kept = min(link->nwoken, KEEL_LINK_OPEN);
 	/* First, because they are few. */

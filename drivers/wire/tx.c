@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "keel_conn.h"
+#include "keel_point.h"
 
 /* Is it the turn of the caller? The few buffers for datagrams do not count. */
 static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wait *wait,
@@ -31,6 +32,14 @@ static bool keel_link_lets_pass(struct keel_conn *conn, bool kernel, u32 room)
 	if (room && conn->dgrams < KEEL_LINK_DGRAMS)
 		return true;
 	return kernel && conn->kernels < KEEL_LINK_RESERVED && keel_conn_has_kernel_room(conn);
+}
+
+/* Does a datagram get a buffer now? */
+static bool keel_link_admits(struct keel_link *link, struct keel_conn *conn, bool kernel,
+			     u32 room)
+	__must_hold(&link->lock, &conn->lock)
+{
+	return keel_link_is_next(link, NULL, room) || keel_link_lets_pass(conn, kernel, room);
 }
 
 /* Is a chunk for the caller? Those that wait are woken for the next ones. */
@@ -62,8 +71,8 @@ static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn 
 	room = keel_conn_room_locked(conn);
 	if (!keel_link_has_chunk(link, conn, wait, len))
 		return NULL;
-	if (keel_link_is_next(link, wait, room) ||
-	    (!wait && keel_link_lets_pass(conn, kernel, room)))
+	if (wait ? keel_link_is_next(link, wait, room) :
+		   keel_link_admits(link, conn, kernel, room))
 		buf = keel_conn_take(conn, len);
 	if (buf && !wait) {
 		buf->dgram = true;
@@ -252,16 +261,40 @@ static bool keel_link_is_open(const struct keel_link *link)
 	return link->up && test_bit(KEEL_CONN_CONFIRMED, &link->up->events);
 }
 
-/* Keep a datagram until the link is up. Return: as keel_link_datagram(). */
+/* Is a datagram one of the kernel? */
+static bool keel_link_is_kernel(gfp_t gfp)
+{
+	return !(gfp & __GFP_ACCOUNT);
+}
+
+/* Return: false: there is no buffer for it. */
+static bool keel_link_send_now(struct keel_link *link, struct keel_frame *frame,
+			       const void *data, u32 len, bool kernel)
+{
+	struct keel_buf *buf;
+	u64 epoch;
+
+	/* Others need the buffer: this thread is not preempted with it. */
+	keel_link_stay();
+	buf = keel_link_get_buf(link, NULL, len, kernel, &epoch);
+	if (buf) {
+		memcpy(buf->data, data, len);
+		keel_link_send(buf, frame, len);
+	}
+	keel_link_relax();
+	return buf;
+}
+
+/* Keep a datagram until the link is open. Return: as keel_link_datagram(). */
 static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame,
 			  const void *data, u32 len, gfp_t gfp)
 {
 	/* Those of the kernel establish connections. */
-	u32 most = gfp & __GFP_ACCOUNT ? KEEL_LINK_HELD / 2 : KEEL_LINK_HELD;
+	u32 most = keel_link_is_kernel(gfp) ? KEEL_LINK_HELD : KEEL_LINK_HELD / 2;
 	struct keel_held *held;
 	int ret;
 
-	/* It is up, and only has no buffer just now. */
+	/* It is open, and only has no buffer just now. */
 	scoped_guard(spinlock, &link->lock)
 		if (keel_link_is_open(link))
 			return -EAGAIN;
@@ -302,30 +335,59 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
 int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
 		       u32 len, gfp_t gfp)
 {
-	struct keel_buf *buf;
-	u64 epoch;
+	bool kernel = keel_link_is_kernel(gfp);
+	int ret;
 
-	/* Others need the buffer: this thread is not preempted with it. */
-	keel_link_stay();
-	buf = keel_link_get_buf(link, NULL, len, !(gfp & __GFP_ACCOUNT), &epoch);
-	if (buf) {
-		memcpy(buf->data, data, len);
-		keel_link_send(buf, frame, len);
-	}
-	keel_link_relax();
-	return buf ? 1 : keel_link_hold(link, frame, data, len, gfp);
+	if (keel_link_send_now(link, frame, data, len, kernel))
+		return 1;
+	keel_point("link_hold");
+	ret = keel_link_hold(link, frame, data, len, gfp);
+	/* It has become open meanwhile. Users try again themselves. */
+	if (ret == -EAGAIN && kernel && keel_link_send_now(link, frame, data, len, true))
+		return 1;
+	return ret;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_datagram);
 
-/* @room: only if there is room for frames of QPs. */
-static struct keel_held *keel_link_take_held(struct keel_link *link, bool room)
+/* The first datagram that was kept and can be sent now; or NULL. */
+static struct keel_held *keel_link_find_held(struct keel_link *link)
+	__must_hold(&link->lock)
+{
+	struct keel_held *held;
+	u32 room;
+
+	/* Else keel_link_hold() would keep it again. */
+	if (!keel_link_is_open(link))
+		return NULL;
+	guard(spinlock)(&link->up->lock);
+	room = keel_conn_room_locked(link->up);
+	list_for_each_entry(held, &link->held, node)
+		if (keel_link_admits(link, link->up, keel_link_is_kernel(held->gfp), room))
+			return held;
+	return NULL;
+}
+
+/**
+ * keel_link_may_release() - can keel_link_release_held() send one?
+ * @link: the link
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_link_may_release(struct keel_link *link)
+{
+	return link->nheld && keel_link_find_held(link);
+}
+
+/* @all: also one that cannot be sent now. */
+static struct keel_held *keel_link_take_held(struct keel_link *link, bool all)
 {
 	struct keel_held *held;
 
 	guard(spinlock)(&link->lock);
-	held = list_first_entry_or_null(&link->held, struct keel_held, node);
-	/* Else keel_link_hold() would keep it again. */
-	if (!held || (room && !(keel_link_is_open(link) && keel_conn_room(link->up))))
+	held = all ? list_first_entry_or_null(&link->held, struct keel_held, node) :
+		     keel_link_find_held(link);
+	if (!held)
 		return NULL;
 	list_del(&held->node);
 	link->nheld--;
@@ -353,10 +415,10 @@ void keel_link_release_held(struct keel_link *link)
 {
 	struct keel_held *held;
 
-	while ((held = keel_link_take_held(link, true))) {
+	while ((held = keel_link_take_held(link, false))) {
 		if (keel_link_datagram(link, &held->frame, held->data, held->len,
 				       held->gfp) == -EAGAIN) {
-			/* Others have its buffers: keel_link_wake() tells when they are back. */
+			/* Others were faster: keel_link_wake() tells when there are more. */
 			keel_link_put_held(link, held);
 			break;
 		}
@@ -375,7 +437,7 @@ void keel_link_drop_held(struct keel_link *link)
 {
 	struct keel_held *held;
 
-	while ((held = keel_link_take_held(link, false)))
+	while ((held = keel_link_take_held(link, true)))
 		kfree(held);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_drop_held);
