@@ -12,15 +12,20 @@
 /* How long a worker runs QPs before the other objects of its process get a turn. */
 #define KEEL_FAR_SERVE_NS	(2 * NSEC_PER_MSEC)
 
+/* Does the list of an SRQ get no new QP? See keel_far_join(). */
+static bool keel_far_is_last(struct keel_srq *srq)
+{
+	/* If it is NULL, it does not change back. */
+	return !context_unsafe(READ_ONCE(srq->ib)) || keel_events_are_orphaned(&srq->events);
+}
+
 /*
  * Does the calling thread work for the owner of the SRQ? The work of orphans may come when
  * another process has just taken the SRQ over.
  */
 static bool keel_far_may_serve(struct keel_srq *srq)
 {
-	/* If it is NULL, it does not change back. */
-	if (!context_unsafe(READ_ONCE(srq->ib)) || fatal_signal_pending(current) ||
-	    keel_events_are_orphaned(&srq->events))
+	if (keel_far_is_last(srq) || fatal_signal_pending(current))
 		return false;
 	return srq->obj.kernel || !KEEL_THREAD_HAS_MM || keel_events_are_ours(&srq->events);
 }
@@ -36,20 +41,21 @@ void keel_far_serve(struct keel_srq *srq)
 {
 	u64 until = ktime_get_ns() + KEEL_FAR_SERVE_NS;
 	struct keel_far *far;
-	bool ends;
 
 	do {
 		far = keel_far_pop(srq);
 		if (!far)
 			return;
-		ends = !keel_far_may_serve(srq);
-		if (ends)
-			keel_qp_schedule_alive(far->qp);
-		else
+		if (keel_far_may_serve(srq))
 			keel_far_run(far, srq);
+		else
+			keel_qp_schedule_alive(far->qp);
 		keel_obj_put(&far->qp->obj);
 		cond_resched();
-		/* Those that are only scheduled take no time, and there are no new ones. */
-	} while (ends || ktime_get_ns() < until);
+		/*
+		 * If there are no new ones, all are scheduled, which takes no time. Else other
+		 * hosts may add some faster than that, also if this process was killed.
+		 */
+	} while (keel_far_is_last(srq) || ktime_get_ns() < until);
 	keel_events_queue(&srq->events, KEEL_EVENT_RUN);
 }
