@@ -249,7 +249,7 @@ static bool keel_far_is_patient(struct keel_far *far, const struct keel_far_slot
 	       le32_to_cpu(frame->len) <= KEEL_FRAME_DATA && keel_far_may_wait(far);
 }
 
-/* Does the answer to the first packet have data? UC has no reads: those are of an earlier packet. */
+/* Does the answer to the first packet have data? UC has no reads: that is of an earlier packet. */
 static bool keel_far_returns_data(struct keel_far *far, const struct keel_far_slot *slot)
 	__must_hold(&far->from.lock)
 {
@@ -304,8 +304,8 @@ static enum keel_far_step keel_far_answer_first(struct keel_far *far,
 {
 	enum keel_far_step step = keel_far_send_reply(far, slot, &far->tx_wait);
 
-	/* A QP that has refused a packet answers no more of them: this is the only answer. */
-	late = late || far->answer.answer.status != IB_WC_SUCCESS;
+	/* One that has refused the packet answers it only once. */
+	late = late || !keel_far_may_execute(far->qp);
 	/* Those with data keep a buffer for longer: others need it. */
 	if (!far->replies || !late || keel_far_returns_data(far, slot))
 		return step;
