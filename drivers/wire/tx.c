@@ -399,6 +399,9 @@ static void keel_link_put_held(struct keel_link *link, struct keel_held *held)
 	guard(spinlock)(&link->lock);
 	list_add(&held->node, &link->held);
 	link->nheld++;
+	/* keel_link_wake() did not see it. */
+	if (keel_link_may_release(link))
+		keel_link_queue(link);
 }
 
 /**
@@ -416,9 +419,10 @@ void keel_link_release_held(struct keel_link *link)
 	struct keel_held *held;
 
 	while ((held = keel_link_take_held(link, false))) {
+		keel_point("link_taken");
 		if (keel_link_datagram(link, &held->frame, held->data, held->len,
 				       held->gfp) == -EAGAIN) {
-			/* Others were faster: keel_link_wake() tells when there are more. */
+			/* Others were faster: keel_link_wake() tells when there is another one. */
 			keel_link_put_held(link, held);
 			break;
 		}
