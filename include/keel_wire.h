@@ -444,7 +444,9 @@ void keel_link_frame(struct keel_link *link, const struct keel_frame *frame,
 void keel_link_leave(struct keel_link *link, struct keel_link_wait *wait)
 	__must_hold(&link->lock);
 void keel_link_unchunk(struct keel_link *link) __must_hold(&link->lock);
+bool keel_link_is_open(const struct keel_link *link) __must_hold(&link->lock);
 void keel_link_wake(struct keel_link *link, u32 room);
+void keel_link_wake_waiters(struct keel_link *link, u32 room);
 void keel_link_expire(struct keel_link *link);
 bool keel_link_is_awaited(const struct keel_link *link) __must_hold(&link->lock);
 bool keel_link_has_waiters(struct keel_link *link);
@@ -499,7 +501,6 @@ void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len);
 void keel_link_unsend(struct keel_buf *buf);
 int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
 		       u32 len, gfp_t gfp);
-bool keel_link_may_release(struct keel_link *link) __must_hold(&link->lock);
 void keel_link_release_held(struct keel_link *link);
 void keel_link_drop_held(struct keel_link *link);
 

@@ -400,7 +400,7 @@ static bool keel_link_wakes(struct keel_link *link)
 		keel_link_expire(link);
 		link->expire = jiffies + KEEL_WAKE_TIME;
 	}
-	keel_link_wake(link, keel_conn_room(link->conn));
+	keel_link_wake_waiters(link, keel_conn_room(link->conn));
 	return true;
 }
 

@@ -313,6 +313,50 @@ void keel_link_unchunk(struct keel_link *link)
 EXPORT_SYMBOL_IF_KUNIT(keel_link_unchunk);
 
 /**
+ * keel_link_is_open() - is a link up for datagrams?
+ * @link: the link
+ *
+ * The other host gives credits for them with its first frame. A few milliseconds may pass until
+ * then, and those of the kernel do not come again soon.
+ *
+ * Context: any but interrupts.
+ * Return: true if so.
+ */
+bool keel_link_is_open(const struct keel_link *link)
+{
+	return link->up && test_bit(KEEL_CONN_CONFIRMED, &link->up->events);
+}
+
+static void keel_link_wake_locked(struct keel_link *link, u32 room)
+	__must_hold(&link->lock)
+{
+	u32 kept = min(link->nwoken, KEEL_LINK_OPEN), chunks;
+
+	/* First, because they are few. */
+	chunks = keel_turns_empty(&link->chunk_turns) ? 0 : keel_link_chunks(link);
+	for (; room > kept && chunks; room--, chunks--)
+		if (!keel_link_wake_one(link, &link->chunk_turns))
+			break;
+	for (; room > kept; room--)
+		if (!keel_link_wake_one(link, &link->turns))
+			break;
+}
+
+/**
+ * keel_link_wake_waiters() - wake those that wait in turn for a link
+ * @link: the link; a call of its work, which has looked at datagrams that are kept
+ * @room: number of frames that can be sent now
+ *
+ * Context: any but interrupts.
+ */
+void keel_link_wake_waiters(struct keel_link *link, u32 room)
+{
+	guard(spinlock)(&link->lock);
+	keel_link_wake_locked(link, room);
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_link_wake_waiters);
+
+/**
  * keel_link_wake() - wake those that wait for a link
  * @link: the link
  * @room: number of frames that can be sent now
@@ -324,21 +368,11 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_unchunk);
  */
 void keel_link_wake(struct keel_link *link, u32 room)
 {
-	u32 kept, chunks;
-
 	guard(spinlock)(&link->lock);
-	/* It had no room when it came up. Else its work would run again and again for nothing. */
-	if (keel_link_may_release(link))
+	/* They had no room when it came up, or no buffer may be used for them without @room. */
+	if (link->nheld && keel_link_is_open(link))
 		keel_link_queue(link);
-	kept = min(link->nwoken, KEEL_LINK_OPEN);
-	/* First, because they are few. */
-	chunks = keel_turns_empty(&link->chunk_turns) ? 0 : keel_link_chunks(link);
-	for (; room > kept && chunks; room--, chunks--)
-		if (!keel_link_wake_one(link, &link->chunk_turns))
-			break;
-	for (; room > kept; room--)
-		if (!keel_link_wake_one(link, &link->turns))
-			break;
+	keel_link_wake_locked(link, room);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_wake);
 

@@ -251,16 +251,6 @@ static void keel_link_relax(void)
 		preempt_enable();
 }
 
-/*
- * Is the link up for datagrams? The other host gives credits for them with its first frame. A few
- * milliseconds may pass until then, and those of the kernel do not come again soon.
- */
-static bool keel_link_is_open(const struct keel_link *link)
-	__must_hold(&link->lock)
-{
-	return link->up && test_bit(KEEL_CONN_CONFIRMED, &link->up->events);
-}
-
 /* Is a datagram one of the kernel? */
 static bool keel_link_is_kernel(gfp_t gfp)
 {
@@ -367,18 +357,6 @@ static struct keel_held *keel_link_find_held(struct keel_link *link)
 	return NULL;
 }
 
-/**
- * keel_link_may_release() - can keel_link_release_held() send one?
- * @link: the link
- *
- * Context: any but interrupts.
- * Return: true if so.
- */
-bool keel_link_may_release(struct keel_link *link)
-{
-	return link->nheld && keel_link_find_held(link);
-}
-
 /* @all: also one that cannot be sent now. */
 static struct keel_held *keel_link_take_held(struct keel_link *link, bool all)
 {
@@ -400,7 +378,7 @@ static void keel_link_put_held(struct keel_link *link, struct keel_held *held)
 	list_add(&held->node, &link->held);
 	link->nheld++;
 	/* keel_link_wake() did not see it. */
-	if (keel_link_may_release(link))
+	if (keel_link_find_held(link))
 		keel_link_queue(link);
 }
 
