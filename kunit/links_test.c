@@ -306,11 +306,12 @@ static void host_4_up(struct kunit *test)
 	links_are_found(test, 8, ASKED_MAX + 2);
 }
 
-/* A link that is not used any more counts as if another host had asked for it. */
+/* A link that is not used any more, and is up, counts as if another host had asked for it. */
 static void host_4_unused(struct kunit *test)
 {
 	links_fill(test, 0, ASKED_MAX, KEEL_LINK_ASKED);
 	links_fill(test, ASKED_MAX, ASKED_MAX + 1, KEEL_LINK_USER);
+	links_set_up(ASKED_MAX, all->conn);
 	WRITE_ONCE(all->asleep, true);
 	links_again(test, ASKED_MAX, KEEL_LINK_USER);
 	links_unuse(ASKED_MAX);
@@ -321,6 +322,51 @@ static void host_4_unused(struct kunit *test)
 	KUNIT_EXPECT_NULL(test, links_find(0));
 	links_are_found(test, 1, ASKED_MAX + 1);
 	WRITE_ONCE(all->asleep, false);
+}
+
+/*
+ * HOST-4: links that were never up do not make those of other hosts give way, however many a
+ * user makes and leaves, unless one comes up.
+ */
+static void host_4_unused_down(struct kunit *test)
+{
+	struct links_one *one = &all->one[ASKED_MAX];
+
+	links_fill(test, 0, ASKED_MAX, KEEL_LINK_ASKED);
+	links_fill(test, ASKED_MAX, ASKED_MAX + 1, KEEL_LINK_USER);
+	WRITE_ONCE(all->asleep, true);
+	links_unuse(ASKED_MAX);
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_USER, one->link->origin);
+	KUNIT_EXPECT_EQ(test, 0, keel_link_rests(one->link, false));
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_USER, one->link->origin);
+	links_are_found(test, 0, ASKED_MAX + 1);
+	links_set_up(ASKED_MAX, all->conn);
+	KUNIT_EXPECT_NE(test, 0, keel_link_rests(one->link, true));
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_ASKED, one->link->origin);
+	KUNIT_EXPECT_NULL(test, links_find(0));
+	links_are_found(test, 1, ASKED_MAX + 1);
+	WRITE_ONCE(all->asleep, false);
+}
+
+/* HOST-4: a link that could not connect stays until it may try again, whoever uses it. */
+static void host_4_backoff(struct kunit *test)
+{
+	struct keel_link *link;
+
+	links_fill(test, 0, 1, KEEL_LINK_USER);
+	link = all->one[0].link;
+	link->retry = jiffies + 1000 * HZ;
+	links_unuse(0);
+	links_settle(link);
+	links_are_found(test, 0, 1);
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_USER, link->origin);
+	links_again(test, 0, KEEL_LINK_USER);
+	links_unuse(0);
+	links_settle(link);
+	KUNIT_EXPECT_TRUE(test, delayed_work_pending(&link->again));
+	link->retry = jiffies;
+	keel_link_queue(link);
+	links_has_left(test, 0);
 }
 
 /* Links of QPs of the kernel do not give way: a new one is refused. */
@@ -460,6 +506,8 @@ static struct kunit_case links_cases[] = {
 	KUNIT_CASE(host_4_datagrams),
 	KUNIT_CASE(host_4_up),
 	KUNIT_CASE(host_4_unused),
+	KUNIT_CASE(host_4_unused_down),
+	KUNIT_CASE(host_4_backoff),
 	KUNIT_CASE(host_4_kernel),
 	KUNIT_CASE(host_4_user),
 	KUNIT_CASE(host_4_promoted),

@@ -407,7 +407,7 @@ static bool keel_link_wakes(struct keel_link *link)
 /* When is there something to do next? */
 static void keel_link_plan(struct keel_link *link)
 {
-	unsigned long next = link->conn ? keel_link_rests(link, true) : ULONG_MAX;
+	unsigned long next = keel_link_rests(link, link->conn) ?: ULONG_MAX;
 
 	if (link->conn && !keel_link_is_up(link))
 		next = keel_link_sooner(next, link->conn->since + KEEL_CONNECT_TIME);

@@ -293,19 +293,23 @@ struct keel_link *keel_link_lookup(struct keel_dev *kdev, const struct keel_ends
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_lookup);
 
-/* Nobody uses a link any more: it counts for nobody, and may stay for a while. */
-static void keel_link_unused(struct keel_link *link)
+/*
+ * Nobody uses a link any more: if it is up, it counts for nobody, and may stay for a while. If it
+ * is not, it counts as before: users could make links without end else, so that those of other
+ * hosts have to go, or that hosts which refuse are asked again and again.
+ */
+static void keel_link_retire(struct keel_link *link)
 	__must_hold(&keel_links_lock)
 {
-	if (!link->ousted && link->origin != KEEL_LINK_ASKED) {
-		keel_link_uncount(link);
-		/* There is: an older one gives way. */
-		keel_links_room(KEEL_LINK_ASKED);
-		keel_link_count(link, KEEL_LINK_ASKED);
-	}
+	if (link->users || hlist_unhashed(&link->node) || link->ousted ||
+	    link->origin == KEEL_LINK_ASKED || !keel_link_may_be_up(link))
+		return;
+	keel_link_uncount(link);
+	/* There is: an older one gives way. */
+	keel_links_room(KEEL_LINK_ASKED);
+	keel_link_count(link, KEEL_LINK_ASKED);
 	keel_quota_uncharge(link->user, KEEL_RES_LINKS, 1);
 	link->user = NULL;
-	keel_link_queue(link);
 }
 
 /**
@@ -319,32 +323,38 @@ void keel_link_unuse(struct keel_link *link)
 	if (!link)
 		return;
 	scoped_guard(spinlock_irqsave, &keel_links_lock)
-		if (!--link->users && !hlist_unhashed(&link->node))
-			keel_link_unused(link);
+		if (!--link->users && !hlist_unhashed(&link->node)) {
+			keel_link_retire(link);
+			keel_link_queue(link);
+		}
 	keel_link_put(link);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_unuse);
 
 /**
  * keel_link_rests() - for how long may a link rest that nobody uses?
- * @link: the link
+ * @link: the link; a call of its work
  * @connected: it has a connection, or may get one
+ *
+ * Without one, it stays until it may try again: another one with the same ends would do so at
+ * once. If it has come up after nobody used it any more, it counts for nobody from now on.
  *
  * Context: any but interrupts.
  * Return: number of jiffies until it is to end; 0: now; ULONG_MAX: it is used.
  */
 unsigned long keel_link_rests(struct keel_link *link, bool connected)
 {
-	unsigned long now = jiffies, end;
+	unsigned long now = jiffies, end = link->retry;
 
 	guard(spinlock_irqsave)(&keel_links_lock);
 	if (link->users)
 		return ULONG_MAX;
-	if (!connected)
-		return 0;
-	end = READ_ONCE(link->used) + KEEL_LINK_IDLE;
+	keel_link_retire(link);
+	if (connected)
+		end = READ_ONCE(link->used) + KEEL_LINK_IDLE;
 	return time_before(now, end) ? end - now : 0;
 }
+EXPORT_SYMBOL_IF_KUNIT(keel_link_rests);
 
 /**
  * keel_link_is_used() - may a QP or an AH of this side use a link?
