@@ -23,8 +23,9 @@
  */
 void keel_conn_end(struct keel_conn *conn)
 {
-	scoped_guard(spinlock, &conn->lock)
-		conn->state = KEEL_CONN_OVER;
+	/* A connection that is over has the event. */
+	guard(spinlock)(&conn->lock);
+	conn->state = KEEL_CONN_OVER;
 	keel_conn_event(conn, KEEL_CONN_ENDED);
 }
 
