@@ -139,7 +139,9 @@ enum keel_conn_event {
  * @state: its state
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
- * @dgrams: number of buffers in use with &keel_buf.dgram
+ * @dgrams: number of buffers in use with &keel_buf.shared
+ * @dgram_users: who has them, of users; only compared: an address may be that of another user by
+ *	now, who has one less then
  * @kernels: likewise with &keel_buf.kernel
  * @credits: number of messages that the other side can receive
  * @owed: number of messages that this side has received, and not given credits for
@@ -205,6 +207,7 @@ struct keel_conn {
 	struct list_head free __guarded_by(&lock);
 	u32 nfree __guarded_by(&lock);
 	u32 dgrams __guarded_by(&lock);
+	const struct keel_user *dgram_users[KEEL_LINK_DGRAMS] __guarded_by(&lock);
 	u32 kernels __guarded_by(&lock);
 	u32 credits __guarded_by(&lock);
 	u32 owed __guarded_by(&lock);

@@ -44,8 +44,9 @@ struct seq_file;
 #define KEEL_LINK_SPARE		4
 /* Those that only datagrams of the kernel use in addition: rdma_cm connects with them. */
 #define KEEL_LINK_RESERVED	2
-/* Datagrams that wait until a link is up, and has credits; those of users get half of this. */
-#define KEEL_LINK_HELD		8
+/* Datagrams that wait until a link is up, and has credits, and how many of them users share. */
+#define KEEL_LINK_HELD		12
+#define KEEL_LINK_HELD_USERS	8
 /*
  * Buffers for frames that wait for none, whether others wait or not: datagrams, refusals, answers
  * without data to packets that came again, those of a QP that is reset or destroyed.
@@ -180,6 +181,8 @@ struct keel_load_part {
  * @node: send: in &keel_conn.free or &keel_conn.posts, unless somebody has it
  * @dgram: it carries a frame that waits for no buffer
  * @kernel: likewise, a datagram of the kernel
+ * @shared: likewise, and it is one of KEEL_LINK_DGRAMS
+ * @dgram_user: where &keel_conn.dgram_users has the user, or NULL
  * @patient: send: the frame may wait a moment for another one; keel_link_tx() clears it
  * @chunk: send: the chunk that it has, counted from 1, or 0
  * @frame: the header
@@ -194,6 +197,8 @@ struct keel_buf {
 	struct list_head node;
 	bool dgram;
 	bool kernel;
+	bool shared;
+	const struct keel_user **dgram_user;
 	bool patient;
 	u32 chunk;
 	struct keel_frame *frame;
@@ -329,18 +334,28 @@ struct keel_link {
 };
 
 /**
+ * struct keel_sender - who sends a frame that waits in no queue
+ * @kernel: the kernel sends a datagram
+ * @user: a user does: only compared, see &keel_conn.dgram_users; or NULL
+ */
+struct keel_sender {
+	bool kernel;
+	const struct keel_user *user;
+};
+
+/**
  * struct keel_held - a datagram that waits until a link is up
  * @node: in &keel_link.held
  * @frame: its header
  * @len: bytes of @data
- * @gfp: for keel_link_datagram()
+ * @from: who sends it
  * @data: its data
  */
 struct keel_held {
 	struct list_head node;
 	struct keel_frame frame;
 	u32 len;
-	gfp_t gfp;
+	struct keel_sender from;
 	u8 data[];
 };
 
@@ -500,7 +515,7 @@ void keel_link_want_chunks(struct keel_link *link);
 void keel_link_send(struct keel_buf *buf, struct keel_frame *frame, u32 len);
 void keel_link_unsend(struct keel_buf *buf);
 int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
-		       u32 len, gfp_t gfp);
+		       u32 len, const struct keel_user *user, gfp_t gfp);
 void keel_link_release_held(struct keel_link *link);
 void keel_link_drop_held(struct keel_link *link);
 

@@ -234,7 +234,7 @@ static void host_4_datagram(struct kunit *test)
 
 	rx_set_credits(100);
 	batch_send(test, 1, 0);
-	KUNIT_EXPECT_EQ(test, 1, keel_link_datagram(rx->link, &frame, "", 1, GFP_KERNEL));
+	KUNIT_EXPECT_EQ(test, 1, keel_link_datagram(rx->link, &frame, "", 1, NULL, GFP_KERNEL));
 	KUNIT_EXPECT_EQ(test, BIT(1), rx->signals);
 	batch_arrived(test, 1);
 	KUNIT_EXPECT_EQ(test, 0, batch_under_way());

@@ -5,6 +5,8 @@
 #include "keel_point.h"
 #include "link_tx.h"
 
+#define OPEN	KEEL_LINK_OPEN
+
 /* HOST-4: datagrams of the kernel get a buffer although those of users have all others. */
 static void host_4_kernel(struct kunit *test)
 {
@@ -13,10 +15,10 @@ static void host_4_kernel(struct kunit *test)
 	tx_room(test, 0);
 	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
 	for (i = 0; i < KEEL_LINK_RESERVED; i++) {
-		KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(__GFP_ACCOUNT));
-		KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
+		KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(tx->users));
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(NULL));
 	}
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
 	KUNIT_EXPECT_EQ(test, KEEL_LINK_RESERVED, tx->sent);
 	KUNIT_EXPECT_TRUE(test, keel_conn_tell(&tx->conn, KEEL_FRAME_ASK));
 }
@@ -30,9 +32,9 @@ static void host_1_unconfirmed(struct kunit *test)
 	scoped_guard(spinlock, &tx->link.lock)
 		tx->link.dead = false;
 	tx->conn.events = 0;
-	KUNIT_EXPECT_EQ(test, 0, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, 0, tx_datagram(NULL));
 	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
 	KUNIT_EXPECT_EQ(test, 0, tx->sent);
 	tx_room(test, 1);
 	keel_link_release_held(&tx->link);
@@ -51,7 +53,7 @@ static void iso_1_unconfirmed(struct kunit *test)
 	scoped_guard(spinlock, &tx->link.lock)
 		tx->link.dead = false;
 	tx->conn.events = 0;
-	KUNIT_EXPECT_EQ(test, 0, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, 0, tx_datagram(NULL));
 	/* The other host gave more credits than a guest, and others have the datagrams' buffers. */
 	tx_room(test, 1);
 	scoped_guard(spinlock, &tx->conn.lock) {
@@ -70,14 +72,14 @@ static void iso_1_unconfirmed(struct kunit *test)
 }
 
 /* Datagrams of the kernel, or users, are kept: no frame of the other side has come. */
-static void tx_keep(struct kunit *test, gfp_t account)
+static void tx_keep(struct kunit *test, const struct keel_user *user)
 {
 	scoped_guard(spinlock, &tx->conn.lock)
 		tx->conn.credits = 0;
 	scoped_guard(spinlock, &tx->link.lock)
 		tx->link.dead = false;
 	tx->conn.events = 0;
-	KUNIT_EXPECT_EQ(test, 0, tx_datagram(account));
+	KUNIT_EXPECT_EQ(test, 0, tx_datagram(user));
 	scoped_guard(spinlock, &tx->link.lock)
 		tx->link.dead = true;
 }
@@ -92,8 +94,8 @@ static void tx_keep_end(struct kunit *test, u32 held)
 /* HOST-1: one of the kernel that was kept has the reserved buffers, and passes those of users. */
 static void host_1_kept(struct kunit *test)
 {
-	tx_keep(test, __GFP_ACCOUNT);
-	tx_keep(test, 0);
+	tx_keep(test, tx->users);
+	tx_keep(test, NULL);
 	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
 	tx_room(test, 0);
 	keel_link_release_held(&tx->link);
@@ -104,7 +106,7 @@ static void host_1_kept(struct kunit *test)
 /* ISO-1: the work of a link does not run again and again for a datagram that cannot be sent. */
 static void iso_1_works(struct kunit *test)
 {
-	tx_keep(test, 0);
+	tx_keep(test, NULL);
 	tx_room(test, 1);
 	keel_link_wake(&tx->link, 1);
 	flush_work(&tx->link.work);
@@ -132,11 +134,11 @@ static void tx_opens(const char *name)
 /* HOST-1: the first frame comes just before a datagram of the kernel would be kept. */
 static void host_1_opens(struct kunit *test)
 {
-	tx_keep(test, __GFP_ACCOUNT);
+	tx_keep(test, tx->users);
 	WRITE_ONCE(keel_point_hook.hit, tx_opens);
-	KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, 1, tx_datagram(NULL));
 	KUNIT_EXPECT_EQ(test, 1, tx->sent);
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(__GFP_ACCOUNT));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(tx->users));
 	tx_keep_end(test, 1);
 }
 
@@ -149,10 +151,22 @@ static void iso_1_kernel(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
 	tx_room(test, KEEL_LINK_DGRAMS + 2);
 	for (i = 0; i < KEEL_LINK_DGRAMS; i++)
-		KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(NULL));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
 	KUNIT_EXPECT_EQ(test, KEEL_LINK_DGRAMS, tx->sent);
 	KUNIT_EXPECT_EQ(test, 2, keel_conn_room(&tx->conn));
+}
+
+/* One user after the other sends as many datagrams as it can: 4, 2, 1 and none. */
+static void tx_fill(struct kunit *test)
+{
+	int user, n;
+
+	for (user = 0; user < TX_USERS; user++) {
+		for (n = KEEL_LINK_DGRAMS >> (user + 1); n; n--)
+			KUNIT_EXPECT_EQ(test, 1, tx_datagram(&tx->users[user]));
+		KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(&tx->users[user]));
+	}
 }
 
 /* HOST-4: nor do those of users keep it from the reserved ones. */
@@ -163,26 +177,24 @@ static void host_4_flood(struct kunit *test)
 	tx_room(test, 0);
 	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
 	tx_room(test, KEEL_LINK_DGRAMS + 2);
-	for (i = 0; i < KEEL_LINK_DGRAMS; i++)
-		KUNIT_EXPECT_EQ(test, 1, tx_datagram(__GFP_ACCOUNT));
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(__GFP_ACCOUNT));
+	tx_fill(test);
 	for (i = 0; i < KEEL_LINK_RESERVED; i++)
-		KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(NULL));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
 	/* One that is sent makes room for the next one. */
 	scoped_guard(spinlock, &tx->conn.lock) {
 		list_del(&tx->conn.sends[KEEL_LINK_DGRAMS].node);
 		/* It is a buffer of this connection. */
 		context_unsafe(keel_conn_give_back(&tx->conn.sends[KEEL_LINK_DGRAMS]));
 	}
-	KUNIT_EXPECT_EQ(test, 1, tx_datagram(0));
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(0));
+	KUNIT_EXPECT_EQ(test, 1, tx_datagram(NULL));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
 }
 
 /* Another one has the buffer, and gives it back before the datagram is kept again. */
 static void tx_takes(const char *name)
 {
-	if (strcmp(name, "link_taken") && strcmp(name, "link_hold"))
+	if (strcmp(name, "link_taken") && strcmp(name, "link_refused"))
 		return;
 	guard(spinlock)(&tx->conn.lock);
 	tx->conn.credits = strcmp(name, "link_taken") ? SPARE + 1 : 0;
@@ -191,7 +203,7 @@ static void tx_takes(const char *name)
 /* HOST-1: a datagram is sent although its link has room just when it was taken out of the list. */
 static void host_1_taken(struct kunit *test)
 {
-	tx_keep(test, __GFP_ACCOUNT);
+	tx_keep(test, tx->users);
 	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
 	tx_room(test, 1);
 	WRITE_ONCE(keel_point_hook.hit, tx_takes);
@@ -200,6 +212,45 @@ static void host_1_taken(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, 0, tx->sent);
 	KUNIT_EXPECT_EQ(test, 1, tx->works);
 	tx_keep_end(test, 1);
+}
+
+/* ISO-1: a user has no more buffers for datagrams than are left, also if nothing waits. */
+static void iso_1_share(struct kunit *test)
+{
+	int i;
+
+	tx_room(test, OPEN + 2);
+	for (i = 0; i < 2; i++)
+		KUNIT_EXPECT_EQ(test, 1, tx_datagram(tx->users));
+	tx_fill(test);
+	KUNIT_EXPECT_EQ(test, OPEN - KEEL_LINK_DGRAMS + 1, keel_conn_room(&tx->conn));
+	/* The one that is sent makes room for the next user. */
+	scoped_guard(spinlock, &tx->conn.lock) {
+		list_del(&tx->conn.sends[2].node);
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_give_back(&tx->conn.sends[2]));
+	}
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(tx->users));
+	KUNIT_EXPECT_EQ(test, 1, tx_datagram(&tx->users[TX_USERS - 1]));
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(&tx->users[TX_USERS - 1]));
+	/* Answers are of no user. */
+	KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
+}
+
+/* ISO-1: nor more places for those that wait until the link is open. */
+static void iso_1_kept(struct kunit *test)
+{
+	int i;
+
+	for (i = 0; i < KEEL_LINK_HELD_USERS / 2; i++)
+		tx_keep(test, tx->users);
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.dead = false;
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(tx->users));
+	KUNIT_EXPECT_EQ(test, 0, tx_datagram(tx->users + 1));
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.dead = true;
+	tx_keep_end(test, KEEL_LINK_HELD_USERS / 2 + 1);
 }
 
 static struct kunit_case datagram_cases[] = {
@@ -212,6 +263,8 @@ static struct kunit_case datagram_cases[] = {
 	KUNIT_CASE(host_1_taken),
 	KUNIT_CASE(iso_1_kernel),
 	KUNIT_CASE(host_4_flood),
+	KUNIT_CASE(iso_1_share),
+	KUNIT_CASE(iso_1_kept),
 	{}
 };
 

@@ -76,6 +76,8 @@ int tx_init(struct kunit *test)
 {
 	tx = kunit_kzalloc(test, sizeof(*tx), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, tx);
+	tx->users = kunit_kcalloc(test, TX_USERS, sizeof(*tx->users), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, tx->users);
 	tx_make(test);
 	return keel_links_start(&tx_ops);
 }
@@ -108,9 +110,9 @@ bool tx_try(struct kunit *test, struct keel_link_wait *wait)
 	return true;
 }
 
-int tx_datagram(gfp_t account)
+int tx_datagram(const struct keel_user *user)
 {
 	struct keel_frame frame = { .type = KEEL_FRAME_DATAGRAM };
 
-	return keel_link_datagram(&tx->link, &frame, NULL, 0, GFP_NOWAIT | account);
+	return keel_link_datagram(&tx->link, &frame, NULL, 0, user, GFP_NOWAIT);
 }

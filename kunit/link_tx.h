@@ -8,9 +8,11 @@
 #include <kunit/test.h>
 
 #include "keel_conn.h"
+#include "keel_quota.h"
 
 #define SPARE	(KEEL_LINK_SPARE + KEEL_LINK_RESERVED)
 #define WAITS	(KEEL_LINK_EXPIRE + 2)
+#define TX_USERS	4
 
 /**
  * struct tx_link - a link with a connection that sends nothing
@@ -27,6 +29,7 @@
  * @woken: the numbers in @wait of those that were woken, in turn
  * @nr_woken: number of them
  * @works: how often the work of the link has run
+ * @users: users, of whom only the addresses count
  */
 struct tx_link {
 	struct keel_link link;
@@ -42,6 +45,7 @@ struct tx_link {
 	long woken[WAITS];
 	int nr_woken;
 	int works;
+	struct keel_user *users;
 };
 
 extern struct tx_link *tx;
@@ -53,7 +57,7 @@ void tx_exit(struct kunit *test);
 void tx_room(struct kunit *test, u32 n);
 /* Ask for a buffer. Return: whether there was one. */
 bool tx_try(struct kunit *test, struct keel_link_wait *wait);
-/* Send an empty datagram, of the kernel or of a user. Return: as keel_link_datagram(). */
-int tx_datagram(gfp_t account);
+/* Send an empty datagram of a user, or of the kernel. Return: as keel_link_datagram(). */
+int tx_datagram(const struct keel_user *user);
 
 #endif /* KEEL_LINK_TX_H */

@@ -3,7 +3,6 @@
  * How frames get the buffers of a link: in turn, and nobody waits for ever for those that
  * do not take theirs.
  */
-#include "keel_quota.h"
 #include "link_tx.h"
 
 #define OPEN	KEEL_LINK_OPEN

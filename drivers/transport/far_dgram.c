@@ -138,7 +138,8 @@ static enum keel_xfer_result keel_far_dgram_link(struct keel_xfer *x, const stru
 	keel_far_dgram_frame(x, av, qkey, &frame);
 	/* The lock of the send queue is held: nothing sleeps here. */
 	if (keel_far_dgram_copy(x, far->stage))
-		ret = keel_link_datagram(link, &frame, far->stage, x->from->segs.len, gfp);
+		ret = keel_link_datagram(link, &frame, far->stage, x->from->segs.len,
+					 x->qp->obj.user, gfp);
 	if (ret == -EAGAIN && keel_far_dgram_waits(far, link, now))
 		return KEEL_XFER_UNDERWAY;
 	far->begun = false;

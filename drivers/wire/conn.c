@@ -41,8 +41,12 @@ void keel_conn_give_back(struct keel_buf *buf)
 
 	list_add(&buf->node, &conn->free);
 	conn->nfree++;
-	conn->dgrams -= buf->dgram;
 	buf->dgram = false;
+	conn->dgrams -= buf->shared;
+	buf->shared = false;
+	if (buf->dgram_user)
+		*buf->dgram_user = NULL;
+	buf->dgram_user = NULL;
 	conn->kernels -= buf->kernel;
 	buf->kernel = false;
 }

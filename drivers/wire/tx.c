@@ -7,7 +7,16 @@
 #include <linux/slab.h>
 
 #include "keel_conn.h"
+#include "keel_quota.h"
 #include "keel_point.h"
+
+/* Does a frame that waits in no queue get a buffer, and of which? */
+enum keel_admission {
+	KEEL_ADMITS_NONE,
+	KEEL_ADMITS_ALL,	/* nobody else needs it */
+	KEEL_ADMITS_SHARE,	/* one of those for datagrams */
+	KEEL_ADMITS_KERNEL,	/* a reserved one */
+};
 
 /* Is it the turn of the caller? The few buffers for datagrams do not count. */
 static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wait *wait,
@@ -23,23 +32,58 @@ static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wai
 }
 
 /*
- * May a datagram have a buffer now, although others wait? Users cause those of the kernel, too:
- * if all datagrams have as many as they may have, it gets the reserved ones, and no others.
+ * Is there a buffer for a datagram, although others wait? A user has no more of them than are
+ * left. @user: NULL: it is none of a user
  */
-static bool keel_link_lets_pass(struct keel_conn *conn, bool kernel, u32 room)
+static bool keel_conn_shares(struct keel_conn *conn, const struct keel_user *user)
 	__must_hold(&conn->lock)
 {
-	if (room && conn->dgrams < KEEL_LINK_DGRAMS)
-		return true;
-	return kernel && conn->kernels < KEEL_LINK_RESERVED && keel_conn_has_kernel_room(conn);
+	u32 i, held = 0;
+
+	for (i = 0; user && i < KEEL_LINK_DGRAMS; i++)
+		held += conn->dgram_users[i] == user;
+	return user ? !keel_quota_check(KEEL_LINK_DGRAMS, conn->dgrams, held, 1) :
+		      conn->dgrams < KEEL_LINK_DGRAMS;
 }
 
-/* Does a datagram get a buffer now? */
-static bool keel_link_admits(struct keel_link *link, struct keel_conn *conn, bool kernel,
-			     u32 room)
+/*
+ * Does a frame that waits in no queue get a buffer now? Nobody knows which users have datagrams
+ * that wait for one: each of them leaves some to others, also if nothing else waits. Users cause
+ * those of the kernel, too: if all datagrams have as many as they may have, it gets the reserved
+ * ones, and no others.
+ */
+static enum keel_admission keel_link_admits(struct keel_link *link, struct keel_conn *conn,
+					    const struct keel_sender *from, u32 room)
 	__must_hold(&link->lock, &conn->lock)
 {
-	return keel_link_is_next(link, NULL, room) || keel_link_lets_pass(conn, kernel, room);
+	if (from->user ? room > KEEL_LINK_OPEN : keel_link_is_next(link, NULL, room))
+		return KEEL_ADMITS_ALL;
+	if (room && keel_conn_shares(conn, from->user))
+		return KEEL_ADMITS_SHARE;
+	if (from->kernel && conn->kernels < KEEL_LINK_RESERVED && keel_conn_has_kernel_room(conn))
+		return KEEL_ADMITS_KERNEL;
+	return KEEL_ADMITS_NONE;
+}
+
+/* A frame that waits in no queue has got a buffer. */
+static void keel_conn_lend(struct keel_conn *conn, struct keel_buf *buf,
+			   const struct keel_sender *from, enum keel_admission how)
+	__must_hold(&conn->lock)
+{
+	u32 i;
+
+	buf->dgram = true;
+	buf->kernel = from->kernel;
+	conn->kernels += from->kernel;
+	buf->shared = how == KEEL_ADMITS_SHARE;
+	conn->dgrams += buf->shared;
+	/* There is one: others than users have none of them. */
+	for (i = 0; buf->shared && from->user && i < KEEL_LINK_DGRAMS; i++)
+		if (!conn->dgram_users[i]) {
+			buf->dgram_user = &conn->dgram_users[i];
+			*buf->dgram_user = from->user;
+			break;
+		}
 }
 
 /* Is a chunk for the caller? Those that wait are woken for the next ones. */
@@ -61,25 +105,25 @@ static bool keel_link_has_chunk(struct keel_link *link, struct keel_conn *conn,
 }
 
 static struct keel_buf *keel_link_take(struct keel_link *link, struct keel_conn *conn,
-				       struct keel_link_wait *wait, u32 len, bool kernel)
+				       struct keel_link_wait *wait, u32 len,
+				       const struct keel_sender *from)
 	__must_hold(&link->lock)
 {
-	struct keel_buf *buf = NULL;
+	enum keel_admission how = KEEL_ADMITS_NONE;
+	struct keel_buf *buf;
 	u32 room;
 
 	guard(spinlock)(&conn->lock);
 	room = keel_conn_room_locked(conn);
 	if (!keel_link_has_chunk(link, conn, wait, len))
 		return NULL;
-	if (wait ? keel_link_is_next(link, wait, room) :
-		   keel_link_admits(link, conn, kernel, room))
-		buf = keel_conn_take(conn, len);
-	if (buf && !wait) {
-		buf->dgram = true;
-		conn->dgrams++;
-		buf->kernel = kernel;
-		conn->kernels += kernel;
-	}
+	if (!wait)
+		how = keel_link_admits(link, conn, from, room);
+	if (wait ? !keel_link_is_next(link, wait, room) : !how)
+		return NULL;
+	buf = keel_conn_take(conn, len);
+	if (buf && !wait)
+		keel_conn_lend(conn, buf, from, how);
 	return buf;
 }
 
@@ -140,9 +184,9 @@ static bool keel_conn_is_short(struct keel_conn *conn, u32 len)
 	return !keel_conn_has_chunks(conn);
 }
 
-/* As keel_link_tx(); @kernel: for a datagram of the kernel. */
+/* As keel_link_tx(); @from: if @wait is NULL. */
 static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_link_wait *wait,
-					  u32 len, bool kernel, u64 *epoch)
+					  u32 len, const struct keel_sender *from, u64 *epoch)
 {
 	struct keel_buf *buf = NULL;
 
@@ -154,7 +198,7 @@ static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_li
 		if (keel_conn_may_add_chunks(link->up))
 			keel_link_event(link, KEEL_LINK_CHUNKS);
 	} else if (link->up) {
-		buf = keel_link_take(link, link->up, wait, len, kernel);
+		buf = keel_link_take(link, link->up, wait, len, from);
 	}
 	if (!buf) {
 		if (wait)
@@ -184,7 +228,9 @@ static struct keel_buf *keel_link_get_buf(struct keel_link *link, struct keel_li
 struct keel_buf *keel_link_tx(struct keel_link *link, struct keel_link_wait *wait, u32 len,
 			      u64 *epoch)
 {
-	return keel_link_get_buf(link, wait, len, false, epoch);
+	static const struct keel_sender nobody;
+
+	return keel_link_get_buf(link, wait, len, &nobody, epoch);
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_tx);
 
@@ -251,22 +297,16 @@ static void keel_link_relax(void)
 		preempt_enable();
 }
 
-/* Is a datagram one of the kernel? */
-static bool keel_link_is_kernel(gfp_t gfp)
-{
-	return !(gfp & __GFP_ACCOUNT);
-}
-
 /* Return: false: there is no buffer for it. */
 static bool keel_link_send_now(struct keel_link *link, struct keel_frame *frame,
-			       const void *data, u32 len, bool kernel)
+			       const void *data, u32 len, const struct keel_sender *from)
 {
 	struct keel_buf *buf;
 	u64 epoch;
 
 	/* Others need the buffer: this thread is not preempted with it. */
 	keel_link_stay();
-	buf = keel_link_get_buf(link, NULL, len, kernel, &epoch);
+	buf = keel_link_get_buf(link, NULL, len, from, &epoch);
 	if (buf) {
 		memcpy(buf->data, data, len);
 		keel_link_send(buf, frame, len);
@@ -275,12 +315,26 @@ static bool keel_link_send_now(struct keel_link *link, struct keel_frame *frame,
 	return buf;
 }
 
+/* May a datagram be kept? A user has no more places than are left. */
+static bool keel_link_may_hold(struct keel_link *link, const struct keel_sender *from)
+	__must_hold(&link->lock)
+{
+	struct keel_held *held;
+	u32 n = 0;
+
+	if (link->dead || keel_link_is_open(link))
+		return false;
+	if (!from->user)
+		return link->nheld < KEEL_LINK_HELD;
+	list_for_each_entry(held, &link->held, node)
+		n += held->from.user == from->user;
+	return !keel_quota_check(KEEL_LINK_HELD_USERS, link->nheld, n, 1);
+}
+
 /* Keep a datagram until the link is open. Return: as keel_link_datagram(). */
 static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame,
-			  const void *data, u32 len, gfp_t gfp)
+			  const void *data, u32 len, const struct keel_sender *from, gfp_t gfp)
 {
-	/* Those of the kernel establish connections. */
-	u32 most = keel_link_is_kernel(gfp) ? KEEL_LINK_HELD : KEEL_LINK_HELD / 2;
 	struct keel_held *held;
 	int ret;
 
@@ -293,12 +347,12 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
 		return -ENOMEM;
 	held->frame = *frame;
 	held->len = len;
-	held->gfp = GFP_KERNEL | (gfp & __GFP_ACCOUNT);
+	held->from = *from;
 	memcpy(held->data, data, len);
 	scoped_guard(spinlock, &link->lock) {
 		/* It may be up by now. */
 		ret = link->up ? -EAGAIN : -ENOLINK;
-		if (!link->dead && !keel_link_is_open(link) && link->nheld < most) {
+		if (keel_link_may_hold(link, from)) {
 			list_add_tail(&held->node, &link->held);
 			link->nheld++;
 			keel_link_waits(link, false);
@@ -315,25 +369,25 @@ static int keel_link_hold(struct keel_link *link, const struct keel_frame *frame
  * @frame: its header; &keel_frame.len and what belongs to the link is set here
  * @data: its data
  * @len: bytes of it
- * @gfp: to keep a copy, if the link is not up yet, or no frame of the other host has come;
- *	without __GFP_ACCOUNT: it is one of the kernel
+ * @user: it is one of a user, who is only compared; or NULL: of the kernel
+ * @gfp: to keep a copy, if the link is not up yet, or no frame of the other host has come
  *
  * Context: as @gfp says; not in interrupts.
  * Return: 1 if it was sent, 0 if it is kept, -EAGAIN if the link is up and has no buffer now;
  * -ENOMEM or -ENOLINK if it is lost.
  */
 int keel_link_datagram(struct keel_link *link, struct keel_frame *frame, const void *data,
-		       u32 len, gfp_t gfp)
+		       u32 len, const struct keel_user *user, gfp_t gfp)
 {
-	bool kernel = keel_link_is_kernel(gfp);
+	const struct keel_sender from = { .kernel = !user, .user = user };
 	int ret;
 
-	if (keel_link_send_now(link, frame, data, len, kernel))
+	if (keel_link_send_now(link, frame, data, len, &from))
 		return 1;
 	keel_point("link_hold");
-	ret = keel_link_hold(link, frame, data, len, gfp);
+	ret = keel_link_hold(link, frame, data, len, &from, gfp);
 	/* It has become open meanwhile. Users try again themselves. */
-	if (ret == -EAGAIN && kernel && keel_link_send_now(link, frame, data, len, true))
+	if (ret == -EAGAIN && !user && keel_link_send_now(link, frame, data, len, &from))
 		return 1;
 	return ret;
 }
@@ -352,7 +406,7 @@ static struct keel_held *keel_link_find_held(struct keel_link *link)
 	guard(spinlock)(&link->up->lock);
 	room = keel_conn_room_locked(link->up);
 	list_for_each_entry(held, &link->held, node)
-		if (keel_link_admits(link, link->up, keel_link_is_kernel(held->gfp), room))
+		if (keel_link_admits(link, link->up, &held->from, room))
 			return held;
 	return NULL;
 }
@@ -398,8 +452,8 @@ void keel_link_release_held(struct keel_link *link)
 
 	while ((held = keel_link_take_held(link, false))) {
 		keel_point("link_taken");
-		if (keel_link_datagram(link, &held->frame, held->data, held->len,
-				       held->gfp) == -EAGAIN) {
+		if (!keel_link_send_now(link, &held->frame, held->data, held->len, &held->from)) {
+			keel_point("link_refused");
 			/* Others were faster: keel_link_wake() tells when there is another one. */
 			keel_link_put_held(link, held);
 			break;
