@@ -7,6 +7,7 @@
 
 #include "keel.h"
 #include "keel_conn.h"
+#include "keel_point.h"
 
 #define ASKED_MAX	128
 #define DATAGRAMS_MAX	256
@@ -231,6 +232,7 @@ static void links_exit(struct kunit *test)
 	int origin;
 
 	WRITE_ONCE(all->asleep, false);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
 	links_drop(test);
 	for (origin = 0; origin < KEEL_LINK_ORIGINS; origin++)
 		links_fit(test, origin);
@@ -367,6 +369,50 @@ static void host_4_backoff(struct kunit *test)
 	link->retry = jiffies;
 	keel_link_queue(link);
 	links_has_left(test, 0);
+}
+
+static void links_over(const char *name)
+{
+	if (!strcmp(name, "link_rested"))
+		all->one[0].link->retry = jiffies;
+}
+
+/* HOST-4: it leaves the table, too, if that time is over just when the work has looked. */
+static void host_4_backoff_over(struct kunit *test)
+{
+	struct keel_link *link;
+
+	links_fill(test, 0, 1, KEEL_LINK_USER);
+	link = all->one[0].link;
+	link->retry = jiffies + 1000 * HZ;
+	WRITE_ONCE(keel_point_hook.hit, links_over);
+	links_unuse(0);
+	links_settle(link);
+	flush_delayed_work(&link->again);
+	links_has_left(test, 0);
+	WRITE_ONCE(keel_point_hook.hit, NULL);
+}
+
+/* HOST-4: another host does not keep a link that counts for a user. */
+static void host_4_backoff_guest(struct kunit *test)
+{
+	struct keel_link *link;
+
+	links_fill(test, 0, 1, KEEL_LINK_USER);
+	link = all->one[0].link;
+	link->retry = jiffies + 1000 * HZ;
+	link->nguests = 1;
+	WRITE_ONCE(all->asleep, true);
+	links_unuse(0);
+	KUNIT_EXPECT_NE(test, 0, keel_link_rests(link, false));
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_USER, link->origin);
+	link->retry = jiffies;
+	KUNIT_EXPECT_EQ(test, 0, keel_link_rests(link, false));
+	KUNIT_EXPECT_EQ(test, KEEL_LINK_ASKED, link->origin);
+	links_are_found(test, 0, 1);
+	link->nguests = 0;
+	links_settle(link);
+	WRITE_ONCE(all->asleep, false);
 }
 
 /* Links of QPs of the kernel do not give way: a new one is refused. */
@@ -508,6 +554,8 @@ static struct kunit_case links_cases[] = {
 	KUNIT_CASE(host_4_unused),
 	KUNIT_CASE(host_4_unused_down),
 	KUNIT_CASE(host_4_backoff),
+	KUNIT_CASE(host_4_backoff_over),
+	KUNIT_CASE(host_4_backoff_guest),
 	KUNIT_CASE(host_4_kernel),
 	KUNIT_CASE(host_4_user),
 	KUNIT_CASE(host_4_promoted),

@@ -18,6 +18,7 @@
 #include "keel.h"
 #include "keel_trace.h"
 #include "keel_conn.h"
+#include "keel_point.h"
 
 /* How long the resolution of an address, and an answer to ASK, may take. */
 #define KEEL_RESOLVE_MS		2000
@@ -407,8 +408,11 @@ static bool keel_link_wakes(struct keel_link *link)
 /* When is there something to do next? */
 static void keel_link_plan(struct keel_link *link)
 {
-	unsigned long next = keel_link_rests(link, link->conn) ?: ULONG_MAX;
+	unsigned long next = keel_link_rests(link, link->conn);
 
+	/* It is over only now, unless something is under way that runs the work when it ends. */
+	if (!next)
+		next = link->lower || link->nguests ? ULONG_MAX : 1;
 	if (link->conn && !keel_link_is_up(link))
 		next = keel_link_sooner(next, link->conn->since + KEEL_CONNECT_TIME);
 	next = keel_guests_next(link, next);
@@ -448,6 +452,7 @@ void keel_link_work(struct work_struct *work)
 	if (keel_link_is_dead(link))
 		keel_link_drop_held(link);
 	keel_link_rest(link);
+	keel_point("link_rested");
 	keel_link_plan(link);
 	keel_link_put(link);
 }

@@ -296,13 +296,14 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_lookup);
 /*
  * Nobody uses a link any more: if it is up, it counts for nobody, and may stay for a while. If it
  * is not, it counts as before: users could make links without end else, so that those of other
- * hosts have to go, or that hosts which refuse are asked again and again.
+ * hosts have to go, or that hosts which refuse are asked again and again. @over: only another host
+ * keeps it, by guests.
  */
-static void keel_link_retire(struct keel_link *link)
+static void keel_link_retire(struct keel_link *link, bool over)
 	__must_hold(&keel_links_lock)
 {
 	if (link->users || hlist_unhashed(&link->node) || link->ousted ||
-	    link->origin == KEEL_LINK_ASKED || !keel_link_may_be_up(link))
+	    link->origin == KEEL_LINK_ASKED || !(over || keel_link_may_be_up(link)))
 		return;
 	keel_link_uncount(link);
 	/* There is: an older one gives way. */
@@ -324,7 +325,7 @@ void keel_link_unuse(struct keel_link *link)
 		return;
 	scoped_guard(spinlock_irqsave, &keel_links_lock)
 		if (!--link->users && !hlist_unhashed(&link->node)) {
-			keel_link_retire(link);
+			keel_link_retire(link, false);
 			keel_link_queue(link);
 		}
 	keel_link_put(link);
@@ -344,15 +345,16 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_unuse);
  */
 unsigned long keel_link_rests(struct keel_link *link, bool connected)
 {
-	unsigned long now = jiffies, end = link->retry;
+	unsigned long now = jiffies, end = link->retry, left;
 
 	guard(spinlock_irqsave)(&keel_links_lock);
 	if (link->users)
 		return ULONG_MAX;
-	keel_link_retire(link);
 	if (connected)
 		end = READ_ONCE(link->used) + KEEL_LINK_IDLE;
-	return time_before(now, end) ? end - now : 0;
+	left = time_before(now, end) ? end - now : 0;
+	keel_link_retire(link, !left && !connected && link->nguests);
+	return left;
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_link_rests);
 
