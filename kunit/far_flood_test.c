@@ -2,13 +2,13 @@
 /*
  * A host that sends without end to a QP: whoever runs the QP meanwhile is not kept by that.
  */
-#include <linux/delay.h>
+#include <linux/ktime.h>
 
 #include "far_host.h"
 #include "keel_point.h"
 
-/* More than one turn of keel_far_run(), in ms. */
-#define TURN	3
+/* More than one turn of keel_far_run(). */
+#define TURN	(3 * NSEC_PER_MSEC)
 /* Without the limit that is tested, the flood ends after so many. */
 #define MOST	1000
 
@@ -57,11 +57,14 @@ static void iso_1_answers(struct kunit *test)
 
 static void flood_packets(const char *name)
 {
+	u64 end;
+
 	if (strcmp(name, "far_drained") || current != flood.thread || flood.n >= MOST)
 		return;
 	flood.n++;
 	/* Another packet has come, and the turn is over. */
-	mdelay(TURN);
+	for (end = ktime_get_ns() + TURN; ktime_get_ns() < end;)
+		cpu_relax();
 	atomic_set(&flood.h->qp->far->again, 1);
 }
 
