@@ -369,7 +369,7 @@ EXPORT_SYMBOL_IF_KUNIT(keel_link_wake_waiters);
 void keel_link_wake(struct keel_link *link, u32 room)
 {
 	guard(spinlock)(&link->lock);
-	/* They had no room when it came up, or no buffer may be used for them without @room. */
+	/* They had no room when it came up. Those of the kernel may have some without @room. */
 	if (link->nheld && keel_link_is_open(link))
 		keel_link_queue(link);
 	keel_link_wake_locked(link, room);

@@ -7,8 +7,8 @@
 #include <linux/slab.h>
 
 #include "keel_conn.h"
-#include "keel_quota.h"
 #include "keel_point.h"
+#include "keel_quota.h"
 
 /* Does a frame that waits in no queue get a buffer, and of which? */
 enum keel_admission {
@@ -400,7 +400,7 @@ static struct keel_held *keel_link_find_held(struct keel_link *link)
 	struct keel_held *held;
 	u32 room;
 
-	/* Else keel_link_hold() would keep it again. */
+	/* Before its first frame, the other host may not use the connection yet. */
 	if (!keel_link_is_open(link))
 		return NULL;
 	guard(spinlock)(&link->up->lock);
