@@ -23,54 +23,6 @@ static void host_4_kernel(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, keel_conn_tell(&tx->conn, KEEL_FRAME_ASK));
 }
 
-/* HOST-1: a datagram waits for the first frame of the other side, which has credits. */
-static void host_1_unconfirmed(struct kunit *test)
-{
-	tx_room(test, 0);
-	scoped_guard(spinlock, &tx->conn.lock)
-		tx->conn.credits = 0;
-	scoped_guard(spinlock, &tx->link.lock)
-		tx->link.dead = false;
-	tx->conn.events = 0;
-	KUNIT_EXPECT_EQ(test, 0, tx_datagram(NULL));
-	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
-	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
-	KUNIT_EXPECT_EQ(test, 0, tx->sent);
-	tx_room(test, 1);
-	keel_link_release_held(&tx->link);
-	KUNIT_EXPECT_EQ(test, 1, tx->sent);
-	scoped_guard(spinlock, &tx->link.lock) {
-		KUNIT_EXPECT_EQ(test, 0, tx->link.nheld);
-		tx->link.dead = true;
-	}
-}
-
-/* ISO-1: a datagram that gets no buffer before the first frame is not kept again and again. */
-static void iso_1_unconfirmed(struct kunit *test)
-{
-	scoped_guard(spinlock, &tx->conn.lock)
-		tx->conn.credits = 0;
-	scoped_guard(spinlock, &tx->link.lock)
-		tx->link.dead = false;
-	tx->conn.events = 0;
-	KUNIT_EXPECT_EQ(test, 0, tx_datagram(NULL));
-	/* The other host gave more credits than a guest, and others have the datagrams' buffers. */
-	tx_room(test, 1);
-	scoped_guard(spinlock, &tx->conn.lock) {
-		tx->conn.dgrams = KEEL_LINK_DGRAMS;
-		tx->conn.kernels = KEEL_LINK_RESERVED;
-	}
-	scoped_guard(spinlock, &tx->link.lock)
-		tx->link.nwoken = 1;
-	keel_link_release_held(&tx->link);
-	KUNIT_EXPECT_EQ(test, 0, tx->sent);
-	scoped_guard(spinlock, &tx->link.lock) {
-		KUNIT_EXPECT_EQ(test, 1, tx->link.nheld);
-		tx->link.dead = true;
-	}
-	keel_link_drop_held(&tx->link);
-}
-
 /* Datagrams of the kernel, or users, are kept: no frame of the other side has come. */
 static void tx_keep(struct kunit *test, const struct keel_user *user)
 {
@@ -89,6 +41,39 @@ static void tx_keep_end(struct kunit *test, u32 held)
 	scoped_guard(spinlock, &tx->link.lock)
 		KUNIT_EXPECT_EQ(test, held, tx->link.nheld);
 	keel_link_drop_held(&tx->link);
+}
+
+/* HOST-1: a datagram waits for the first frame of the other side, which has credits. */
+static void host_1_unconfirmed(struct kunit *test)
+{
+	tx_keep(test, NULL);
+	tx->conn.events = BIT(KEEL_CONN_CONFIRMED);
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
+	KUNIT_EXPECT_EQ(test, 0, tx->sent);
+	tx_room(test, 1);
+	keel_link_release_held(&tx->link);
+	KUNIT_EXPECT_EQ(test, 1, tx->sent);
+	tx_keep_end(test, 0);
+}
+
+/* ISO-1: a datagram that gets no buffer before the first frame is not kept again and again. */
+static void iso_1_unconfirmed(struct kunit *test)
+{
+	tx_keep(test, NULL);
+	/* The other host gave more credits than a guest. */
+	tx_room(test, 1);
+	keel_link_release_held(&tx->link);
+	KUNIT_EXPECT_EQ(test, 0, tx->sent);
+	/* And others have the datagrams' buffers. */
+	scoped_guard(spinlock, &tx->conn.lock) {
+		tx->conn.dgrams = KEEL_LINK_DGRAMS;
+		tx->conn.kernels = KEEL_LINK_RESERVED;
+	}
+	scoped_guard(spinlock, &tx->link.lock)
+		tx->link.nwoken = 1;
+	keel_link_release_held(&tx->link);
+	KUNIT_EXPECT_EQ(test, 0, tx->sent);
+	tx_keep_end(test, 1);
 }
 
 /* HOST-1: one of the kernel that was kept has the reserved buffers, and passes those of users. */
