@@ -296,7 +296,8 @@ static inline int keel_thread_start(struct keel_thread *thread,
 				    bool (*run)(void *data),
 				    void (*die)(void *data), void *data)
 {
-	thread->wq = alloc_workqueue("keel-%d", WQ_UNBOUND, 1,
+	/* As processes are: see asleep.c. */
+	thread->wq = alloc_workqueue("keel-%d", WQ_UNBOUND | WQ_FREEZABLE, 1,
 				     task_tgid_nr(current));
 	INIT_WORK(&thread->work, keel_thread_work);
 	thread->run = run;

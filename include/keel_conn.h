@@ -257,6 +257,8 @@ void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame);
 void keel_load_rest(struct keel_conn *conn);
 
 /* handler.c */
+int keel_asleep_start(void);
+void keel_asleep_stop(void);
 int keel_handler_start(struct keel_conn *conn);
 void keel_handler_stop(struct keel_conn *conn);
 #if IS_ENABLED(CONFIG_KUNIT)

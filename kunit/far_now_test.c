@@ -4,6 +4,7 @@
  * that. now_answer_test.c has the answers.
  */
 #include <kunit/static_stub.h>
+#include <linux/suspend.h>
 
 #include "far_long.h"
 #include "now.h"
@@ -143,6 +144,24 @@ static void iso_2_busy(struct kunit *test)
 	now_own(test);
 	h->link.busy = true;
 	now_leaves(test, h);
+}
+
+/* ISO-2: nor while the machine goes to sleep. */
+static void iso_2_asleep(struct kunit *test)
+{
+	struct far_host *h = now_make(test);
+	struct keel_frame frame = far_packet(h, 2, IB_WR_SEND, ONLY, 64, 64);
+
+	now_own(test);
+	keel_wire_sleep(NULL, PM_SUSPEND_PREPARE, NULL);
+	/* A program that hibernates it may do so in between. */
+	keel_wire_sleep(NULL, PM_HIBERNATION_PREPARE, NULL);
+	keel_wire_sleep(NULL, PM_POST_SUSPEND, NULL);
+	now_leaves(test, h);
+	keel_wire_sleep(NULL, PM_POST_HIBERNATION, NULL);
+	end_recv(h->p, &h->p->b, 5, 0, PAIR_BYTES);
+	far_request(h, &frame);
+	KUNIT_EXPECT_EQ(test, 1, now_tries);
 }
 
 /* HOST-2: but it does so if a packet that the process has not executed comes again. */
@@ -524,6 +543,7 @@ static struct kunit_case far_now_cases[] = {
 	KUNIT_CASE_PARAM(host_1_tries, now_gen_params),
 	KUNIT_CASE(iso_2_no_owner),
 	KUNIT_CASE(iso_2_busy),
+	KUNIT_CASE(iso_2_asleep),
 	KUNIT_CASE(host_2_again),
 	KUNIT_CASE(host_1_parts),
 	KUNIT_CASE(host_1_executed),

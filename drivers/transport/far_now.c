@@ -30,10 +30,10 @@ VISIBLE_IF_KUNIT bool keel_far_has_owner(const struct keel_qp *qp)
 }
 EXPORT_SYMBOL_IF_KUNIT(keel_far_has_owner);
 
-/* May the thread run the QP? Memory behind a BAR may be slow. */
+/* May the thread run the QP? Not if memory is behind a BAR, or of a frozen process. */
 static bool keel_far_is_ours(const struct keel_qp *qp)
 {
-	return !qp->kdev->bar && keel_far_has_owner(qp);
+	return !qp->kdev->bar && !keel_wire_is_asleep() && keel_far_has_owner(qp);
 }
 
 /*

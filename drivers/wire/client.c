@@ -147,9 +147,15 @@ int keel_wire_init(const struct keel_wire_ops *ops)
 	ret = keel_links_start(ops);
 	if (ret)
 		return ret;
-	ret = ib_register_client(&keel_wire_client);
+	ret = keel_asleep_start();
 	if (ret)
-		keel_links_stop();
+		goto err_links;
+	ret = ib_register_client(&keel_wire_client);
+	if (!ret)
+		return 0;
+	keel_asleep_stop();
+err_links:
+	keel_links_stop();
 	return ret;
 }
 
@@ -161,5 +167,6 @@ void keel_wire_exit(void)
 	if (!keel_wire_is_on())
 		return;
 	ib_unregister_client(&keel_wire_client);
+	keel_asleep_stop();
 	keel_links_stop();
 }

@@ -11,7 +11,6 @@
 #include <kunit/visibility.h>
 #include <linux/cpumask.h>
 #include <linux/err.h>
-#include <linux/freezer.h>
 #include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/ktime.h>
@@ -177,10 +176,8 @@ static int keel_handler_run(void *arg)
 	int n;
 
 	sched_set_normal(current, KEEL_HANDLER_NICE);
-	/* Processes are frozen then, but what it executes would change their memory. */
-	set_freezable();
 	conn->urgent.at = ktime_get_ns();
-	while (!kthread_freezable_should_stop(NULL)) {
+	while (!kthread_should_stop()) {
 		n = keel_handler_poll(conn);
 		if (n <= 0)
 			keel_handler_wait(conn, n < 0);
