@@ -140,8 +140,8 @@ enum keel_conn_event {
  * @free: struct keel_buf: buffers to send
  * @nfree: their number
  * @dgrams: number of buffers in use with &keel_buf.shared
- * @dgram_users: who has them, of users; only compared: an address may be that of another user by
- *	now, who has one less then
+ * @dgram_users: who has them, but for the kernel; only compared: an address may be that of another
+ *	user by now, who has one less then
  * @kernels: likewise with &keel_buf.kernel
  * @credits: number of messages that the other side can receive
  * @owed: number of messages that this side has received, and not given credits for

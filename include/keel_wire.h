@@ -44,9 +44,8 @@ struct seq_file;
 #define KEEL_LINK_SPARE		4
 /* Those that only datagrams of the kernel use in addition: rdma_cm connects with them. */
 #define KEEL_LINK_RESERVED	2
-/* Datagrams that wait until a link is up, and has credits, and how many of them users share. */
-#define KEEL_LINK_HELD		12
-#define KEEL_LINK_HELD_USERS	8
+/* Datagrams of the kernel, and of users, that wait until a link is up, and has credits. */
+#define KEEL_LINK_HELD		8
 /*
  * Buffers for frames that wait for none, whether others wait or not: datagrams, refusals, answers
  * without data to packets that came again, those of a QP that is reset or destroyed.

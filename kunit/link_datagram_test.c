@@ -222,20 +222,46 @@ static void iso_1_share(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
 }
 
+/* ISO-1: answers, which a user can cause without end, have no more of them, either. */
+static void iso_1_answers(struct kunit *test)
+{
+	int i;
+
+	tx_room(test, 0);
+	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[0]));
+	tx_room(test, KEEL_LINK_DGRAMS + 2);
+	for (i = 0; i < KEEL_LINK_DGRAMS / 2; i++)
+		KUNIT_EXPECT_TRUE(test, tx_try(test, NULL));
+	KUNIT_EXPECT_FALSE(test, tx_try(test, NULL));
+	KUNIT_EXPECT_EQ(test, 1, tx_datagram(tx->users));
+	/* The one that is sent makes room for the next one. */
+	scoped_guard(spinlock, &tx->conn.lock) {
+		list_del(&tx->conn.sends[0].node);
+		/* It is a buffer of this connection. */
+		context_unsafe(keel_conn_give_back(&tx->conn.sends[0]));
+	}
+	KUNIT_EXPECT_FALSE(test, tx_try(test, NULL));
+	KUNIT_EXPECT_EQ(test, 1, tx_datagram(tx->users));
+}
+
 /* ISO-1: nor more places for those that wait until the link is open. */
 static void iso_1_kept(struct kunit *test)
 {
 	int i;
 
-	for (i = 0; i < KEEL_LINK_HELD_USERS / 2; i++)
+	for (i = 0; i < KEEL_LINK_HELD / 2; i++)
 		tx_keep(test, tx->users);
+	for (i = 0; i < KEEL_LINK_HELD; i++)
+		tx_keep(test, NULL);
 	scoped_guard(spinlock, &tx->link.lock)
 		tx->link.dead = false;
 	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(tx->users));
+	/* Users cause those of the kernel. */
+	KUNIT_EXPECT_EQ(test, -EAGAIN, tx_datagram(NULL));
 	KUNIT_EXPECT_EQ(test, 0, tx_datagram(tx->users + 1));
 	scoped_guard(spinlock, &tx->link.lock)
 		tx->link.dead = true;
-	tx_keep_end(test, KEEL_LINK_HELD_USERS / 2 + 1);
+	tx_keep_end(test, KEEL_LINK_HELD + KEEL_LINK_HELD / 2 + 1);
 }
 
 static struct kunit_case datagram_cases[] = {
@@ -249,6 +275,7 @@ static struct kunit_case datagram_cases[] = {
 	KUNIT_CASE(iso_1_kernel),
 	KUNIT_CASE(host_4_flood),
 	KUNIT_CASE(iso_1_share),
+	KUNIT_CASE(iso_1_answers),
 	KUNIT_CASE(iso_1_kept),
 	{}
 };

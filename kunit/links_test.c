@@ -283,6 +283,27 @@ static void host_4_datagrams(struct kunit *test)
 	links_are_found(test, 3, DATAGRAMS_MAX + 2);
 }
 
+/* Before it, one that nobody uses does, unless that is up. */
+static void host_4_datagrams_unused(struct kunit *test)
+{
+	links_fill(test, 0, DATAGRAMS_MAX, KEEL_LINK_DATAGRAMS);
+	/* Its work would end it. */
+	WRITE_ONCE(all->asleep, true);
+	links_unuse(9);
+	links_settle(all->one[9].link);
+	links_set_up(4, all->conn);
+	links_unuse(4);
+	links_settle(all->one[4].link);
+	WRITE_ONCE(all->asleep, false);
+	KUNIT_ASSERT_TRUE(test, links_make(test, DATAGRAMS_MAX, KEEL_LINK_DATAGRAMS));
+	links_are_found(test, 0, DATAGRAMS_MAX);
+	KUNIT_ASSERT_TRUE(test, links_make(test, DATAGRAMS_MAX + 1, KEEL_LINK_DATAGRAMS));
+	KUNIT_EXPECT_NULL(test, links_find(9));
+	links_has_left(test, 9);
+	links_are_found(test, 0, 9);
+	links_are_found(test, 10, DATAGRAMS_MAX + 2);
+}
+
 /* Links that are up give way last: if all are, that which was idle longest. */
 static void host_4_up(struct kunit *test)
 {
@@ -550,6 +571,7 @@ static struct kunit_case links_cases[] = {
 	KUNIT_CASE(host_4_asked),
 	KUNIT_CASE(host_4_asked_again),
 	KUNIT_CASE(host_4_datagrams),
+	KUNIT_CASE(host_4_datagrams_unused),
 	KUNIT_CASE(host_4_up),
 	KUNIT_CASE(host_4_unused),
 	KUNIT_CASE(host_4_unused_down),

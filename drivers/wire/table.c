@@ -125,19 +125,25 @@ static bool keel_link_may_be_up(const struct keel_link *link)
 	return context_unsafe(READ_ONCE(link->up));
 }
 
-/* The link of an origin that is to give way: the first that is not up, or is idle longest. */
+/*
+ * The link of an origin that is to give way: the first that is not up and that nobody uses; else
+ * the first that is not up; else the one that is idle longest.
+ */
 static struct keel_link *keel_links_oldest(enum keel_link_origin origin)
 	__must_hold(&keel_links_lock)
 {
-	struct keel_link *link, *oldest = NULL;
+	struct keel_link *link, *down = NULL, *oldest = NULL;
 
 	list_for_each_entry(link, &keel_links_age[origin], age) {
-		if (!keel_link_may_be_up(link))
-			return link;
-		if (!oldest || time_before(READ_ONCE(link->used), READ_ONCE(oldest->used)))
+		if (!keel_link_may_be_up(link)) {
+			if (!link->users)
+				return link;
+			down = down ?: link;
+		} else if (!oldest || time_before(READ_ONCE(link->used), READ_ONCE(oldest->used))) {
 			oldest = link;
+		}
 	}
-	return oldest;
+	return down ?: oldest;
 }
 
 /*
@@ -149,7 +155,7 @@ static bool keel_links_oust(enum keel_link_origin origin)
 {
 	struct keel_link *link;
 
-	/* QPs use these. */
+	/* QPs use these, or have used them until just now. */
 	if (origin == KEEL_LINK_KERNEL || origin == KEEL_LINK_USER)
 		return false;
 	link = keel_links_oldest(origin);

@@ -10,6 +10,9 @@
 #include "keel_point.h"
 #include "keel_quota.h"
 
+/* Stands for a user that sends answers and refusals; only compared. */
+static const struct keel_user keel_answers;
+
 /* Does a frame that waits in no queue get a buffer, and of which? */
 enum keel_admission {
 	KEEL_ADMITS_NONE,
@@ -31,19 +34,28 @@ static bool keel_link_is_next(struct keel_link *link, const struct keel_link_wai
 	return room > link->nwoken && keel_turns_empty(&link->turns);
 }
 
+/* The owner of a share of the buffers for datagrams. A user can cause answers, too. NULL: none */
+static const struct keel_user *keel_sender_owner(const struct keel_sender *from)
+{
+	if (from->kernel)
+		return NULL;
+	return from->user ?: &keel_answers;
+}
+
 /*
  * Is there a buffer for a datagram, although others wait? A user has no more of them than are
- * left. @user: NULL: it is none of a user
+ * left, and all answers have no more, either.
  */
-static bool keel_conn_shares(struct keel_conn *conn, const struct keel_user *user)
+static bool keel_conn_shares(struct keel_conn *conn, const struct keel_sender *from)
 	__must_hold(&conn->lock)
 {
+	const struct keel_user *owner = keel_sender_owner(from);
 	u32 i, held = 0;
 
-	for (i = 0; user && i < KEEL_LINK_DGRAMS; i++)
-		held += conn->dgram_users[i] == user;
-	return user ? !keel_quota_check(KEEL_LINK_DGRAMS, conn->dgrams, held, 1) :
-		      conn->dgrams < KEEL_LINK_DGRAMS;
+	for (i = 0; owner && i < KEEL_LINK_DGRAMS; i++)
+		held += conn->dgram_users[i] == owner;
+	return owner ? !keel_quota_check(KEEL_LINK_DGRAMS, conn->dgrams, held, 1) :
+		       conn->dgrams < KEEL_LINK_DGRAMS;
 }
 
 /*
@@ -58,7 +70,7 @@ static enum keel_admission keel_link_admits(struct keel_link *link, struct keel_
 {
 	if (from->user ? room > KEEL_LINK_OPEN : keel_link_is_next(link, NULL, room))
 		return KEEL_ADMITS_ALL;
-	if (room && keel_conn_shares(conn, from->user))
+	if (room && keel_conn_shares(conn, from))
 		return KEEL_ADMITS_SHARE;
 	if (from->kernel && conn->kernels < KEEL_LINK_RESERVED && keel_conn_has_kernel_room(conn))
 		return KEEL_ADMITS_KERNEL;
@@ -70,6 +82,7 @@ static void keel_conn_lend(struct keel_conn *conn, struct keel_buf *buf,
 			   const struct keel_sender *from, enum keel_admission how)
 	__must_hold(&conn->lock)
 {
+	const struct keel_user *owner = keel_sender_owner(from);
 	u32 i;
 
 	buf->dgram = true;
@@ -77,11 +90,11 @@ static void keel_conn_lend(struct keel_conn *conn, struct keel_buf *buf,
 	conn->kernels += from->kernel;
 	buf->shared = how == KEEL_ADMITS_SHARE;
 	conn->dgrams += buf->shared;
-	/* There is one: others than users have none of them. */
-	for (i = 0; buf->shared && from->user && i < KEEL_LINK_DGRAMS; i++)
+	/* There is one: the kernel has none of them. */
+	for (i = 0; buf->shared && owner && i < KEEL_LINK_DGRAMS; i++)
 		if (!conn->dgram_users[i]) {
 			buf->dgram_user = &conn->dgram_users[i];
-			*buf->dgram_user = from->user;
+			*buf->dgram_user = owner;
 			break;
 		}
 }
@@ -315,20 +328,22 @@ static bool keel_link_send_now(struct keel_link *link, struct keel_frame *frame,
 	return buf;
 }
 
-/* May a datagram be kept? A user has no more places than are left. */
+/* May a datagram be kept? A user has no more places than are left to users. */
 static bool keel_link_may_hold(struct keel_link *link, const struct keel_sender *from)
 	__must_hold(&link->lock)
 {
 	struct keel_held *held;
-	u32 n = 0;
+	u32 users = 0, n = 0;
 
 	if (link->dead || keel_link_is_open(link))
 		return false;
-	if (!from->user)
-		return link->nheld < KEEL_LINK_HELD;
-	list_for_each_entry(held, &link->held, node)
+	list_for_each_entry(held, &link->held, node) {
+		users += !!held->from.user;
 		n += held->from.user == from->user;
-	return !keel_quota_check(KEEL_LINK_HELD_USERS, link->nheld, n, 1);
+	}
+	if (from->kernel)
+		return n < KEEL_LINK_HELD;
+	return !keel_quota_check(KEEL_LINK_HELD, users, n, 1);
 }
 
 /* Keep a datagram until the link is open. Return: as keel_link_datagram(). */
