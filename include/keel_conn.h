@@ -256,9 +256,11 @@ int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
 void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame);
 void keel_load_rest(struct keel_conn *conn);
 
-/* handler.c */
+/* asleep.c */
 int keel_asleep_start(void);
 void keel_asleep_stop(void);
+
+/* handler.c */
 int keel_handler_start(struct keel_conn *conn);
 void keel_handler_stop(struct keel_conn *conn);
 #if IS_ENABLED(CONFIG_KUNIT)

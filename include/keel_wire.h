@@ -410,15 +410,15 @@ struct keel_wire_ops {
 int keel_wire_init(const struct keel_wire_ops *ops);
 void keel_wire_exit(void);
 
-/* lower.c */
-bool keel_wire_is_on(void);
-
 /* asleep.c */
 bool keel_wire_is_asleep(void);
 #if IS_ENABLED(CONFIG_KUNIT)
 struct notifier_block;
 int keel_wire_sleep(struct notifier_block *nb, unsigned long event, void *unused);
 #endif
+
+/* lower.c */
+bool keel_wire_is_on(void);
 bool keel_lower_may(const struct ib_device *ib);
 bool keel_ends_of(const struct ib_gid_attr *attr, const union ib_gid *dgid,
 		  struct keel_ends *ends);
