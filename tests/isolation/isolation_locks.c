@@ -17,7 +17,8 @@
 /* Processes that make the calls, and busy loops beside them, in their cgroup. */
 #define CALLERS		16
 #define LOOPS		16
-#define PAGE		4096
+/* PDs that a caller shares, one after the other, before it allocates new ones. */
+#define PDS		64
 
 void t_after(void)
 {
@@ -29,16 +30,35 @@ static struct ibv_qp *qp;
 
 /* --- calls, with ctx and qp: each returns whether it succeeded ------------ */
 
+static void set_policy(int policy)
+{
+	struct sched_param param = { .sched_priority = policy == SCHED_FIFO };
+
+	SYS(sched_setscheduler(0, policy, &param));
+}
+
+/*
+ * ib_uverbs locks rdmacg_mutex for each PD. A caller that is preempted with it delays all
+ * processes, with every driver (isolation.rst), so callers have real-time priority then.
+ */
 static bool share(void)
 {
-	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_pd *pds[PDS];
 	struct ibv_shpd shpd;
-	bool good;
+	bool good = true;
+	int i;
 
-	if (!pd)
-		return false;
-	good = ibv_alloc_shpd(pd, 1, &shpd);
-	return !ibv_dealloc_pd(pd) && good;
+	set_policy(SCHED_FIFO);
+	for (i = 0; i < PDS; i++)
+		pds[i] = MUST(ibv_alloc_pd(ctx));
+	set_policy(SCHED_IDLE);
+	for (i = 0; i < PDS; i++)
+		good &= !!ibv_alloc_shpd(pds[i], 1, &shpd);
+	set_policy(SCHED_FIFO);
+	for (i = 0; i < PDS; i++)
+		CHECK_OK(ibv_dealloc_pd(pds[i]));
+	set_policy(SCHED_IDLE);
+	return good;
 }
 
 static void one_pd(void)
@@ -76,7 +96,6 @@ static void *call_without_end(void *arg)
 
 static void caller(struct peer *parent)
 {
-	struct sched_param none = {};
 	pthread_t thread;
 	int i;
 
@@ -86,7 +105,7 @@ static void caller(struct peer *parent)
 	CHECK(abuse());
 	peer_tell(parent);
 	peer_wait(parent);
-	SYS(sched_setscheduler(0, SCHED_IDLE, &none));
+	set_policy(SCHED_IDLE);
 	for (i = 1; i < callers; i++)
 		CHECK_OK(pthread_create(&thread, NULL, call_without_end, NULL));
 	call_without_end(NULL);
