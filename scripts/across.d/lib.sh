@@ -111,6 +111,9 @@ perf() {
 	ready="tcp_listens $port" at=@TCP
 	case " $* " in
 	*" -R "*)
+		# The client connects again, and is rejected if the server does not yet listen
+		# again (create_rdma_cm_connection()). Then it crashes instead of a new attempt.
+		local attempts=3
 		ready="cm_listens $port" at=@AT
 		case ${server_at[a]} in *:*) command+=" --ipv6-addr" ;; esac
 		;;
