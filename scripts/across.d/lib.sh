@@ -11,10 +11,12 @@
 count=0
 failed=0
 port=18600
-# The IDs in titles, the seconds that a program may take, and how often it is tried.
+# The IDs in titles, the seconds that a program may take, how often it is tried, and what the
+# client has to print to be tried again, if anything.
 ids=HOST-1
 patience=60
 attempts=1
+again=
 
 tcp_listens() {
 	[ -n "$(on b ss -Hltn "sport = $1")" ]
@@ -75,6 +77,7 @@ try() {
 			[ "$i" -eq 1 ] || echo "# that was attempt $i"
 			return
 		fi
+		[ -z "$again" ] || grep -q "$again" client || break
 	done
 	failed=$((failed + 1))
 	echo "not ok $count - $ids: $title, $where"
@@ -113,7 +116,8 @@ perf() {
 	*" -R "*)
 		# The client connects again, and is rejected if the server does not yet listen
 		# again (create_rdma_cm_connection()). Then it crashes instead of a new attempt.
-		local attempts=3
+		[ "$attempts" -gt 1 ] ||
+			local attempts=3 again='RDMA_CM_EVENT_REJECTED; error: 8\.'
 		ready="cm_listens $port" at=@AT
 		case ${server_at[a]} in *:*) command+=" --ipv6-addr" ;; esac
 		;;
