@@ -176,14 +176,17 @@ static void iso_2_poll_receives(struct kunit *test)
 	pair_settle(p, &p->a, 1);
 }
 
-/* Wait until the worker has found the WQEs that were posted. */
-static void wait_found(struct kunit *test)
+/*
+ * Wait until the worker has found the WQEs that were posted, and then begun the time again,
+ * which ended at @end.
+ */
+static void wait_found(struct kunit *test, u64 end)
 {
 	unsigned long until = jiffies + TEST_PATIENCE;
 	struct keel_qp *qp = polling.qp;
 
-	while (READ_ONCE(qp->poll_user) != qp->sq.ring.head->user &&
-	       time_before(jiffies, until))
+	while ((READ_ONCE(qp->poll_user) != qp->sq.ring.head->user ||
+		READ_ONCE(qp->poll_end) == end) && time_before(jiffies, until))
 		usleep_range(1000, 2000);
 	KUNIT_ASSERT_EQ(test, qp->sq.ring.head->user, READ_ONCE(qp->poll_user));
 }
@@ -211,7 +214,7 @@ static void iso_2_poll_prolongs(struct kunit *test)
 	}
 	/* This one is new, and begins the time when it is found, not when it leaves. */
 	end_send_silently(p, &p->a, i, OWNER_LEN);
-	wait_found(test);
+	wait_found(test, end);
 	last = READ_ONCE(polling.qp->poll_end);
 	KUNIT_EXPECT_GT(test, last, end);
 	end_recv(p, &p->b, i, 0, OWNER_LEN);
