@@ -426,6 +426,9 @@ void keel_far_finish(struct keel_far *far);
 /* far_turn.c */
 void keel_far_run(struct keel_far *far, const struct keel_srq *srq);
 bool keel_far_run_once(struct keel_far *far, bool late);
+#if IS_ENABLED(CONFIG_KUNIT)
+extern u64 keel_far_turn_ns;
+#endif
 
 /* far_now.c */
 void keel_far_arrived(struct keel_far *far, const struct keel_link *link,
@@ -434,6 +437,7 @@ void keel_far_is_answered(struct keel_qp *qp, const struct keel_link *link,
 			  const struct keel_frame *frame);
 #if IS_ENABLED(CONFIG_KUNIT)
 bool keel_far_has_owner(const struct keel_qp *qp);
+extern u64 keel_far_now_ns;
 #endif
 
 #endif /* KEEL_FAR_H */

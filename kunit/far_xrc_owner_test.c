@@ -93,6 +93,7 @@ static void xrc_hook(const char *name)
 /* Release the worker. It executes the packet, which answer @i is for. */
 static void xrc_released(struct far_host *h, u32 i, u32 nr)
 {
+	unsigned long until = jiffies + TEST_PATIENCE;
 	struct kunit *test = h->p->test;
 	struct end *b = &h->p->b;
 
@@ -100,6 +101,9 @@ static void xrc_released(struct far_host *h, u32 i, u32 nr)
 	WRITE_ONCE(keel_point_hook.hit, xrc_hook);
 	worker_test_release(&owner->t);
 	far_answered(h, i, nr, KEEL_RESULT_DONE, IB_WC_SUCCESS);
+	/* It sends the answer before it comes to the hook. */
+	while (!READ_ONCE(owner->visits) && time_before(jiffies, until))
+		usleep_range(1000, 2000);
 	KUNIT_EXPECT_GT(test, owner->visits, 0);
 	pair_settle(h->p, b, i + 1);
 	KUNIT_EXPECT_EQ(test, 5, b->wc[i].wr_id);

@@ -121,12 +121,12 @@ static void helped_exit(struct kunit *test)
 	kvfree(h->to);
 }
 
-/* Until the thread has noted what it may use. */
+/* Until the thread has noted what it may use: its priority is noted last. */
 static void wait_for_start(const struct keel_worker *thread)
 {
 	unsigned long until = jiffies + TEST_PATIENCE;
 
-	while (!READ_ONCE(thread->wide) && time_before(jiffies, until))
+	while (!READ_ONCE(thread->prio) && time_before(jiffies, until))
 		usleep_range(100, 200);
 }
 

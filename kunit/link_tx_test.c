@@ -93,11 +93,12 @@ static void host_4_stopped(struct kunit *test)
 	keel_link_wake(&tx->link, 1);
 	tx_woken_is(test, 0, 1);
 	KUNIT_EXPECT_FALSE(test, tx_try(test, &tx->wait[1]));
-	/* Not yet. */
+	/* Not yet, as long as it is not. */
+	tx->wait[0].since = jiffies + HZ;
 	keel_link_expire(&tx->link);
 	keel_link_wake(&tx->link, 1);
 	tx_woken_is(test, 0, 0);
-	tx->wait[0].since -= KEEL_WAKE_TIME;
+	tx->wait[0].since = jiffies - KEEL_WAKE_TIME;
 	keel_link_expire(&tx->link);
 	keel_link_wake(&tx->link, 1);
 	tx_woken_is(test, 1, 2);

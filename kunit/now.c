@@ -4,11 +4,15 @@
  */
 #include <kunit/static_stub.h>
 #include <linux/string.h>
+#include <linux/time64.h>
 
 #include "keel_point.h"
 #include "now.h"
 
 struct now_runs now;
+
+/* Those of the module, while now_own() has replaced them. */
+static u64 now_ns, turn_ns;
 
 u32 now_sent(struct far_host *h)
 {
@@ -60,10 +64,22 @@ static bool now_has_owner(const struct keel_qp *qp)
 void now_own(struct kunit *test)
 {
 	kunit_activate_static_stub(test, keel_far_has_owner, now_has_owner);
+	if (!now_ns) {
+		now_ns = keel_far_now_ns;
+		turn_ns = keel_far_turn_ns;
+	}
+	/* Longer than a test. */
+	WRITE_ONCE(keel_far_now_ns, 600 * NSEC_PER_SEC);
+	WRITE_ONCE(keel_far_turn_ns, 600 * NSEC_PER_SEC);
 }
 
 void now_exit(struct kunit *test)
 {
 	WRITE_ONCE(keel_point_hook.hit, NULL);
+	if (now_ns) {
+		WRITE_ONCE(keel_far_now_ns, now_ns);
+		WRITE_ONCE(keel_far_turn_ns, turn_ns);
+		now_ns = 0;
+	}
 	pair_exit(test);
 }

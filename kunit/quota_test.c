@@ -140,7 +140,7 @@ static void iso_2_debt(struct kunit *test)
 	keel_user_put(user);
 	KUNIT_EXPECT_FALSE(test, hash_empty(quotas->users));
 	KUNIT_EXPECT_EQ(test, 1, refcount_read(&user->ref));
-	KUNIT_EXPECT_FALSE(test, frees(quotas, 1001, 0));
+	KUNIT_EXPECT_FALSE(test, frees(quotas, 1001, KEEL_ORPHANS_HOUR));
 	KUNIT_EXPECT_TRUE(test, frees(quotas, 1002, -KEEL_ORPHANS_SAVED));
 	/* The debt is over: the next user with the same hash forgets that user. */
 	keel_orphans_set(&user->orphans, -KEEL_ORPHANS_SAVED);

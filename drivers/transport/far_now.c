@@ -16,6 +16,11 @@
 
 /* How long a send queue is run for an answer. */
 #define KEEL_FAR_NOW_NS		(50 * NSEC_PER_USEC)
+
+/* Tests set it: their thread may lose the processor for longer. */
+VISIBLE_IF_KUNIT u64 keel_far_now_ns = KEEL_FAR_NOW_NS;
+EXPORT_SYMBOL_IF_KUNIT(keel_far_now_ns);
+
 /* How many packets are executed for one that comes again. */
 #define KEEL_FAR_NOW_LATE	4
 
@@ -87,7 +92,7 @@ void keel_far_is_answered(struct keel_qp *qp, const struct keel_link *link,
 {
 	const struct keel_turn turn = {
 		.brief = true,
-		.until = ktime_get_ns() + KEEL_FAR_NOW_NS,
+		.until = ktime_get_ns() + keel_far_now_ns,
 	};
 
 	if (!READ_ONCE(link->busy) && qp->type == IB_QPT_RC && !READ_ONCE(qp->far->lengthy) &&

@@ -12,6 +12,10 @@
 /* How long packets are executed before another QP gets a turn. */
 #define KEEL_FAR_TURN_NS	(2 * NSEC_PER_MSEC)
 
+/* Tests set it: their thread may lose the processor for longer. */
+VISIBLE_IF_KUNIT u64 keel_far_turn_ns = KEEL_FAR_TURN_NS;
+EXPORT_SYMBOL_IF_KUNIT(keel_far_turn_ns);
+
 /* Is the next packet one for another worker? It is told before this thread is preempted. */
 static bool keel_far_is_away(struct keel_far *far, const struct keel_srq *srq)
 	__must_hold(&far->from.lock)
@@ -101,7 +105,7 @@ static enum keel_far_step keel_far_attempt(struct keel_far *far, const struct ke
  */
 void keel_far_run(struct keel_far *far, const struct keel_srq *srq)
 {
-	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
+	u64 until = ktime_get_ns() + keel_far_turn_ns;
 	enum keel_far_step step;
 	bool left;
 
@@ -142,7 +146,7 @@ static bool keel_far_is_done(struct keel_far *far)
  */
 bool keel_far_run_once(struct keel_far *far, bool late)
 {
-	u64 until = ktime_get_ns() + KEEL_FAR_TURN_NS;
+	u64 until = ktime_get_ns() + keel_far_turn_ns;
 	enum keel_far_step step;
 
 	keel_stub(keel_far_run_once, far, late);

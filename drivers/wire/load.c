@@ -14,6 +14,7 @@
 #include <linux/minmax.h>
 
 #include "keel_conn.h"
+#include "keel_point.h"
 
 #define KEEL_LOAD_SLOT		max(HZ / 16, 1)
 /* Busy frames until a connection is so, unless others come in between, and the most that count. */
@@ -21,11 +22,19 @@
 /* After so long without one, a connection is not busy. */
 #define KEEL_LOAD_IDLE		max(HZ / 50, 1)
 
+/* The slot of now. */
+VISIBLE_IF_KUNIT unsigned long keel_load_slot(void)
+{
+	keel_stub(keel_load_slot);
+	return jiffies / KEEL_LOAD_SLOT;
+}
+EXPORT_SYMBOL_IF_KUNIT(keel_load_slot);
+
 /* Forget what is old. */
 static void keel_load_turn(struct keel_load *load)
 	__must_hold(&load->lock)
 {
-	unsigned long slot = jiffies / KEEL_LOAD_SLOT, passed = slot - load->slot;
+	unsigned long slot = keel_load_slot(), passed = slot - load->slot;
 
 	if (!passed)
 		return;
