@@ -35,10 +35,10 @@ address_link() {
 	tcp_at=127.0.0.1
 }
 
-# soon COMMAND...: wait until a command succeeds, 15 seconds at most.
+# soon COMMAND...: wait until a command succeeds, for $patience seconds at most, or 15.
 soon() {
-	local i
-	for ((i = 0; i < 75; i++)); do
+	local end=$((SECONDS + ${patience:-15}))
+	while [ "$SECONDS" -lt "$end" ]; do
 		if "$@" >/dev/null 2>&1; then return 0; fi
 		sleep 0.2
 	done

@@ -15,6 +15,7 @@
 #include "iso.h"
 #include "qp.h"
 #include "t.h"
+#include "tree.h"
 
 static char page[ISO_PAGE] __attribute__((aligned(ISO_PAGE)));
 
@@ -95,7 +96,12 @@ TEST(stopped, "ISO-1,PD-3", "contexts closed while their creator is stopped leav
 	/* A worker is a thread of the process, but not on 6.1. */
 	if (!t_kernel("6.1."))
 		CHECK(own > CONTEXTS);
-	CHECK(in_state_d() <= before + 1);
+	/* Others may be in state D for a moment. */
+	for (ms = 0; in_state_d() > before + 1; ms += 10) {
+		if (ms > ISO_MS)
+			FAIL("got %d threads in state D, want %d", in_state_d(), before + 1);
+		usleep(10000);
+	}
 	SYS(kill(p.pid, SIGCONT));
 	for (ms = 0; threads(p.pid) > 1; ms += 10) {
 		if (ms > ISO_MS)
@@ -246,8 +252,9 @@ TEST_SLOW(inherited, "ISO-1,PD-3", "processes that share queues can use and dest
 		SYS(waitpid(p.pid, NULL, 0));
 		close(p.fd);
 	}
-	/* Wait for the last children to exit. */
-	usleep(500000);
+	/* Nobody waits for the children, whose threads keep the processors busy. */
+	for (i = 0; i < 2000 && tree_count(KEEL0, NULL); i++)
+		usleep(10000);
 	iso_check_empty(KEEL0);
 }
 
