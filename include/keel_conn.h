@@ -256,7 +256,7 @@ int keel_buf_post_send(struct keel_buf *buf, u32 len, bool signal)
 void keel_load_frame(struct keel_conn *conn, const struct keel_frame *frame);
 void keel_load_rest(struct keel_conn *conn);
 #if IS_ENABLED(CONFIG_KUNIT)
-unsigned long keel_load_slot(void);
+u64 keel_load_slot(void);
 #endif
 
 /* asleep.c */

@@ -12,7 +12,7 @@
 #define HIGH		8
 
 /* No time passes but by load_age(). */
-static unsigned long slot_stub(void)
+static u64 slot_stub(void)
 {
 	return 10000;
 }

@@ -23,7 +23,7 @@
 #define KEEL_LOAD_IDLE		max(HZ / 50, 1)
 
 /* The slot of now. */
-VISIBLE_IF_KUNIT unsigned long keel_load_slot(void)
+VISIBLE_IF_KUNIT u64 keel_load_slot(void)
 {
 	keel_stub(keel_load_slot);
 	return jiffies / KEEL_LOAD_SLOT;
